@@ -1,0 +1,96 @@
+"""Arguments are checked where they can be: shapes always, values whenever they are not being traced.
+
+Inside `jax.jit`, `jax.vmap` or `jax.grad` an array has no value yet, so only its shape is looked at.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+
+def as_float(x: Any) -> Float[Array, "..."]:
+    """`x` as a floating-point JAX array; integers become the default float."""
+    array = jnp.asarray(x)
+    if jnp.issubdtype(array.dtype, jnp.complexfloating):
+        raise TypeError(f"real numbers are needed, got an array of {array.dtype}")
+    return array if jnp.issubdtype(array.dtype, jnp.floating) else array.astype(jnp.result_type(float))
+
+
+def has_shape(owner: object, field: str, array: Array, expected: tuple[int, ...], because: str) -> None:
+    """Raises unless `array` has the `expected` shape."""
+    if array.shape != expected:
+        raise ValueError(f"{_name(owner, field)} must have shape {expected} to fit {because}, got {array.shape}")
+
+
+def at_least_rank(owner: object, field: str, array: Array, rank: int) -> None:
+    """Raises unless `array` has at least `rank` axes."""
+    if array.ndim < rank:
+        raise ValueError(f"{_name(owner, field)} needs at least {rank} axes, got shape {array.shape}")
+
+
+def is_finite(owner: object, **fields: Array) -> None:
+    """Raises if a field holds nan or inf."""
+    for field, array in fields.items():
+        value = _value(array)
+        if value is not None and not np.isfinite(value).all():
+            raise ValueError(f"{_name(owner, field)} holds {_first(value, ~np.isfinite(value))}: all must be finite")
+
+
+def is_nonnegative(owner: object, **fields: Array) -> None:
+    """Raises if a field holds a negative number."""
+    for field, array in fields.items():
+        value = _value(array)
+        if value is not None and (value < 0).any():
+            raise ValueError(f"{_name(owner, field)} holds {_first(value, value < 0)}: none may be negative")
+
+
+def is_positive(owner: object, **fields: Array) -> None:
+    """Raises if a field holds a number that is not above zero."""
+    for field, array in fields.items():
+        value = _value(array)
+        if value is not None and not (value > 0).all():
+            raise ValueError(f"{_name(owner, field)} holds {_first(value, ~(value > 0))}: all must be above zero")
+
+
+def sums_to_one(owner: object, **fields: Array) -> None:
+    """Raises unless the last axis of each field sums to one."""
+    for field, array in fields.items():
+        value = _value(array)
+        if value is not None and (np.abs(value.sum(-1) - 1) > 1e-4).any():
+            raise ValueError(f"{_name(owner, field)} must sum to one, got {value.sum(-1).ravel()[0]}")
+
+
+def is_positive_matrix(owner: object, field: str, matrix: Array, *, definite: bool = False) -> None:
+    """Raises unless the last two axes are a symmetric positive semi-definite (or definite) matrix.
+
+    Rounding is forgiven: asymmetry and negative eigenvalues up to 64 d units in the last place of the
+    largest entry, which is what a covariance summed in that precision can carry.
+    """
+    value = _value(matrix)
+    if value is None:
+        return
+    slack = 64 * value.shape[-1] * float(jnp.finfo(matrix.dtype).eps) * np.abs(value).max(initial=0.0)
+    gap = np.abs(value - np.swapaxes(value, -1, -2)).max(initial=0.0)
+    if gap > slack:
+        raise ValueError(f"{_name(owner, field)} must be symmetric, but differs from its transpose by {gap:.3g}")
+    lowest = np.linalg.eigvalsh(value).min(initial=np.inf)
+    if definite and lowest <= 0:
+        raise ValueError(f"{_name(owner, field)} must be positive definite, but has the eigenvalue {lowest:.3g}")
+    if lowest < -slack:
+        raise ValueError(f"{_name(owner, field)} must be positive semi-definite, but has the eigenvalue {lowest:.3g}")
+
+
+def _value(array: Array) -> np.ndarray | None:
+    return None if isinstance(array, jax.core.Tracer) else np.asarray(array, dtype=np.float64)
+
+
+def _name(owner: object, field: str) -> str:
+    return f"{type(owner).__name__}.{field}"
+
+
+def _first(value: np.ndarray, where: np.ndarray) -> str:
+    index = tuple(int(i) for i in np.argwhere(where)[0])
+    return f"{value[index]:g}" + (f" at index {index if len(index) > 1 else index[0]}" if index else "")

@@ -1,0 +1,330 @@
+"""Predictive distributions: what a model believes about the next state.
+
+Each is a pytree. Its constructor accepts leading batch axes, so that a batch can be built at once and
+handed to `jax.vmap(expectation, (0, None))`; `expectation` itself takes one point.
+"""
+
+from abc import abstractmethod
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Key
+
+from moca.moments import _checks as check
+from moca.moments._numerics import dot
+
+
+class Distribution(eqx.Module):
+    """A distribution over states in Rᵈ."""
+
+    @property
+    @abstractmethod
+    def dimension(self) -> int:
+        """Number of state dimensions d."""
+
+    @property
+    @abstractmethod
+    def batch_shape(self) -> tuple[int, ...]:
+        """Leading axes; () for one distribution."""
+
+    @abstractmethod
+    def sample(self, key: Key[Array, ""], count: int) -> Float[Array, "count d"]:
+        """`count` independent draws from one distribution."""
+
+
+class Dirac(Distribution):
+    """All mass on one point: certainty equivalence."""
+
+    point: Float[Array, "*batch d"] = eqx.field(converter=check.as_float)
+
+    def __check_init__(self) -> None:
+        check.at_least_rank(self, "point", self.point, 1)
+        check.is_finite(self, point=self.point)
+
+    @property
+    def mean(self) -> Float[Array, "*batch d"]:
+        """The point."""
+        return self.point
+
+    @property
+    def dimension(self) -> int:
+        return self.point.shape[-1]
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        return self.point.shape[:-1]
+
+    def sample(self, key: Key[Array, ""], count: int) -> Float[Array, "count d"]:
+        return jnp.broadcast_to(self.point, (count, *self.point.shape))
+
+
+class Empirical(Distribution):
+    """Equal mass on K points: a Monte Carlo estimate is the expectation under the points it drew."""
+
+    points: Float[Array, "*batch k d"] = eqx.field(converter=check.as_float)
+
+    def __check_init__(self) -> None:
+        check.at_least_rank(self, "points", self.points, 2)
+        if self.points.shape[-2] == 0:
+            raise ValueError("Empirical.points needs at least one point")
+        check.is_finite(self, points=self.points)
+
+    @property
+    def mean(self) -> Float[Array, "*batch d"]:
+        """Average of the points."""
+        return self.points.mean(-2)
+
+    @property
+    def dimension(self) -> int:
+        return self.points.shape[-1]
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        return self.points.shape[:-2]
+
+    def sample(self, key: Key[Array, ""], count: int) -> Float[Array, "count d"]:
+        return jax.random.choice(key, self.points, (count,))
+
+
+class Elliptical(Distribution):
+    """x = mean + √τ S^½ ε with ε ~ N(0, I) and an independent random scale τ ≥ 0.
+
+    Two facts about τ carry every closed form below: its moments E[τᵏ] (polynomials) and its Laplace
+    transform E[exp(−½ τ q)] (Fourier features).
+    """
+
+    mean: eqx.AbstractVar[Float[Array, "*batch d"]]
+
+    @property
+    @abstractmethod
+    def shape_matrix(self) -> Float[Array, "*batch d d"]:
+        """S, the covariance up to the factor E[τ]."""
+
+    @abstractmethod
+    def scale_moment(self, order: int) -> float:
+        """E[τᵏ] for k = `order`; raises if it does not exist."""
+
+    @abstractmethod
+    def characteristic(self, q: Float[Array, "*m"]) -> Float[Array, "*m"]:
+        """E[exp(−½ τ q)], the characteristic function at a frequency ω with q = ωᵀSω."""
+
+    @abstractmethod
+    def _sample_scale(self, key: Key[Array, ""], count: int) -> Float[Array, "count"]:
+        """`count` draws of τ."""
+
+    @property
+    def dimension(self) -> int:
+        return self.mean.shape[-1]
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        return self.mean.shape[:-1]
+
+    def along(self, directions: Float[Array, "m d"]) -> Float[Array, "m"]:
+        """uᵀSu for each row u of `directions`."""
+        return jnp.sum(dot(directions, self.shape_matrix) * directions, axis=-1)
+
+    def contract(self, tensor: Float[Array, "*rest d d"]) -> Float[Array, "*rest"]:
+        """Σⱼₖ Sⱼₖ Tⱼₖ over the last two axes of `tensor`."""
+        return jnp.tensordot(tensor, self.shape_matrix, axes=2, precision="highest")
+
+    def sample(self, key: Key[Array, ""], count: int) -> Float[Array, "count d"]:
+        direction_key, scale_key = jax.random.split(key)
+        noise = jax.random.normal(direction_key, (count, self.dimension), self.mean.dtype)
+        scale = jnp.sqrt(self._sample_scale(scale_key, count))[:, None]
+        return self.mean + scale * self._spread(noise)
+
+    def _spread(self, noise: Float[Array, "count d"]) -> Float[Array, "count d"]:
+        """S^½ applied to each row: by eigenvectors, so that a singular S is fine."""
+        eigenvalues, eigenvectors = jnp.linalg.eigh(self.shape_matrix)
+        root = eigenvectors * jnp.sqrt(jnp.maximum(eigenvalues, 0))
+        return dot(noise, root.T)
+
+    def _check_mean_and(self, field: str, matrix: Array) -> None:
+        check.at_least_rank(self, "mean", self.mean, 1)
+        check.has_shape(self, field, matrix, (*self.mean.shape, self.dimension), f"mean {self.mean.shape}")
+        check.is_finite(self, mean=self.mean, **{field: matrix})
+        check.is_positive_matrix(self, field, matrix)
+
+
+class _GaussianScale(Elliptical):
+    """τ = 1."""
+
+    def scale_moment(self, order: int) -> float:
+        return 1.0
+
+    def characteristic(self, q: Float[Array, "*m"]) -> Float[Array, "*m"]:
+        return jnp.exp(-q / 2)
+
+    def _sample_scale(self, key: Key[Array, ""], count: int) -> Float[Array, "count"]:
+        return jnp.ones((count,), self.mean.dtype)
+
+
+class DiagonalGaussian(_GaussianScale):
+    """N(mean, diag(variance))."""
+
+    mean: Float[Array, "*batch d"] = eqx.field(converter=check.as_float)
+    variance: Float[Array, "*batch d"] = eqx.field(converter=check.as_float)
+
+    def __check_init__(self) -> None:
+        check.at_least_rank(self, "mean", self.mean, 1)
+        check.has_shape(self, "variance", self.variance, self.mean.shape, f"mean {self.mean.shape}")
+        check.is_finite(self, mean=self.mean, variance=self.variance)
+        check.is_nonnegative(self, variance=self.variance)
+
+    @property
+    def covariance(self) -> Float[Array, "*batch d d"]:
+        """diag(variance)."""
+        return self.variance[..., None] * jnp.eye(self.dimension, dtype=self.variance.dtype)
+
+    @property
+    def shape_matrix(self) -> Float[Array, "*batch d d"]:
+        return self.covariance
+
+    def along(self, directions: Float[Array, "m d"]) -> Float[Array, "m"]:
+        return dot(directions * directions, self.variance)
+
+    def contract(self, tensor: Float[Array, "*rest d d"]) -> Float[Array, "*rest"]:
+        return dot(jnp.diagonal(tensor, axis1=-2, axis2=-1), self.variance)
+
+    def condition(self, point: Float[Array, "d"], precision: Float[Array, "d"]) -> "DiagonalGaussian":
+        """The Gaussian proportional to p(x) exp(−½ Σⱼ precisionⱼ (xⱼ − pointⱼ)²): Bayes' rule."""
+        shrink = 1 / (1 + self.variance * precision)
+        gain = self.variance * precision * shrink
+        return DiagonalGaussian(self.mean + gain * (point - self.mean), self.variance * shrink)
+
+    def _spread(self, noise: Float[Array, "count d"]) -> Float[Array, "count d"]:
+        return jnp.sqrt(self.variance) * noise
+
+
+class Gaussian(_GaussianScale):
+    """N(mean, covariance) with a full covariance, which may be singular."""
+
+    mean: Float[Array, "*batch d"] = eqx.field(converter=check.as_float)
+    covariance: Float[Array, "*batch d d"] = eqx.field(converter=check.as_float)
+
+    def __check_init__(self) -> None:
+        self._check_mean_and("covariance", self.covariance)
+
+    @property
+    def shape_matrix(self) -> Float[Array, "*batch d d"]:
+        return self.covariance
+
+    @property
+    def variance(self) -> Float[Array, "*batch d"]:
+        """Diagonal of the covariance."""
+        return jnp.diagonal(self.covariance, axis1=-2, axis2=-1)
+
+    def condition(self, point: Float[Array, "d"], precision: Float[Array, "d d"]) -> "Gaussian":
+        """The Gaussian proportional to p(x) exp(−½ ‖x − point‖²_precision): Bayes' rule.
+
+        (Σ⁻¹ + Λ)⁻¹ = (I + ΣΛ)⁻¹ Σ needs no inverse of Σ and does not subtract, so a belief far wider than
+        the observation keeps its accuracy.
+        """
+        system = jnp.eye(self.dimension, dtype=self.mean.dtype) + dot(self.covariance, precision)
+        covariance = jnp.linalg.solve(system, self.covariance)
+        covariance = (covariance + covariance.T) / 2
+        return Gaussian(self.mean + dot(covariance, dot(precision, point - self.mean)), covariance)
+
+
+class Laplace(Elliptical):
+    """Symmetric multivariate Laplace: τ is exponential with mean one, so `covariance` is its covariance."""
+
+    mean: Float[Array, "*batch d"] = eqx.field(converter=check.as_float)
+    covariance: Float[Array, "*batch d d"] = eqx.field(converter=check.as_float)
+
+    def __check_init__(self) -> None:
+        self._check_mean_and("covariance", self.covariance)
+
+    @property
+    def shape_matrix(self) -> Float[Array, "*batch d d"]:
+        return self.covariance
+
+    def scale_moment(self, order: int) -> float:
+        return {1: 1.0, 2: 2.0}[order]
+
+    def characteristic(self, q: Float[Array, "*m"]) -> Float[Array, "*m"]:
+        return 1 / (1 + q / 2)
+
+    def _sample_scale(self, key: Key[Array, ""], count: int) -> Float[Array, "count"]:
+        return jax.random.exponential(key, (count,), self.mean.dtype)
+
+
+class StudentT(Elliptical):
+    """Multivariate Student-t with scale *matrix* `scale` (scipy's `shape`) and `df` degrees of freedom.
+
+    τ = df / χ²(df). The covariance is scale · df / (df − 2), for df > 2. `df` is static: which moments exist,
+    and whether the Fourier expectation is elementary, depends on it.
+    """
+
+    mean: Float[Array, "*batch d"] = eqx.field(converter=check.as_float)
+    scale: Float[Array, "*batch d d"] = eqx.field(converter=check.as_float)
+    df: float = eqx.field(static=True, converter=float)
+
+    def __check_init__(self) -> None:
+        self._check_mean_and("scale", self.scale)
+        if not 0 < self.df < float("inf"):
+            raise ValueError(f"StudentT.df must be positive and finite, got {self.df:g}; use Gaussian for df = ∞")
+
+    @property
+    def shape_matrix(self) -> Float[Array, "*batch d d"]:
+        return self.scale
+
+    @property
+    def covariance(self) -> Float[Array, "*batch d d"]:
+        """scale · df / (df − 2); raises for df ≤ 2."""
+        return self.scale_moment(1) * self.scale
+
+    def scale_moment(self, order: int) -> float:
+        """E[τᵏ] = Π_{i ≤ k} df / (df − 2i)."""
+        if self.df <= 2 * order:
+            raise ValueError(
+                f"a Student-t with df = {self.df:g} has no moment of order {2 * order}: it needs df > {2 * order}"
+            )
+        moment = 1.0
+        for i in range(1, order + 1):
+            moment *= self.df / (self.df - 2 * i)
+        return moment
+
+    def characteristic(self, q: Float[Array, "*m"]) -> Float[Array, "*m"]:
+        if self.df % 2 != 1:
+            raise ValueError(
+                "the characteristic function of a Student-t is elementary for odd integer degrees of freedom only: "
+                f"df = 1, 3, 5, …; got {self.df:g}"
+            )
+        return _student_characteristic(int(self.df), self.df * q)
+
+    def _sample_scale(self, key: Key[Array, ""], count: int) -> Float[Array, "count"]:
+        return self.df / (2 * jax.random.gamma(key, self.df / 2, (count,), self.mean.dtype))
+
+
+def _student_characteristic(df: int, u: Float[Array, "*m"]) -> Float[Array, "*m"]:
+    """K_{df/2}(√u) (√u)^{df/2}, scaled to one at zero: e^{−√u} times a polynomial in √u for odd df.
+
+    Its derivative in u is −χ_{df−2}(u) / (2 (df − 2)), again elementary, and finite at u = 0 where the
+    chain rule through √u is not. For df = 1 the derivative at zero is infinite (the Cauchy distribution has no
+    mean); the smallest normal number stands in for zero there, which keeps products with a zero finite.
+    """
+
+    @jax.custom_jvp
+    def chi(u: Float[Array, "*m"]) -> Float[Array, "*m"]:
+        n = (df - 1) // 2
+        # e⁻ᵗ Σₖ aₖ tᵏ / a₀ with aₖ = (2n − k)! 2ᵏ / (k! (n − k)!), by Horner; aₖ₊₁/aₖ = 2 (n − k) / ((k + 1)(2n − k)).
+        t = jnp.sqrt(u)
+        polynomial = jnp.ones_like(t)
+        for k in reversed(range(n)):
+            polynomial = 1 + polynomial * t * (2 * (n - k) / ((k + 1) * (2 * n - k)))
+        return jnp.exp(-t) * polynomial
+
+    @chi.defjvp
+    def chi_jvp(primals: tuple, tangents: tuple) -> tuple:
+        (u,), (du,) = primals, tangents
+        if df > 1:
+            slope = -_student_characteristic(df - 2, u) / (2 * (df - 2))
+        else:
+            t = jnp.sqrt(jnp.maximum(u, jnp.finfo(u.dtype).tiny))
+            slope = -jnp.exp(-t) / (2 * t)
+        return chi(u), slope * du
+
+    return chi(u)

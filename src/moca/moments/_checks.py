@@ -3,20 +3,29 @@
 Inside `jax.jit`, `jax.vmap` or `jax.grad` an array has no value yet, so only its shape is looked at.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, ArrayLike, Float
+
+Numbers = ArrayLike | Sequence[Any]  # what a constructor takes for an array: lists of numbers too
 
 
-def as_float(x: Any) -> Float[Array, "..."]:
-    """`x` as a floating-point JAX array; integers become the default float."""
+def as_float(x: Any, like: Array | None = None) -> Float[Array, "..."]:
+    """`x` as a floating-point JAX array; a Python number takes the dtype of `like`, integers the default float.
+
+    The result is never weakly typed: a weak leaf turns strong after the first gradient step, and retraces.
+    """
+    if like is not None and isinstance(x, int | float):
+        return jnp.asarray(x, like.dtype)
     array = jnp.asarray(x)
     if jnp.issubdtype(array.dtype, jnp.complexfloating):
         raise TypeError(f"real numbers are needed, got an array of {array.dtype}")
-    return array if jnp.issubdtype(array.dtype, jnp.floating) else array.astype(jnp.result_type(float))
+    dtype = array.dtype if jnp.issubdtype(array.dtype, jnp.floating) else jnp.result_type(float)
+    return jnp.asarray(array, dtype)
 
 
 def has_shape(owner: object, field: str, array: Array, expected: tuple[int, ...], because: str) -> None:

@@ -1,5 +1,7 @@
 """One short function per compatible family: the expectation, or the variance, of `f` under `p`."""
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 from jax.scipy.special import erf
@@ -17,7 +19,6 @@ from moca.moments.functions import (
     RBF,
     Erf,
     Fourier,
-    Function,
     Polynomial,
     Quadratic,
     horner,
@@ -25,12 +26,12 @@ from moca.moments.functions import (
 )
 
 
-def dirac(p: Dirac, f: Function) -> Float[Array, ""]:
+def dirac(p: Dirac, f: Callable) -> Float[Array, ""]:
     """f at the point."""
     return f(p.point)
 
 
-def empirical(p: Empirical, f: Function) -> Float[Array, ""]:
+def empirical(p: Empirical, f: Callable) -> Float[Array, ""]:
     """Average of f over the points."""
     return jax.vmap(f)(p.points).mean()
 
@@ -113,6 +114,7 @@ def elliptical_polynomial(p: Elliptical, f: Polynomial) -> Float[Array, ""]:
 
     The odd orders vanish by symmetry, and E[exp(½ τ S:∇²) f] ends at the second power.
     """
+    p.require_moment(len(f.tensors) - 1)
     value = f(p.mean)
     tensors = f.symmetric()
     if len(tensors) > 2:
@@ -122,12 +124,12 @@ def elliptical_polynomial(p: Elliptical, f: Polynomial) -> Float[Array, ""]:
     return value
 
 
-def dirac_variance(p: Dirac, f: Function) -> Float[Array, ""]:
+def dirac_variance(p: Dirac, f: Callable) -> Float[Array, ""]:
     """Zero."""
     return jnp.zeros_like(f(p.point))
 
 
-def empirical_variance(p: Empirical, f: Function) -> Float[Array, ""]:
+def empirical_variance(p: Empirical, f: Callable) -> Float[Array, ""]:
     """Mean squared deviation of f over the points: the variance of the empirical distribution itself."""
     return jax.vmap(f)(p.points).var()
 
@@ -136,7 +138,7 @@ def gaussian_rbf_variance(p: DiagonalGaussian | Gaussian, f: RBF) -> Float[Array
     """Σᵢⱼ wᵢ wⱼ E[φⱼ] (Eⱼ[φᵢ] − E[φᵢ]), where Eⱼ is the expectation after p was conditioned on basis j.
 
     A basis is a Gaussian likelihood, so φⱼ p = E[φⱼ] pⱼ with pⱼ the posterior, and E[φᵢφⱼ] = E[φⱼ] Eⱼ[φᵢ]. The
-    difference is zero, exactly, when p is a point. Costs M² bases.
+    difference vanishes when p is a point. Costs M² bases.
     """
     if isinstance(p, Gaussian) or f.precision.ndim == 3:
         p = Gaussian(p.mean, p.covariance)
@@ -159,5 +161,5 @@ def elliptical_quadratic_variance(p: Elliptical, f: Quadratic) -> Float[Array, "
 
 
 def _not_negative(variance: Float[Array, ""]) -> Float[Array, ""]:
-    """Zero where rounding made it negative, with the gradient kept at zero itself."""
-    return jnp.where(variance < 0, jnp.zeros_like(variance), variance)
+    """Zero where rounding made it negative, with the formula's own gradient everywhere."""
+    return variance + jax.lax.stop_gradient(jnp.maximum(variance, 0) - variance)

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 from moca.moments import _checks as check
+from moca.moments._checks import Numbers
 from moca.moments._numerics import dot
 
 
@@ -105,6 +106,9 @@ class Elliptical(Distribution):
     def scale_moment(self, order: int) -> float:
         """E[τᵏ] for k = `order`; raises if it does not exist."""
 
+    def require_moment(self, order: int) -> None:
+        """Raises if E‖x‖ᵏ is infinite for k = `order`."""
+
     @abstractmethod
     def characteristic(self, q: Float[Array, "*m"]) -> Float[Array, "*m"]:
         """E[exp(−½ τ q)], the characteristic function at a frequency ω with q = ωᵀSω."""
@@ -188,8 +192,9 @@ class DiagonalGaussian(_GaussianScale):
     def contract(self, tensor: Float[Array, "*rest d d"]) -> Float[Array, "*rest"]:
         return dot(jnp.diagonal(tensor, axis1=-2, axis2=-1), self.variance)
 
-    def condition(self, point: Float[Array, "d"], precision: Float[Array, "d"]) -> "DiagonalGaussian":
+    def condition(self, point: Numbers, precision: Numbers) -> "DiagonalGaussian":
         """The Gaussian proportional to p(x) exp(−½ Σⱼ precisionⱼ (xⱼ − pointⱼ)²): Bayes' rule."""
+        point, precision = check.as_float(point), check.as_float(precision)
         shrink = 1 / (1 + self.variance * precision)
         gain = self.variance * precision * shrink
         return DiagonalGaussian(self.mean + gain * (point - self.mean), self.variance * shrink)
@@ -216,12 +221,13 @@ class Gaussian(_GaussianScale):
         """Diagonal of the covariance."""
         return jnp.diagonal(self.covariance, axis1=-2, axis2=-1)
 
-    def condition(self, point: Float[Array, "d"], precision: Float[Array, "d d"]) -> "Gaussian":
+    def condition(self, point: Numbers, precision: Numbers) -> "Gaussian":
         """The Gaussian proportional to p(x) exp(−½ ‖x − point‖²_precision): Bayes' rule.
 
         (Σ⁻¹ + Λ)⁻¹ = (I + ΣΛ)⁻¹ Σ needs no inverse of Σ and does not subtract, so a belief far wider than
         the observation keeps its accuracy.
         """
+        point, precision = check.as_float(point), check.as_float(precision)
         system = jnp.eye(self.dimension, dtype=self.mean.dtype) + dot(self.covariance, precision)
         covariance = jnp.linalg.solve(system, self.covariance)
         covariance = (covariance + covariance.T) / 2
@@ -276,12 +282,13 @@ class StudentT(Elliptical):
         """scale · df / (df − 2); raises for df ≤ 2."""
         return self.scale_moment(1) * self.scale
 
+    def require_moment(self, order: int) -> None:
+        if self.df <= order:
+            raise ValueError(f"a Student-t with df = {self.df:g} has no moment of order {order}: it needs df > {order}")
+
     def scale_moment(self, order: int) -> float:
         """E[τᵏ] = Π_{i ≤ k} df / (df − 2i)."""
-        if self.df <= 2 * order:
-            raise ValueError(
-                f"a Student-t with df = {self.df:g} has no moment of order {2 * order}: it needs df > {2 * order}"
-            )
+        self.require_moment(2 * order)
         moment = 1.0
         for i in range(1, order + 1):
             moment *= self.df / (self.df - 2 * i)

@@ -11,7 +11,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import erf
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from moca.moments import _checks as check
 from moca.moments._numerics import dot
@@ -29,7 +29,7 @@ class Function(eqx.Module):
     def _evaluate(self, x: Float[Array, "d"]) -> Float[Array, ""]:
         """f(x) for an `x` of the right shape."""
 
-    def __call__(self, x: Float[Array, "d"]) -> Float[Array, ""]:
+    def __call__(self, x: check.Numbers) -> Float[Array, ""]:
         """f(x) at one state."""
         x = check.as_float(x)
         check.has_shape(self, "x", x, (self.dimension,), f"one state of dimension {self.dimension} (vmap a batch)")
@@ -46,10 +46,18 @@ class RBF(Function):
         constant: value of a basis that is one everywhere, zero by default.
     """
 
-    weights: Float[Array, "m"] = eqx.field(converter=check.as_float)
-    centers: Float[Array, "m d"] = eqx.field(converter=check.as_float)
-    precision: Float[Array, "..."] = eqx.field(converter=check.as_float)
-    constant: Float[Array, ""] = eqx.field(converter=check.as_float, default=0.0)
+    weights: Float[Array, "m"]
+    centers: Float[Array, "m d"]
+    precision: Float[Array, "..."]
+    constant: Float[Array, ""]
+
+    def __init__(
+        self, weights: check.Numbers, centers: check.Numbers, precision: check.Numbers, constant: check.Numbers = 0.0
+    ) -> None:
+        self.weights = check.as_float(weights)
+        self.centers = check.as_float(centers)
+        self.precision = check.as_float(precision)
+        self.constant = check.as_float(constant, like=self.weights)
 
     def __check_init__(self) -> None:
         _check_rows(self, "centers", self.centers)
@@ -112,10 +120,18 @@ class Fourier(Function):
         constant: added everywhere, zero by default.
     """
 
-    weights: Float[Array, "m"] = eqx.field(converter=check.as_float)
-    frequencies: Float[Array, "m d"] = eqx.field(converter=check.as_float)
-    phases: Float[Array, "m"] = eqx.field(converter=check.as_float)
-    constant: Float[Array, ""] = eqx.field(converter=check.as_float, default=0.0)
+    weights: Float[Array, "m"]
+    frequencies: Float[Array, "m d"]
+    phases: Float[Array, "m"]
+    constant: Float[Array, ""]
+
+    def __init__(
+        self, weights: check.Numbers, frequencies: check.Numbers, phases: check.Numbers, constant: check.Numbers = 0.0
+    ) -> None:
+        self.weights = check.as_float(weights)
+        self.frequencies = check.as_float(frequencies)
+        self.phases = check.as_float(phases)
+        self.constant = check.as_float(constant, like=self.weights)
 
     def __check_init__(self) -> None:
         _check_rows(self, "frequencies", self.frequencies)
@@ -144,10 +160,18 @@ class Erf(Function):
         constant: added everywhere, zero by default.
     """
 
-    weights: Float[Array, "m"] = eqx.field(converter=check.as_float)
-    directions: Float[Array, "m d"] = eqx.field(converter=check.as_float)
-    offsets: Float[Array, "m"] = eqx.field(converter=check.as_float)
-    constant: Float[Array, ""] = eqx.field(converter=check.as_float, default=0.0)
+    weights: Float[Array, "m"]
+    directions: Float[Array, "m d"]
+    offsets: Float[Array, "m"]
+    constant: Float[Array, ""]
+
+    def __init__(
+        self, weights: check.Numbers, directions: check.Numbers, offsets: check.Numbers, constant: check.Numbers = 0.0
+    ) -> None:
+        self.weights = check.as_float(weights)
+        self.directions = check.as_float(directions)
+        self.offsets = check.as_float(offsets)
+        self.constant = check.as_float(constant, like=self.weights)
 
     def __check_init__(self) -> None:
         _check_rows(self, "directions", self.directions)
@@ -169,9 +193,14 @@ class Erf(Function):
 class Quadratic(Function):
     """V(x) = ½ xᵀAx + bᵀx + c. Only the symmetric part of A matters."""
 
-    A: Float[Array, "d d"] = eqx.field(converter=check.as_float)
-    b: Float[Array, "d"] = eqx.field(converter=check.as_float)
-    c: Float[Array, ""] = eqx.field(converter=check.as_float, default=0.0)
+    A: Float[Array, "d d"]
+    b: Float[Array, "d"]
+    c: Float[Array, ""]
+
+    def __init__(self, A: check.Numbers, b: check.Numbers, c: check.Numbers = 0.0) -> None:
+        self.A = check.as_float(A)
+        self.b = check.as_float(b)
+        self.c = check.as_float(c, like=self.b)
 
     def __check_init__(self) -> None:
         check.at_least_rank(self, "b", self.b, 1)
@@ -207,7 +236,7 @@ class Polynomial(Function):
             check.is_finite(self, **{f"tensors[{degree}]": tensor})
 
     @classmethod
-    def from_monomials(cls, weights: Float[Array, "m"], powers: Int[np.ndarray, "m d"]) -> "Polynomial":
+    def from_monomials(cls, weights: check.Numbers, powers: check.Numbers) -> "Polynomial":
         """Σᵢ weightsᵢ Πⱼ xⱼ^powersᵢⱼ, for non-negative integer powers that sum to four at most.
 
         Example:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import NamedTuple, cast
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
@@ -19,15 +18,15 @@ class GaussianMixture(Distribution):
     sequence of K such distributions.
     """
 
-    weights: Float[Array, "*batch k"] = eqx.field(converter=check.as_float)
+    weights: Float[Array, "*batch k"]
     components: DiagonalGaussian | Gaussian
 
     def __init__(
         self,
-        weights: Float[Array, "*batch k"],
+        weights: check.Numbers,
         components: DiagonalGaussian | Gaussian | Sequence[DiagonalGaussian] | Sequence[Gaussian],
     ) -> None:
-        self.weights = weights
+        self.weights = check.as_float(weights)
         if isinstance(components, Sequence):
             kinds = {type(c).__name__ for c in components}
             if len(kinds) != 1:

@@ -1,0 +1,149 @@
+"""What is wrong is said in a sentence that names it."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from moca import moments as mm
+
+EYE, ZERO = np.eye(2), np.zeros(2)
+NAN = np.array([0.0, np.nan])
+SKEW = np.array([[1.0, 0.5], [0.0, 1.0]])
+INDEFINITE = np.array([[1.0, 2.0], [2.0, 1.0]])
+ONES3, ONES2 = np.ones(3), np.ones(2)
+
+
+def rbf():
+    return mm.RBF([1.0], [[0.0, 0.0]], [1.0, 1.0])
+
+
+FAULTS = {
+    "negative variance": (
+        lambda: mm.DiagonalGaussian(ZERO, [1.0, -0.1]),
+        r"DiagonalGaussian.variance holds -0.1 at index 1",
+    ),
+    "nan mean": (lambda: mm.DiagonalGaussian(NAN, ONES2), r"DiagonalGaussian.mean holds nan at index 1"),
+    "infinite point": (lambda: mm.Dirac([np.inf]), r"Dirac.point holds inf"),
+    "no points": (lambda: mm.Empirical(np.zeros((0, 2))), r"at least one point"),
+    "points without a dimension": (lambda: mm.Empirical([1.0, 2.0]), r"Empirical.points needs at least 2 axes"),
+    "variance of another length": (lambda: mm.DiagonalGaussian(ZERO, ONES3), r"variance must have shape \(2,\)"),
+    "scalar mean": (lambda: mm.DiagonalGaussian(0.0, 1.0), r"DiagonalGaussian.mean needs at least 1 axes"),
+    "covariance as a vector": (lambda: mm.Gaussian(ZERO, ONES2), r"covariance must have shape \(2, 2\)"),
+    "skew covariance": (lambda: mm.Gaussian(ZERO, SKEW), r"Gaussian.covariance must be symmetric"),
+    "indefinite covariance": (
+        lambda: mm.Gaussian(ZERO, INDEFINITE),
+        r"positive semi-definite, but has the eigenvalue -1",
+    ),
+    "indefinite Laplace": (lambda: mm.Laplace(ZERO, INDEFINITE), r"Laplace.covariance must be positive semi-definite"),
+    "indefinite scale": (lambda: mm.StudentT(ZERO, INDEFINITE, 5), r"StudentT.scale must be positive semi-definite"),
+    "no degrees of freedom": (lambda: mm.StudentT(ZERO, EYE, 0), r"StudentT.df must be positive"),
+    "infinite degrees of freedom": (lambda: mm.StudentT(ZERO, EYE, np.inf), r"use Gaussian"),
+    "weights beyond one": (
+        lambda: mm.GaussianMixture([0.5, 0.6], mm.DiagonalGaussian(np.zeros((2, 2)), np.ones((2, 2)))),
+        r"weights must sum to one, got 1.1",
+    ),
+    "weights of another length": (
+        lambda: mm.GaussianMixture([1.0], mm.DiagonalGaussian(np.zeros((2, 2)), np.ones((2, 2)))),
+        r"weights must have shape \(2,\)",
+    ),
+    "mixed components": (
+        lambda: mm.GaussianMixture([0.5, 0.5], [mm.Gaussian(ZERO, EYE), mm.DiagonalGaussian(ZERO, ONES2)]),
+        r"all be of one type, got \['DiagonalGaussian', 'Gaussian'\]",
+    ),
+    "weights of another number of centres": (
+        lambda: mm.RBF(ONES3, [ZERO, ZERO], ONES2),
+        r"weights must have shape \(2,\)",
+    ),
+    "centres as a vector": (lambda: mm.RBF([1.0], ZERO, ONES2), r"RBF.centers must have shape \(M, d\)"),
+    "precision of another dimension": (lambda: mm.RBF([1.0], [ZERO], ONES3), r"RBF.precision must have shape \(2,\)"),
+    "negative precision": (lambda: mm.RBF([1.0], [ZERO], [1.0, -1.0]), r"RBF.precision holds -1 at index 1"),
+    "indefinite precision": (
+        lambda: mm.RBF([1.0], [ZERO], INDEFINITE[None]),
+        r"RBF.precision must be positive definite",
+    ),
+    "constant as a vector": (lambda: mm.RBF([1.0], [ZERO], ONES2, ONES2), r"RBF.constant must have shape \(\)"),
+    "nan frequency": (lambda: mm.Fourier([1.0], [NAN], [0.0]), r"Fourier.frequencies holds nan at index \(0, 1\)"),
+    "phases of another length": (lambda: mm.Fourier([1.0], [ZERO], ZERO), r"Fourier.phases must have shape \(1,\)"),
+    "offsets of another length": (lambda: mm.Erf([1.0], [ZERO], ZERO), r"Erf.offsets must have shape \(1,\)"),
+    "quadratic of two dimensions": (lambda: mm.Quadratic(EYE, ONES3), r"Quadratic.A must have shape \(3, 3\)"),
+    "degree five": (lambda: mm.Polynomial([np.ones((2,) * k) for k in range(6)]), r"degree one to four"),
+    "ragged tensors": (lambda: mm.Polynomial([1.0, ZERO, np.ones((3, 3))]), r"tensors\[2\] must have shape \(2, 2\)"),
+    "powers beyond four": (lambda: mm.Polynomial.from_monomials([1.0], [[3, 2]]), r"sum to four at most"),
+    "complex mean": (lambda: mm.Dirac([1j]), r"real numbers are needed"),
+    "state of another dimension": (lambda: rbf()(ONES3), r"RBF.x must have shape \(2,\)"),
+    "belief of another dimension": (
+        lambda: mm.expectation(mm.Dirac(ONES3), rbf()),
+        r"Dirac has dimension 3, but RBF takes dimension 2",
+    ),
+    "a batch": (
+        lambda: mm.expectation(mm.DiagonalGaussian(np.zeros((4, 2)), np.ones((4, 2))), rbf()),
+        r"holds a batch of shape \(4,\): use jax.vmap\(expectation, \(0, None\)\)",
+    ),
+    "no second moment": (
+        lambda: mm.expectation(mm.StudentT(ZERO, EYE, 2), mm.Quadratic(EYE, ZERO)),
+        r"df = 2 has no moment of order 2: it needs df > 2",
+    ),
+    "no fourth moment": (
+        lambda: mm.variance(mm.StudentT(ZERO, EYE, 4), mm.Quadratic(EYE, ZERO)),
+        r"df = 4 has no moment of order 4",
+    ),
+    "no first moment": (
+        lambda: mm.expectation(mm.StudentT(ZERO, EYE, 1), mm.Polynomial([0.0, ONES2])),
+        r"df = 1 has no moment of order 1: it needs df > 1",
+    ),
+    "no third moment": (
+        lambda: mm.expectation(mm.StudentT(ZERO, EYE, 3), mm.Polynomial([np.ones((2,) * k) for k in range(4)])),
+        r"df = 3 has no moment of order 3",
+    ),
+    "even degrees of freedom": (
+        lambda: mm.expectation(mm.StudentT(ZERO, EYE, 4), mm.Fourier([1.0], [ONES2], [0.0])),
+        r"odd integer degrees of freedom",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_named(fault):
+    build, message = FAULTS[fault]
+    with pytest.raises((ValueError, TypeError), match=message):
+        build()
+
+
+def test_an_unsupported_pair_names_both_and_lists_what_is_there():
+    with pytest.raises(TypeError, match="expectation of RBF under Laplace") as raised:
+        mm.expectation(mm.Laplace(ZERO, EYE), rbf())
+    for p, f in mm.CLOSED_FORMS:
+        assert f"{p.__name__} × {'any' if f is object else f.__name__}" in str(raised.value)
+    with pytest.raises(TypeError, match="variance of Erf under Gaussian"):
+        mm.variance(mm.Gaussian(ZERO, EYE), mm.Erf([1.0], [ZERO], [0.0]))
+
+
+def test_values_are_not_looked_at_while_tracing():
+    value = jax.jit(lambda v: mm.expectation(mm.DiagonalGaussian(jnp.zeros(2), v), rbf()))(jnp.ones(2))
+    np.testing.assert_allclose(value, 0.5)
+
+
+def test_a_singular_covariance_is_fine():
+    rank_one = np.ones((2, 2))
+    along = mm.expectation(mm.Gaussian(ZERO, rank_one), rbf())
+    alone = mm.expectation(mm.DiagonalGaussian([0.0], [1.0]), mm.RBF([1.0], [[0.0]], [2.0]))
+    np.testing.assert_allclose(along, alone)
+
+
+def test_a_pair_of_ones_own_is_one_line(monkeypatch):
+    class Linear(mm.Function):
+        slope: jax.Array
+
+        @property
+        def dimension(self):
+            return len(self.slope)
+
+        def _evaluate(self, x):
+            return self.slope @ x
+
+    f = Linear(jnp.ones(2))
+    with pytest.raises(TypeError, match="Linear under Gaussian"):
+        mm.expectation(mm.Gaussian(ZERO, EYE), f)
+    monkeypatch.setitem(mm.CLOSED_FORMS, (mm.Gaussian, Linear), lambda p, f: f(p.mean))
+    assert mm.expectation(mm.Gaussian(ONES2, EYE), f) == 2

@@ -1,0 +1,187 @@
+"""Relations that hold whatever the formula: limits, special cases, symmetries, derivatives, transformations."""
+
+import itertools
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax.test_util import check_grads
+
+from moca import moments as mm
+from tests.moments import problems
+
+PAIRS = problems.supported(mm.CLOSED_FORMS)
+SPREAD = ["DiagonalGaussian", "Gaussian", "GaussianMixture", "Laplace", "StudentT"]
+SPREAD_PAIRS = [pair for pair in PAIRS if pair[0] in SPREAD]
+expectation = jax.jit(mm.expectation)
+variance = jax.jit(mm.variance)
+
+
+def build(kind, function, d=3, spread=0.7, seed=0):
+    rng = np.random.default_rng(seed)
+    return problems.distribution(kind, rng, d, spread), problems.function(function, rng, d)
+
+
+def spread_fields(p):
+    """Replaces what makes p wide: its (co)variance or scale."""
+    target = p.components if isinstance(p, mm.GaussianMixture) else p
+    return target.variance if isinstance(target, mm.DiagonalGaussian) else target.shape_matrix
+
+
+@pytest.mark.parametrize(("kind", "function"), SPREAD_PAIRS)
+def test_without_spread_it_is_the_function_itself(kind, function):
+    p, f = build(kind, function, spread=0.0)
+    points = p.components.mean if kind == "GaussianMixture" else p.mean[None]
+    weights = p.weights if kind == "GaussianMixture" else jnp.ones(1)
+    np.testing.assert_allclose(expectation(p, f), weights @ jax.vmap(f)(points), rtol=1e-14, atol=1e-14)
+
+
+@pytest.mark.parametrize(("kind", "function"), SPREAD_PAIRS)
+def test_gradients_are_finite_without_spread(kind, function):
+    p, f = build(kind, function, spread=0.0)
+    gradients = jax.jit(jax.grad(lambda pair: mm.expectation(*pair)))((p, f))
+    assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(gradients))
+    assert jnp.abs(spread_fields(gradients[0])).max() > 0
+
+
+@pytest.mark.parametrize("df", [1, 3, 5])
+def test_student_gradients_are_finite_without_spread(df):
+    _, f = build("Dirac", "Fourier")
+
+    def value(scale, f):
+        return expectation(mm.StudentT(jnp.zeros(3), scale, df), f)
+
+    gradients = jax.tree.leaves(eqx.filter_grad(lambda pair: value(*pair))((jnp.zeros((3, 3)), f)))
+    assert all(jnp.isfinite(leaf).all() for leaf in gradients)
+
+
+@pytest.mark.parametrize(("kind", "function"), PAIRS)
+def test_gradient_equals_finite_differences(kind, function):
+    p, f = build(kind, function)
+    check_gradient(mm.expectation, p, f)
+
+
+@pytest.mark.parametrize(("kind", "function"), problems.supported(mm.VARIANCES))
+def test_variance_gradient_equals_finite_differences(kind, function):
+    p, f = build(kind, function)
+    check_gradient(mm.variance, p, f)
+
+
+def check_gradient(verb, p, f):
+    """In every array of p and f together, along a random direction."""
+    arrays, static = eqx.partition((p, f), eqx.is_inexact_array)
+    value = jax.jit(lambda a: verb(*eqx.combine(jax.tree.map(jnp.asarray, a), static)))
+    check_grads(value, (arrays,), order=1, modes=["rev", "fwd"], eps=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("function", problems.FUNCTIONS)
+def test_full_covariance_equals_diagonal_without_correlations(function):
+    p, f = build("DiagonalGaussian", function)
+    full = mm.Gaussian(p.mean, p.covariance)
+    np.testing.assert_allclose(expectation(full, f), expectation(p, f), rtol=1e-13)
+
+
+@pytest.mark.parametrize("function", problems.FUNCTIONS)
+def test_mixture_of_one_equals_its_component(function):
+    p, f = build("Gaussian", function)
+    np.testing.assert_allclose(expectation(mm.GaussianMixture([1.0], [p]), f), expectation(p, f), rtol=1e-14)
+
+
+def test_the_four_forms_of_a_precision_agree():
+    rng = np.random.default_rng(0)
+    f = problems.function("RBF shared", rng, 3)
+    full = jnp.diag(f.precision)[None]
+    forms = [f.precision, jnp.tile(f.precision, (5, 1)), full, jnp.tile(full, (5, 1, 1))]
+    alike = [mm.RBF(f.weights, f.centers, form, f.constant) for form in forms]
+    for kind in ("Dirac", "DiagonalGaussian", "Gaussian"):
+        p = problems.distribution(kind, rng, 3)
+        np.testing.assert_allclose([expectation(p, g) for g in alike], expectation(p, f), rtol=1e-13)
+        np.testing.assert_allclose([variance(p, g) for g in alike], variance(p, f), rtol=1e-11)
+
+
+def test_monomials_are_the_polynomial_they_spell():
+    f = mm.Polynomial.from_monomials([3.0, -1.0, 0.5, 2.0], [[2, 1], [0, 4], [0, 0], [1, 1]])
+    for x, y in ([0.3, -1.2], [2.0, 0.7]):
+        np.testing.assert_allclose(f(np.array([x, y])), 3 * x**2 * y - y**4 + 0.5 + 2 * x * y, rtol=1e-13)
+
+
+@pytest.mark.parametrize(("kind", "function"), PAIRS)
+def test_jit_and_vmap_change_nothing(kind, function):
+    p, f = build(kind, function)
+    q, _ = build(kind, function, seed=1)
+    alone = [expectation(p, f), expectation(q, f)]
+    batch = jax.tree.map(lambda *leaves: jnp.stack(leaves), p, q)
+    np.testing.assert_allclose(jax.jit(jax.vmap(mm.expectation, (0, None)))(batch, f), alone, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("kind", "function"), PAIRS)
+def test_pytree_round_trip(kind, function):
+    p, f = build(kind, function)
+    leaves, structure = jax.tree.flatten((p, f))
+    assert all(leaf.dtype == jnp.float64 and not leaf.weak_type for leaf in leaves)
+    np.testing.assert_array_equal(expectation(*jax.tree.unflatten(structure, leaves)), expectation(p, f))
+
+
+def test_a_function_of_ones_own_works_under_points():
+    square = lambda x: jnp.sum(x**2)  # noqa: E731
+    assert mm.expectation(mm.Dirac([1.0, 2.0]), square) == 5
+    assert mm.expectation(mm.Empirical([[1.0, 2.0], [0.0, 1.0]]), square) == 3
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 6), st.integers(1, 5), st.integers(0, 2**32 - 1), st.booleans())
+def test_moment_matching_has_the_moments_of_the_mixture(d, k, seed, full):
+    """Its mean and covariance are the expectations of x and xxᵀ, which the polynomials give for the exact mixture."""
+    rng = np.random.default_rng(seed)
+    weights = rng.dirichlet(np.ones(k))
+    kind = "Gaussian" if full else "DiagonalGaussian"
+    mixture = mm.GaussianMixture(weights, [problems.distribution(kind, rng, d) for _ in range(k)])
+    matched = mm.moment_match(mixture, full=True)
+    for i, j in itertools.product(range(d), repeat=2):
+        unit = jnp.zeros((d, d)).at[i, j].set(1.0)
+        for f in (mm.Quadratic(unit, jnp.zeros(d)), mm.Quadratic(jnp.zeros((d, d)), unit[i])):
+            np.testing.assert_allclose(expectation(matched, f), expectation(mixture, f), atol=1e-12)
+    diagonal = mm.moment_match(mixture, full=False)
+    np.testing.assert_allclose(diagonal.variance, jnp.diagonal(matched.covariance), rtol=1e-13)
+    assert type(mm.moment_match(mixture)).__name__ == kind
+
+
+def test_moment_matching_of_two_components_by_hand():
+    """Means ±1, variances 1 and 3, equal weights: mean 0, aleatoric 2, epistemic 1."""
+    mixture = mm.GaussianMixture([0.5, 0.5], mm.DiagonalGaussian([[1.0], [-1.0]], [[1.0], [3.0]]))
+    mean, aleatoric, epistemic = mm.decompose(mixture)
+    np.testing.assert_allclose([mean[0], aleatoric[0], epistemic[0]], [0, 2, 1])
+    np.testing.assert_allclose(mm.moment_match(mixture).variance, [3])
+
+
+def test_moment_matching_against_samples():
+    rng = np.random.default_rng(0)
+    mixture = problems.distribution("GaussianMixture", rng, 3)
+    x = np.asarray(mixture.sample(jax.random.key(1), 200_000))
+    matched = mm.moment_match(mixture)
+    np.testing.assert_allclose(x.mean(0), matched.mean, atol=4 * x.std() / np.sqrt(len(x)))
+    np.testing.assert_allclose(np.cov(x.T), matched.covariance, atol=0.02)
+
+
+def test_members_that_agree_leave_nothing_epistemic():
+    p = problems.distribution("Gaussian", np.random.default_rng(0), 3)
+    parts = mm.decompose(mm.GaussianMixture([0.5, 0.5], [p, p]))
+    np.testing.assert_allclose(parts.epistemic, 0, atol=1e-15)
+    np.testing.assert_allclose(parts.aleatoric, p.covariance)
+
+
+@pytest.mark.parametrize("kind", ["DiagonalGaussian", "Gaussian"])
+def test_conditioning_is_bayes_rule(kind):
+    """Precisions add, and so do precision-weighted means."""
+    rng = np.random.default_rng(0)
+    p = problems.distribution(kind, rng, 3)
+    point, precision = rng.normal(size=3), rng.uniform(0.5, 2, 3)
+    posterior = p.condition(point, precision if kind == "DiagonalGaussian" else np.diag(precision))
+    prior = np.linalg.inv(p.covariance)
+    total = prior + np.diag(precision)
+    np.testing.assert_allclose(posterior.covariance, np.linalg.inv(total), rtol=1e-12)
+    np.testing.assert_allclose(posterior.mean, np.linalg.solve(total, prior @ p.mean + precision * point), rtol=1e-12)

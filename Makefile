@@ -1,0 +1,48 @@
+# Everything happens in .venv, which the first target that needs it builds.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: help install demo test test-slow check lint types bench mutants lock clean
+
+help: ## this list
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+install: .venv/installed ## the package with all it needs, in .venv
+
+.venv/installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "MoCA needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@echo "Installing into .venv (a minute or two) …"
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: install ## the main job, on a CPU
+	$(BIN)/moca demo
+
+test: install ## all tests but the slow ones
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+test-slow: install ## every test
+	$(BIN)/python -m pytest -n 2
+
+lint: install
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: install
+	$(BIN)/mypy
+
+check: lint types test ## linter, types, tests: what CI runs
+
+bench: install ## time the closed form beside sampling
+	$(BIN)/moca benchmark
+
+mutants: install ## break each formula on purpose; every mutant must be caught (half an hour)
+	$(BIN)/python tests/mutants.py
+
+lock: ## write constraints.txt anew: make lock PYTHONS="python3.11 python3.12"
+	$(PYTHON) tools/lock.py $(PYTHONS)
+
+clean: ## remove what was built
+	rm -rf .venv build dist demo figures .pytest_cache .mypy_cache .ruff_cache .hypothesis

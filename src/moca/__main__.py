@@ -1,0 +1,3 @@
+from moca.cli import main
+
+main()

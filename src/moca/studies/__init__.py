@@ -1,0 +1,1 @@
+"""The paper's evidence: its figures, its grids of runs, its claims."""

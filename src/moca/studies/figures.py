@@ -1,0 +1,58 @@
+"""What all figures share: colours, type, and files that come out the same bytes for the same data."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
+
+# The paper's own colours (Okabe and Ito): told apart with any kind of colour vision, and in grey.
+COLOURS = {"moca": "#0072B2", "ce": "#D55E00", "sac": "#009E73", "bnaf": "#CC79A7", "mc": "#E69F00", "grey": "#595959"}
+FORMATS = ("pdf", "svg", "png")
+
+_STYLE: dict[Any, Any] = {
+    "axes.grid": True,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 10,
+    "axes.labelsize": 9,
+    "figure.constrained_layout.use": True,
+    "figure.dpi": 100,
+    "font.size": 9,
+    "grid.alpha": 0.25,
+    "grid.linewidth": 0.5,
+    "legend.fontsize": 8,
+    "legend.frameon": False,
+    "lines.linewidth": 1.6,
+    "pdf.fonttype": 42,
+    "savefig.dpi": 200,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "moca",
+}
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """The look of all figures, for as long as the block runs; draws without a display."""
+    with matplotlib.rc_context(_STYLE), plt.ioff():
+        plt.switch_backend("agg")
+        yield
+
+
+def save(figure: Figure, folder: Path, name: str, formats: tuple[str, ...] = FORMATS) -> list[Path]:
+    """The files written, one per format; no date goes in, so the same figure is the same bytes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    logging.getLogger("fontTools").setLevel(logging.ERROR)  # it warns of the font's own date
+    paths = []
+    for suffix in formats:
+        path = folder / f"{name}.{suffix}"
+        metadata = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {"Software": None}}.get(suffix)
+        figure.savefig(path, metadata=metadata)
+        paths.append(path)
+    plt.close(figure)
+    return paths

@@ -1,0 +1,61 @@
+"""Help and mistakes answer at once, without importing jax, and say what was meant."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+MISTAKES = {
+    ("figur", "toy"): "Did you mean figure?",
+    ("figure", "toi"): "Did you mean toy?",
+    ("benchmark", "--jsn"): "Did you mean --json?",
+    ("--hepl",): "Did you mean --help?",
+    ("benchmark", "--rounds", "0"): "--rounds: a whole number of at least 1 is needed, got '0'",
+    ("figure", "toy", "--formats", "gif"): "choose from",
+}
+
+
+def moca(*arguments, **settings):
+    return subprocess.run([sys.executable, "-m", "moca", *arguments], capture_output=True, text=True, **settings)
+
+
+@pytest.mark.parametrize("arguments", MISTAKES)
+def test_a_mistake_is_named(arguments):
+    run = moca(*arguments)
+    assert run.returncode == 2
+    assert MISTAKES[arguments] in run.stderr
+    assert "Traceback" not in run.stderr
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["benchmark", "--jsn"], ["benchmark", "--help"]])
+def test_help_and_mistakes_import_nothing_heavy(arguments):
+    code = (
+        "import sys; from moca.cli import main\n"
+        f"try: main({arguments!r})\n"
+        "except SystemExit: pass\n"
+        "print(sorted({m.split('.')[0] for m in sys.modules} & {'jax', 'numpy', 'matplotlib', 'equinox'}))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_moments_import_no_environment_and_no_optimiser():
+    code = (
+        "import sys, moca.moments; print(sorted({'mujoco_playground', 'mujoco', 'brax', 'optax'} & set(sys.modules)))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
+
+
+def test_benchmark_gives_ratios_as_json():
+    result = json.loads(moca("benchmark", "--json", "--rounds", "1").stdout)
+    for count in (4, 16, 64):
+        assert result[f"backup_over_mc{count}"] > 0
+
+
+def test_figure_prints_where_it_lies(tmp_path):
+    run = moca("figure", "toy", "--formats", "png", "--out", str(tmp_path))
+    assert run.stdout.splitlines()[-1] == str(tmp_path / "figure1.png")
+    assert run.stderr == ""
+    assert (tmp_path / "figure1.png").stat().st_size > 10_000

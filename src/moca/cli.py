@@ -1,14 +1,15 @@
 """The command line. Nothing heavy is imported before the arguments are known to be good."""
 
 import argparse
-import difflib
+import itertools
 import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from moca import __version__
+from moca import __version__, presets, sweep
+from moca.config import AGENTS, NOISES, Config, ConfigError, nearest, override, parse_assignment, read_settings, to_json
 
 
 class Parser(argparse.ArgumentParser):
@@ -20,16 +21,11 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         known = [option for action in self._actions for option in action.option_strings]
         if unknown := re.search(r"unrecognized arguments: (\S+)", message):
-            message += self._nearest(unknown[1].split("=")[0], known)
+            message += "." + nearest(unknown[1].split("=")[0], known)
         elif choice := re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message):
-            message += self._nearest(choice[1], [c.strip(" '") for c in choice[2].split(",")])
+            message += "." + nearest(choice[1], [c.strip(" '") for c in choice[2].split(",")])
         print(f"{self.prog}: {message}\nSee {self.prog} --help.", file=sys.stderr)
         sys.exit(2)
-
-    @staticmethod
-    def _nearest(word: str, known: list[str]) -> str:
-        match = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
-        return f". Did you mean {match[0]}?" if match else ""
 
 
 def _at_least_one(text: str) -> int:
@@ -72,6 +68,103 @@ def _benchmark(arguments: argparse.Namespace) -> None:
         )
 
 
+def _config(arguments: argparse.Namespace) -> Config:
+    """Preset, then the file, then the plain options, then --set: the later wins."""
+    settings: dict[str, Any] = read_settings(arguments.config) if arguments.config else {}
+    plain = {
+        "agent": arguments.agent,
+        "seed": arguments.seed,
+        "seeds": arguments.seeds,
+        "env.action_repeat": arguments.action_repeat,
+        "noise.kind": arguments.noise,
+        "noise.sigma": arguments.sigma,
+        "train.steps": arguments.steps,
+    }
+    settings |= {name: value for name, value in plain.items() if value is not None}
+    settings |= dict(map(parse_assignment, arguments.set))
+    env = arguments.env or settings.get("env.name", "CartpoleBalance")
+    return presets.build(arguments.preset, env, {**settings, "env.name": env})
+
+
+def _out(arguments: argparse.Namespace, config: Config) -> Path:
+    """--out, or a directory named after the run that is not there yet."""
+    if arguments.out:
+        return arguments.out
+    name = f"{config.env.name}-{config.agent}-{config.noise.kind}-{config.noise.sigma:g}"
+    candidates = (Path("runs") / f"{name}{suffix}" for suffix in ["", *(f"-{n}" for n in itertools.count(2))])
+    return next(path for path in candidates if not path.exists())
+
+
+def _use_device(device: str | None) -> None:
+    """Has JAX use that kind of device, and says so if it is not there."""
+    import jax
+
+    if device:
+        jax.config.update("jax_platforms", {"cpu": "cpu", "gpu": "cuda"}[device])
+    try:
+        jax.devices()
+    except RuntimeError:
+        raise ConfigError(
+            f"--device {device}: JAX finds none here. Install moca-rl[cuda12] or moca-rl[cuda13] for a GPU, or use the CPU"
+        ) from None
+
+
+def _train(arguments: argparse.Namespace) -> None:
+    config = _config(arguments)
+    if arguments.dry_run:
+        print(to_json(config))
+        return
+    _launch(arguments, config, [{}])
+
+
+def _sweep(arguments: argparse.Namespace) -> None:
+    config = _config(arguments)
+    points = sweep.grid(dict(sweep.parse_axis(text, ",") for text in arguments.grid))
+    if arguments.random:
+        ranges = {name: (low, high) for name, (low, high) in (sweep.parse_axis(t, ":") for t in arguments.random)}
+        random_points = sweep.draws(ranges, arguments.samples, config.seed)
+        points = [{**point, **extra} for point in points for extra in random_points]
+    if points == [{}]:
+        raise ConfigError("nothing to sweep: give --grid NAME=A,B,… or --random NAME=LOW:HIGH")
+    for point in points:
+        override(config, point)
+    if arguments.dry_run:
+        for point in points:
+            print(", ".join(f"{name} = {value:g}" for name, value in point.items()))
+        return
+    _launch(arguments, config, points)
+
+
+def _launch(arguments: argparse.Namespace, config: Config, points: list[dict[str, float]]) -> None:
+    from rich.console import Console
+
+    _use_device(arguments.device)
+    from moca.runs.launch import train
+
+    run = train(config, _out(arguments, config), varied=points, console=Console())
+    if len(points) > 1:
+        for text in sweep.ranking(run.rows, points):
+            print(text)
+    print(run.path)
+
+
+def _evaluate(arguments: argparse.Namespace) -> None:
+    _use_device(arguments.device)
+    from moca.runs.launch import load
+
+    for row in load(arguments.directory).evaluate(arguments.episodes, arguments.seed):
+        print(", ".join(f"{name} {value:g}" for name, value in row.items()))
+
+
+def _render(arguments: argparse.Namespace) -> None:
+    _use_device(arguments.device)
+    from moca.runs.launch import load
+
+    path, how, total = load(arguments.directory).render(arguments.run, arguments.seed)
+    print(f"return {total:.1f}, drawn by {'MuJoCo' if how == 'mujoco' else 'us, since no GL was to be had'}")
+    print(path)
+
+
 def _parser() -> tuple[Parser, dict[str, Parser]]:
     """The parser, and each command's own."""
     parser = Parser(prog="moca", description="Value targets that carry predictive uncertainty in closed form.")
@@ -81,7 +174,7 @@ def _parser() -> tuple[Parser, dict[str, Parser]]:
 
     def command(name: str, run: Callable[[argparse.Namespace], None], text: str) -> Parser:
         parsers[name] = commands.add_parser(name, help=text, description=text)
-        parsers[name].set_defaults(run=run)
+        parsers[name].set_defaults(handler=run)
         return parsers[name]
 
     demo = command("demo", _demo, "a first look: closed form against sampling, and Figure 1")
@@ -94,10 +187,50 @@ def _parser() -> tuple[Parser, dict[str, Parser]]:
         "--formats", nargs="+", choices=["pdf", "svg", "png"], default=["pdf", "svg", "png"], help="default: all three"
     )
 
+    train = command("train", _train, "train an agent: all seeds in one compiled program")
+    _add_run_options(train)
+
+    sweep_ = command("sweep", _sweep, "a small search over settings that are real numbers, in one compiled program")
+    _add_run_options(sweep_)
+    sweep_.add_argument("--grid", action="append", default=[], metavar="NAME=A,B,…", help="every combination of these")
+    sweep_.add_argument("--random", action="append", default=[], metavar="NAME=LOW:HIGH", help="drawn at random")
+    sweep_.add_argument("--samples", type=_at_least_one, default=8, help="how many random points (default: 8)")
+
+    evaluate = command("evaluate", _evaluate, "returns of the learned policies over fresh episodes")
+    evaluate.add_argument("directory", type=Path, help="a run directory")
+    evaluate.add_argument("--episodes", type=_at_least_one, default=10, help="per run (default: 10)")
+    evaluate.add_argument("--seed", type=int, default=0, help="of the episodes (default: 0)")
+    evaluate.add_argument("--device", choices=["cpu", "gpu"], help="default: the best there is")
+
+    render = command("render", _render, "a film of a learned policy")
+    render.add_argument("directory", type=Path, help="a run directory")
+    render.add_argument("--run", type=int, default=0, help="which of its runs (default: the first, 0)")
+    render.add_argument("--seed", type=int, default=0, help="of the episode (default: 0)")
+    render.add_argument("--device", choices=["cpu", "gpu"], help="default: the best there is")
+
     benchmark = command("benchmark", _benchmark, "time the closed-form backup beside Monte Carlo, as ratios")
     benchmark.add_argument("--json", action="store_true", help="print JSON")
     benchmark.add_argument("--rounds", type=_at_least_one, default=25, help="how often each is timed (default: 25)")
     return parser, parsers
+
+
+def _add_run_options(parser: Parser) -> None:
+    parser.add_argument("--env", help="a MuJoCo Playground environment (default: CartpoleBalance)")
+    parser.add_argument("--agent", help=f"one of {', '.join(AGENTS)}")
+    parser.add_argument("--preset", default="tuned", help=f"one of {', '.join(presets.PRESETS)} (default: tuned)")
+    parser.add_argument("--sigma", help="standard deviation of the observation noise (default: 0)")
+    parser.add_argument("--noise", help=f"one of {', '.join(NOISES)} (default: homoscedastic)")
+    parser.add_argument("--steps", help="environment steps per run (default: 100000)")
+    parser.add_argument("--seeds", help="how many runs (default: 1)")
+    parser.add_argument("--seed", help="the first of the seeds (default: 0)")
+    parser.add_argument("--action-repeat", help="environment steps per decision (default: 1)")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="any setting, as in config.json"
+    )
+    parser.add_argument("--config", type=Path, help="a JSON or TOML file of settings, config.json for example")
+    parser.add_argument("--out", type=Path, help="the run directory (default: runs/…, after the settings)")
+    parser.add_argument("--device", choices=["cpu", "gpu"], help="default: the best there is")
+    parser.add_argument("--dry-run", action="store_true", help="print what would be run, and stop")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -110,7 +243,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         parser.print_help()
         sys.exit(2)
     try:
-        arguments.run(arguments)
+        arguments.handler(arguments)
+    except ConfigError as error:
+        parsers[arguments.command].error(str(error))
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(130)

@@ -96,7 +96,12 @@ def _panel_a(axes: Axes, toy: Toy) -> None:
         xytext=(1.0, 0.62),
         arrowprops={"arrowstyle": "-", "color": figures.COLOURS["grey"], "linewidth": 0.8},
     )
-    axes.set(xlabel=r"next state $s'$", ylim=(0, 1.08), title=r"$\bf{A}$  the expectation is an area")
+    axes.set(
+        xlabel=r"next state $s'$",
+        ylabel="value, density",
+        ylim=(0, 1.08),
+        title=r"$\bf{A}$  the expectation is an area",
+    )
     axes.legend(loc="upper right")
 
 

@@ -1,0 +1,15 @@
+"""The agents, behind one contract; see `agent.py`."""
+
+from moca.agents.agent import Agent, Progress
+from moca.agents.sac import SACAgent
+from moca.config import Config
+from moca.envs.environment import Environment
+
+__all__ = ["Agent", "Progress", "make_agent"]
+
+_AGENTS: dict[str, type[Agent]] = {"sac": SACAgent}
+
+
+def make_agent(config: Config, env: Environment) -> Agent:
+    """The agent the config names, for that environment."""
+    return _AGENTS[config.agent](config, env)

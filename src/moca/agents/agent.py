@@ -1,0 +1,49 @@
+"""What the training loop asks of an agent."""
+
+from abc import abstractmethod
+from typing import Any, NamedTuple
+
+import equinox as eqx
+from jaxtyping import Array, Float, Int, Key
+
+from moca.config import Config
+from moca.envs.environment import Environment
+from moca.replay import Transition
+
+Info = dict[str, Float[Array, ""]]
+
+
+class Progress(NamedTuple):
+    """Where the run stands, in environment steps."""
+
+    step: Int[Array, ""]
+    fraction: Float[Array, ""]  # of all training steps
+
+
+class Agent(eqx.Module):
+    """Pure functions of a state that holds all that learns. Settings that are floats may be traced."""
+
+    config: Config
+    env: Environment
+
+    @abstractmethod
+    def init(self, key: Key[Array, ""]) -> Any:
+        """Parameters, targets and optimisers before the first step."""
+
+    @abstractmethod
+    def explore(
+        self, state: Any, observation: Float[Array, "obs"], key: Key[Array, ""], progress: Progress
+    ) -> Float[Array, "act"]:
+        """The action to learn from, within the bounds."""
+
+    @abstractmethod
+    def greedy(self, state: Any, observation: Float[Array, "obs"]) -> Float[Array, "act"]:
+        """The action to be judged by, within the bounds."""
+
+    @abstractmethod
+    def value(self, state: Any, observation: Float[Array, "obs"]) -> Float[Array, ""]:
+        """What the agent expects from here on under its own policy."""
+
+    @abstractmethod
+    def update(self, state: Any, batch: Transition, key: Key[Array, ""]) -> tuple[Any, Info]:
+        """One gradient step on a batch; what it measured on the way."""

@@ -1,0 +1,147 @@
+"""Soft actor-critic: the model-free baseline of the paper.
+
+Haarnoja et al. 2018 with twin critics and a learned temperature. The paper prints none of its settings; ours are those
+most implementations share [choice]. Actions live in [−1, 1] inside; bounds are applied on the way out.
+"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Key
+
+from moca.agents.agent import Agent, Info, Progress
+from moca.nets import MLP, stacked
+from moca.replay import Transition
+
+LOG_STD_RANGE = (-5.0, 2.0)
+
+
+class SACState(NamedTuple):
+    """Everything that learns."""
+
+    actor: MLP
+    critics: MLP  # two, stacked
+    targets: MLP
+    log_alpha: Float[Array, ""]
+    actor_optimiser: optax.OptState
+    critic_optimiser: optax.OptState
+    alpha_optimiser: optax.OptState
+
+
+class SACAgent(Agent):
+    """π(a|s) is a Gaussian squashed by tanh; Qᵢ(s, a) are two networks, of which the smaller is believed."""
+
+    def init(self, key: Key[Array, ""]) -> SACState:
+        actor_key, critic_key = jax.random.split(key)
+        sac, observed, acted = self.config.sac, self.env.observation_size, self.env.action_size
+        hidden = (sac.width,) * sac.depth
+        actor = MLP(actor_key, (observed, *hidden, 2 * acted))
+        critics = stacked(critic_key, 2, lambda k: MLP(k, (observed + acted, *hidden, 1)))
+        log_alpha = jnp.log(jnp.asarray(sac.alpha, jnp.float32))
+        return SACState(
+            actor, critics, critics, log_alpha,
+            optax.adam(sac.actor_lr).init(actor),
+            optax.adam(sac.critic_lr).init(critics),
+            optax.adam(sac.alpha_lr).init(log_alpha),
+        )  # fmt: skip
+
+    def explore(
+        self, state: SACState, observation: Float[Array, "obs"], key: Key[Array, ""], progress: Progress
+    ) -> Float[Array, "act"]:
+        uniform_key, policy_key = jax.random.split(key)
+        uniform = jax.random.uniform(uniform_key, (self.env.action_size,), minval=-1.0)
+        sampled, _ = _squash(state.actor, observation, jax.random.normal(policy_key, uniform.shape))
+        return self._to_bounds(jnp.where(progress.step < self.config.train.warmup, uniform, sampled))
+
+    def greedy(self, state: SACState, observation: Float[Array, "obs"]) -> Float[Array, "act"]:
+        mean, _ = _gaussian(state.actor, observation)
+        return self._to_bounds(jnp.tanh(mean))
+
+    def value(self, state: SACState, observation: Float[Array, "obs"]) -> Float[Array, ""]:
+        mean, _ = _gaussian(state.actor, observation)
+        return _q(state.critics, observation[None], jnp.tanh(mean)[None]).min()
+
+    def update(self, state: SACState, batch: Transition, key: Key[Array, ""]) -> tuple[SACState, Info]:
+        target_key, actor_key = jax.random.split(key)
+        state, critic_info = self._update_critics(state, batch, target_key)
+        state, actor_info = self._update_actor(state, batch, actor_key)
+        tau = self.config.sac.tau
+        targets = jax.tree.map(lambda old, new: old + tau * (new - old), state.targets, state.critics)
+        return state._replace(targets=targets), critic_info | actor_info
+
+    def _update_critics(self, state: SACState, batch: Transition, key: Key[Array, ""]) -> tuple[SACState, Info]:
+        """Both critics towards r + γ (1 − d) (min Q⁻(s′, a′) − α log π(a′|s′)), a′ ~ π."""
+        noise = jax.random.normal(key, batch.action.shape)
+        action, log_prob = jax.vmap(_squash, (None, 0, 0))(state.actor, batch.next_observation, noise)
+        soft = _q(state.targets, batch.next_observation, action).min(axis=0) - jnp.exp(state.log_alpha) * log_prob
+        target = batch.reward + self.config.train.gamma * (1 - batch.terminated) * soft
+        taken = self._from_bounds(batch.action)
+
+        def loss(critics: MLP) -> tuple[Float[Array, ""], Float[Array, "two n"]]:
+            q = _q(critics, batch.observation, taken)
+            return jnp.mean((q - target) ** 2), q
+
+        (value, q), gradient = jax.value_and_grad(loss, has_aux=True)(state.critics)
+        change, optimiser = optax.adam(self.config.sac.critic_lr).update(gradient, state.critic_optimiser)
+        state = state._replace(critics=eqx.apply_updates(state.critics, change), critic_optimiser=optimiser)
+        return state, {"critic_loss": value, "q_mean": q.mean()}
+
+    def _update_actor(self, state: SACState, batch: Transition, key: Key[Array, ""]) -> tuple[SACState, Info]:
+        """The actor up min Q − α log π; then the temperature towards the target entropy."""
+        sac = self.config.sac
+        noise = jax.random.normal(key, batch.action.shape)
+        alpha = jnp.exp(state.log_alpha)
+
+        def loss(actor: MLP) -> tuple[Float[Array, ""], Float[Array, ""]]:
+            action, log_prob = jax.vmap(_squash, (None, 0, 0))(actor, batch.observation, noise)
+            q = _q(state.critics, batch.observation, action).min(axis=0)
+            return jnp.mean(alpha * log_prob - q), -log_prob.mean()
+
+        (value, entropy), gradient = jax.value_and_grad(loss, has_aux=True)(state.actor)
+        change, optimiser = optax.adam(sac.actor_lr).update(gradient, state.actor_optimiser)
+        # d/d(log α) of log α · (entropy − target)
+        surplus = entropy - sac.entropy_per_action * self.env.action_size
+        alpha_change, alpha_optimiser = optax.adam(sac.alpha_lr).update(surplus, state.alpha_optimiser)
+        state = state._replace(
+            actor=eqx.apply_updates(state.actor, change),
+            actor_optimiser=optimiser,
+            log_alpha=state.log_alpha + alpha_change,
+            alpha_optimiser=alpha_optimiser,
+        )
+        return state, {"actor_loss": value, "entropy": entropy, "alpha": alpha}
+
+    def _to_bounds(self, action: Float[Array, "*n act"]) -> Float[Array, "*n act"]:
+        low, high = jnp.array(self.env.action_low), jnp.array(self.env.action_high)
+        return low + (action + 1) / 2 * (high - low)
+
+    def _from_bounds(self, action: Float[Array, "*n act"]) -> Float[Array, "*n act"]:
+        low, high = jnp.array(self.env.action_low), jnp.array(self.env.action_high)
+        return 2 * (action - low) / (high - low) - 1
+
+
+def _gaussian(actor: MLP, observation: Float[Array, "obs"]) -> tuple[Float[Array, "act"], Float[Array, "act"]]:
+    """Mean and log standard deviation before the squashing."""
+    mean, raw = jnp.split(actor(observation), 2)
+    low, high = LOG_STD_RANGE
+    return mean, low + (high - low) * (jnp.tanh(raw) + 1) / 2
+
+
+def _squash(
+    actor: MLP, observation: Float[Array, "obs"], noise: Float[Array, "act"]
+) -> tuple[Float[Array, "act"], Float[Array, ""]]:
+    """The action in [−1, 1] that standard normal `noise` becomes, and its log-density."""
+    mean, log_std = _gaussian(actor, observation)
+    before = mean + jnp.exp(log_std) * noise
+    log_density = -(noise**2 + jnp.log(2 * jnp.pi)) / 2 - log_std
+    # log(1 − tanh²u) = 2 (log 2 − u − softplus(−2u)), which does not round to log 0.
+    log_stretch = 2 * (jnp.log(2.0) - before - jax.nn.softplus(-2 * before))
+    return jnp.tanh(before), jnp.sum(log_density - log_stretch)
+
+
+def _q(critics: MLP, observation: Float[Array, "n obs"], action: Float[Array, "n act"]) -> Float[Array, "two n"]:
+    """Both critics on a batch."""
+    inputs = jnp.concatenate([observation, action], axis=-1)
+    return jax.vmap(lambda critic: jax.vmap(critic)(inputs)[:, 0])(critics)

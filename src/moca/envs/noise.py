@@ -1,0 +1,48 @@
+"""Gaussian noise on observations [App. A]. The state, the physics and the reward never see it."""
+
+import math
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Key
+
+from moca import config
+
+
+class Noise(eqx.Module):
+    """σ(s) = σ_min + (σ_max − σ_min) clip(‖s ⊘ s_max‖ / m_max, 0, 1), m_max² the number of scaled dimensions.
+
+    Homoscedastic noise is the case σ_min = σ_max, so runs of both kinds can share a program. Infinite scales leave a
+    dimension out of the norm.
+    """
+
+    sigma_min: Float[Array, ""]
+    sigma_max: Float[Array, ""]
+    inverse_scales: tuple[float, ...] = eqx.field(static=True)
+
+    def deviation(self, observation: Float[Array, "obs"]) -> Float[Array, ""]:
+        """σ(s), one number for all dimensions [App. A.2]."""
+        if not self.inverse_scales:
+            return self.sigma_max
+        counted = sum(scale > 0 for scale in self.inverse_scales)
+        norm = jnp.linalg.norm(observation * jnp.array(self.inverse_scales, observation.dtype)) / math.sqrt(counted)
+        return self.sigma_min + (self.sigma_max - self.sigma_min) * jnp.clip(norm, 0, 1)
+
+    def __call__(self, key: Key[Array, ""], observation: Float[Array, "obs"]) -> Float[Array, "obs"]:
+        """s̃ = s + ε with ε ~ N(0, σ(s)² I) [App. A.1]."""
+        noise = jax.random.normal(key, observation.shape, observation.dtype)
+        return observation + self.deviation(observation) * noise
+
+
+def make_noise(settings: config.Noise, observation_size: int) -> Noise:
+    """The noise those settings describe, for observations of that size."""
+    sigma = jnp.asarray(settings.sigma, jnp.float32)
+    if settings.kind == "homoscedastic":
+        return Noise(sigma, sigma, ())
+    if len(settings.scales) != observation_size:
+        raise config.ConfigError(
+            f"noise.scales has {len(settings.scales)} numbers, but the environment shows {observation_size} dimensions"
+        )
+    inverse = tuple(1 / scale for scale in settings.scales)
+    return Noise(jnp.asarray(settings.sigma_min, jnp.float32), sigma, inverse)

@@ -1,0 +1,55 @@
+"""MuJoCo Playground's environments, by name.
+
+Its own training wrappers are not used: they restart every episode from one cached state, replace the last observation
+by the next first one, and report a time limit as an end.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Key
+
+from moca.envs.environment import Environment, Step
+
+
+class Playground(Environment):
+    """One Playground environment, simulated by MJX's JAX implementation (Warp's is not deterministic on a GPU)."""
+
+    name: str = eqx.field(static=True)
+    env: Any = eqx.field(static=True)
+    observation_size: int = eqx.field(static=True)
+    action_low: tuple[float, ...] = eqx.field(static=True)
+    action_high: tuple[float, ...] = eqx.field(static=True)
+    terminates: bool = eqx.field(static=True)
+
+    def __init__(self, name: str) -> None:
+        from mujoco_playground import dm_control_suite, registry
+
+        self.name = name
+        self.env = registry.load(name, config_overrides={"impl": "jax"})
+        size = self.env.observation_size
+        size = size.get("state") if isinstance(size, dict) else size
+        size = size[0] if isinstance(size, tuple) and len(size) == 1 else size
+        if not isinstance(size, int):
+            raise ValueError(f"{name} does not observe a vector, but {self.env.observation_size}: not supported")
+        self.observation_size = size
+        # The control suite passes an action to the actuators as it is, and never ends an episode; the others
+        # rescale it from ±1 themselves, and may.
+        suite = name in dm_control_suite.ALL_ENVS
+        bounds = self.env.mj_model.actuator_ctrlrange if suite else [(-1.0, 1.0)] * self.env.action_size
+        self.action_low = tuple(float(low) for low, _ in bounds)
+        self.action_high = tuple(float(high) for _, high in bounds)
+        self.terminates = not suite
+
+    def reset(self, key: Key[Array, ""]) -> tuple[Any, Float[Array, "obs"]]:
+        state = self.env.reset(key)
+        return state, self._vector(state.obs)
+
+    def step(self, state: Any, action: Float[Array, "act"]) -> tuple[Any, Step]:
+        state = self.env.step(state, action)
+        return state, Step(self._vector(state.obs), jnp.asarray(state.reward, jnp.float32), state.done > 0)
+
+    def _vector(self, observation: Any) -> Float[Array, "obs"]:
+        return jax.tree.map(jnp.asarray, observation["state"] if isinstance(observation, dict) else observation)

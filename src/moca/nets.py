@@ -1,0 +1,44 @@
+"""Multi-layer perceptrons, and stacks of them whose layers are one batched matrix product."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import equinox as eqx
+import jax
+from jaxtyping import Array, Float, Key
+
+
+class MLP(eqx.Module):
+    """A perceptron for one input; `jax.vmap` takes a batch. The last layer is linear."""
+
+    weights: list[Float[Array, "..."]]
+    biases: list[Float[Array, "..."]]
+    activation: Callable = eqx.field(static=True)
+
+    def __init__(
+        self, key: Key[Array, ""], sizes: tuple[int, ...], activation: Callable[[Array], Array] = jax.nn.relu
+    ) -> None:
+        """Weights and biases uniform within ±1/√fan-in, layer by layer."""
+        self.weights, self.biases = [], []
+        self.activation = activation
+        keys = jax.random.split(key, len(sizes) - 1)
+        for layer_key, fan_in, fan_out in zip(keys, sizes[:-1], sizes[1:], strict=True):
+            weight_key, bias_key = jax.random.split(layer_key)
+            limit = fan_in**-0.5
+            self.weights.append(jax.random.uniform(weight_key, (fan_in, fan_out), minval=-limit, maxval=limit))
+            self.biases.append(jax.random.uniform(bias_key, (fan_out,), minval=-limit, maxval=limit))
+
+    def __call__(self, x: Float[Array, "inputs"]) -> Float[Array, "outputs"]:
+        """The last layer's output."""
+        *hidden, (weight, bias) = zip(self.weights, self.biases, strict=True)
+        for inner_weight, inner_bias in hidden:
+            x = self.activation(x @ inner_weight + inner_bias)
+        return x @ weight + bias
+
+
+M = TypeVar("M", bound=eqx.Module)
+
+
+def stacked(key: Key[Array, ""], count: int, build: Callable[[Key[Array, ""]], M]) -> M:
+    """`count` independently initialised modules as one, each array with a leading axis."""
+    return eqx.filter_vmap(build)(jax.random.split(key, count))

@@ -1,0 +1,50 @@
+"""The replay memory: one array of packed rows, written in place and read by one gather.
+
+The position is no part of it: every run of a program writes the same row at the same step, so the index is a plain
+number that is not carried per run, and the write stays a slice update when runs are vmapped.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, Key
+
+
+class Transition(NamedTuple):
+    """(s, a, r, s′, d); with leading axes, many of them."""
+
+    observation: Float[Array, "*n obs"]
+    action: Float[Array, "*n act"]
+    reward: Float[Array, "*n"]
+    next_observation: Float[Array, "*n obs"]
+    terminated: Float[Array, "*n"]  # one where the task itself ended; a time limit leaves it zero
+
+
+Replay = Float[Array, "capacity row"]
+
+
+def empty(capacity: int, observation_size: int, action_size: int) -> Replay:
+    """A memory for `capacity` transitions."""
+    return jnp.zeros((capacity, 2 * observation_size + action_size + 2))
+
+
+def add(replay: Replay, index: Int[Array, ""], transition: Transition) -> Replay:
+    """The memory with its `index`-th transition (counted from the first ever) written; the oldest gives way."""
+    row = jnp.concatenate([jnp.atleast_1d(part).astype(replay.dtype) for part in transition])
+    return jax.lax.dynamic_update_index_in_dim(replay, row, index % len(replay), axis=0)
+
+
+def sample(
+    replay: Replay, key: Key[Array, ""], written: Int[Array, ""], count: int, observation_size: int
+) -> Transition:
+    """`count` transitions drawn uniformly, with replacement, from the `written` so far."""
+    rows = replay[jax.random.randint(key, (count,), 0, jnp.minimum(written, len(replay)))]
+    action_end = rows.shape[1] - observation_size - 2
+    return Transition(
+        observation=rows[:, :observation_size],
+        action=rows[:, observation_size:action_end],
+        reward=rows[:, action_end],
+        next_observation=rows[:, action_end + 1 : -1],
+        terminated=rows[:, -1],
+    )

@@ -1,0 +1,1 @@
+"""Runs on disk: their directory, their display, their pictures and films."""

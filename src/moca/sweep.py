@@ -1,0 +1,56 @@
+"""A small search over float settings: every point is a run of one vmapped program."""
+
+import itertools
+import random
+from collections.abc import Mapping, Sequence
+
+from moca.config import ConfigError, field_of
+
+Grid = Mapping[str, Sequence[float]]
+Ranges = Mapping[str, tuple[float, float]]
+
+
+def grid(axes: Grid) -> list[dict[str, float]]:
+    """Every combination of the values of each setting."""
+    return [dict(zip(axes, point, strict=True)) for point in itertools.product(*axes.values())]
+
+
+def draws(ranges: Ranges, count: int, seed: int) -> list[dict[str, float]]:
+    """`count` random points: log-uniform where the lower end is above zero, uniform otherwise."""
+    rng = random.Random(seed)
+
+    def draw(low: float, high: float) -> float:
+        return low * (high / low) ** rng.random() if low > 0 else rng.uniform(low, high)
+
+    return [{name: draw(*ends) for name, ends in ranges.items()} for _ in range(count)]
+
+
+def parse_axis(text: str, separator: str) -> tuple[str, list[float]]:
+    """`sac.critic_lr=1e-4,3e-4` (or `low:high`) as name and numbers; refuses settings that are not floats."""
+    name, _, values = text.partition("=")
+    item = field_of(name)
+    if item.type is not float:
+        raise ConfigError(f"{name} cannot be swept: only settings that are real numbers share a compiled program")
+    try:
+        numbers = [float(value) for value in values.split(separator)]
+    except ValueError:
+        raise ConfigError(f"{name} needs numbers separated by '{separator}', got {values!r}") from None
+    if separator == ":" and (len(numbers) != 2 or numbers[0] >= numbers[1]):
+        raise ConfigError(f"{name} needs LOW:HIGH with LOW below HIGH, got {values!r}")
+    return name, numbers
+
+
+def ranking(rows: Sequence[Mapping[str, float]], points: Sequence[Mapping[str, float]]) -> list[str]:
+    """One line per point, best first: mean return over its seeds in the last tenth of the training."""
+    last = max(row["step"] for row in rows)
+    scored = []
+    for point in points:
+        own = [
+            row["return_mean"]
+            for row in rows
+            if row["step"] > 0.9 * last and row["return_mean"] is not None
+            and all(row[name] == value for name, value in point.items())
+        ]  # fmt: skip
+        scored.append((sum(own) / len(own) if own else float("-inf"), point))
+    scored.sort(key=lambda item: -item[0])
+    return [f"{score:8.1f}  " + ", ".join(f"{n} = {v:g}" for n, v in point.items()) for score, point in scored]

@@ -1,0 +1,207 @@
+"""The training loop [Alg. 1 l. 2]: one compiled program per episode, for all runs at once.
+
+Runs differ in their seed and in any float of their config; they are vmapped, and sharded over the devices there are.
+What all runs share (the step, the index into the replay) stays outside the vmapped state.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Key
+
+from moca import config as settings
+from moca import replay as memory
+from moca.agents import Agent, Progress, make_agent
+from moca.agents.agent import Info
+from moca.config import Config, ConfigError
+from moca.envs.environment import ActionRepeat, Environment
+from moca.envs.noise import Noise, make_noise
+from moca.envs.playground import Playground
+from moca.evaluation import evaluate
+
+
+def _register(section: type, data: Callable[[dataclasses.Field], bool]) -> None:
+    """Makes a config section a pytree: the fields that `data` picks may be traced, the others are static."""
+    fields = dataclasses.fields(section)
+    jax.tree_util.register_dataclass(
+        section, [f.name for f in fields if data(f)], [f.name for f in fields if not data(f)]
+    )
+
+
+for _section in (settings.Environment, settings.Noise, settings.Train, settings.SAC):
+    _register(_section, lambda f: f.type is float)
+_register(Config, lambda f: f.name not in ("agent", "seed", "seeds"))
+
+
+class RunState(NamedTuple):
+    """All that one run carries from episode to episode."""
+
+    learner: Any
+    replay: memory.Replay
+    key: Key[Array, ""]  # never changes: every episode folds its number into it
+
+
+class Report(NamedTuple):
+    """What one episode of all runs measured."""
+
+    step: int  # environment steps so far, per run
+    metrics: dict[str, np.ndarray]  # one number per run; nan where nothing was measured
+
+
+def make_env(config: Config) -> Environment:
+    """The environment the config names, with its action repeat."""
+    env = Playground(config.env.name)
+    return ActionRepeat(env, config.env.action_repeat) if config.env.action_repeat > 1 else env
+
+
+def init_run(config: Config, env: Environment, key: Key[Array, ""]) -> RunState:
+    """A run before its first step."""
+    capacity = min(config.train.capacity, config.train.steps // config.env.action_repeat)
+    # Episodes fold their number into the key, so the learner's key is split off it instead.
+    learner = make_agent(config, env).init(jax.random.split(key)[0])
+    return RunState(learner, memory.empty(capacity, env.observation_size, env.action_size), key)
+
+
+def train_episode(
+    config: Config, env: Environment, state: RunState, episode: Int[Array, ""]
+) -> tuple[RunState, dict[str, Float[Array, ""]]]:
+    """One episode of interaction and learning, then the evaluation; the metrics of both.
+
+    Training and evaluation have keys of their own, so evaluating more often changes no training run.
+    """
+    agent = make_agent(config, env)
+    noise = make_noise(config.noise, env.observation_size)
+    reset_key, first_key, loop_key, eval_key = jax.random.split(jax.random.fold_in(state.key, episode), 4)
+    decisions = config.env.episode_length // config.env.action_repeat
+    env_state, observation = env.reset(reset_key)
+    start = (env_state, noise(first_key, observation), state.learner, state.replay)
+    xs = (episode * decisions + jnp.arange(decisions), jax.random.split(loop_key, decisions))
+    step = lambda carry, x: _step(agent, env, noise, carry, *x)  # noqa: E731
+    (_, _, learner, replay), (rewards, learned, info) = jax.lax.scan(step, start, xs)
+
+    metrics = {name: jnp.sum(values) / jnp.sum(learned) for name, values in info.items()}
+    evaluated = jax.lax.cond(
+        (episode + 1) % config.train.eval_every == 0,
+        lambda: evaluate(agent, learner, env, noise, decisions, config.train.eval_episodes, eval_key),
+        lambda: dict.fromkeys(("return_mean", "return_std", "return_noise_free"), jnp.full((), jnp.nan)),
+    )
+    return RunState(learner, replay, state.key), evaluated | {"train_return": rewards.sum()} | metrics
+
+
+def _step(
+    agent: Agent, env: Environment, noise: Noise, carry: tuple, index: Int[Array, ""], key: Key[Array, ""]
+) -> tuple[tuple, tuple[Float[Array, ""], Float[Array, ""], Info]]:
+    """One decision: act, store, learn [Alg. 1 l. 3] [Alg. 1 l. 4]."""
+    env_state, seen, learner, replay = carry
+    act_key, noise_key, sample_key, update_key, restart_key = jax.random.split(key, 5)
+    config = agent.config
+    step = index * config.env.action_repeat
+    action = agent.explore(learner, seen, act_key, Progress(step, step / config.train.steps))
+    env_state, (observation, reward, terminated) = env.step(env_state, action)
+    next_seen = noise(noise_key, observation)
+    transition = memory.Transition(seen, action, reward, next_seen, terminated.astype(reward.dtype))
+    replay = memory.add(replay, index, transition)
+
+    def sample(key: Key[Array, ""]) -> memory.Transition:
+        return memory.sample(replay, key, index + 1, config.train.batch, env.observation_size)
+
+    learning = step + config.env.action_repeat > config.train.warmup
+    learner, info = _learn(
+        agent, learner, jax.vmap(sample)(jax.random.split(sample_key, config.train.updates)), update_key, learning
+    )
+    if env.terminates:
+        env_state, next_seen = _restart(env, noise, restart_key, terminated, env_state, next_seen)
+    return (env_state, next_seen, learner, replay), (reward, learning.astype(jnp.float32), info)
+
+
+def _learn(
+    agent: Agent, learner: Any, batches: memory.Transition, key: Key[Array, ""], learning: Array
+) -> tuple[Any, Info]:
+    """The learner after one update per batch [Alg. 1 l. 5], or as it was with zeros for info while it warms up."""
+
+    def update(learner: Any, x: tuple) -> tuple[Any, Info]:
+        return agent.update(learner, *x)
+
+    def learn(learner: Any) -> tuple[Any, Info]:
+        learner, info = jax.lax.scan(update, learner, (batches, jax.random.split(key, len(batches.reward))))
+        return learner, jax.tree.map(lambda x: x.mean(), info)
+
+    def wait(learner: Any) -> tuple[Any, Info]:
+        return learner, jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(learn, learner)[1])
+
+    return jax.lax.cond(learning, learn, wait, learner)
+
+
+def _restart(
+    env: Environment, noise: Noise, key: Key[Array, ""], terminated: Array, env_state: Any, seen: Float[Array, "obs"]
+) -> tuple[Any, Float[Array, "obs"]]:
+    """A fresh episode where the last one ended; what was stored keeps the true last observation."""
+    reset_key, noise_key = jax.random.split(key)
+    fresh_state, observation = env.reset(reset_key)
+    fresh = (fresh_state, noise(noise_key, observation))
+    return jax.tree.map(lambda new, old: jnp.where(terminated, new, old), fresh, (env_state, seen))
+
+
+class Trainer:
+    """Many runs as one program. Iterate over it to train; `learners` is what they have learned so far.
+
+    Args:
+        configs: one per run. They may differ in floats; everything else must be alike.
+        seeds: one per run.
+        env: the environment, if not the one the configs name.
+    """
+
+    def __init__(self, configs: Sequence[Config], seeds: Sequence[int], env: Environment | None = None) -> None:
+        configs = [dataclasses.replace(config.validated(), seed=0, seeds=1) for config in configs]
+        if len({jax.tree.structure(config) for config in configs}) != 1:
+            raise ConfigError(
+                "the runs of one program may differ in their seeds and in settings that are floats, in no others"
+            )
+        self.config = configs[0]
+        self.env = env or make_env(self.config)
+        make_noise(self.config.noise, self.env.observation_size)  # refuses scales of another dimension
+        self.episode = 0
+        stacked = jax.tree.map(lambda *numbers: jnp.asarray(numbers, jnp.float32), *configs)
+        keys = jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32))
+        self.configs, keys = jax.device_put((stacked, keys), _over_devices(len(configs)))
+        self.state = jax.jit(jax.vmap(lambda c, k: init_run(c, self.env, k)))(self.configs, keys)
+        program = jax.vmap(lambda c, s, e: train_episode(c, self.env, s, e), in_axes=(0, 0, None))
+        self._program = jax.jit(program, donate_argnums=1)
+        self._compiled: Any = None
+
+    @property
+    def episodes(self) -> int:
+        """How many there are in all."""
+        return self.config.train.steps // self.config.env.episode_length
+
+    @property
+    def learners(self) -> Any:
+        """The agents' states, with a leading axis over runs."""
+        return self.state.learner
+
+    def compile(self) -> None:
+        """Builds the program; the first episode would otherwise."""
+        self._compiled = self._program.lower(self.configs, self.state, self._number()).compile()
+
+    def __iter__(self) -> Iterator[Report]:
+        if self._compiled is None:
+            self.compile()
+        while self.episode < self.episodes:
+            self.state, metrics = self._compiled(self.configs, self.state, self._number())
+            self.episode += 1
+            yield Report(self.episode * self.config.env.episode_length, jax.device_get(metrics))
+
+    def _number(self) -> Int[Array, ""]:
+        return jnp.asarray(self.episode, jnp.int32)
+
+
+def _over_devices(runs: int) -> jax.sharding.Sharding:
+    """Runs split evenly over as many of the devices as divide their number."""
+    devices = jax.devices()
+    count = max(n for n in range(1, len(devices) + 1) if runs % n == 0)
+    mesh = jax.sharding.Mesh(np.array(devices[:count]), ("runs",))
+    return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("runs"))

@@ -105,7 +105,7 @@ def _use_device(device: str | None) -> None:
         jax.devices()
     except RuntimeError:
         raise ConfigError(
-            f"--device {device}: JAX finds none here. Install moca-rl[cuda12] or moca-rl[cuda13] for a GPU, or use the CPU"
+            f"--device {device}: JAX finds none here. Install moca-rl[cuda12] or moca-rl[cuda13], or use --device cpu"
         ) from None
 
 

@@ -4,6 +4,8 @@ Its own training wrappers are not used: they restart every episode from one cach
 by the next first one, and report a time limit as an end.
 """
 
+import os
+from ctypes.util import find_library
 from typing import Any
 
 import equinox as eqx
@@ -25,6 +27,8 @@ class Playground(Environment):
     terminates: bool = eqx.field(static=True)
 
     def __init__(self, name: str) -> None:
+        if "DISPLAY" not in os.environ and find_library("EGL"):
+            os.environ.setdefault("MUJOCO_GL", "egl")  # before MuJoCo is imported, so that films need no display
         from mujoco_playground import dm_control_suite, registry
 
         self.name = name

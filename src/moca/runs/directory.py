@@ -10,6 +10,7 @@ import json
 import math
 import platform
 import subprocess
+import warnings
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -116,9 +117,10 @@ def _meta() -> dict[str, Any]:
             versions[package] = version(package)
         except PackageNotFoundError:
             versions[package] = None
-    git = subprocess.run(
-        ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"], capture_output=True, text=True
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # JAX warns of any subprocess
+        command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
+        git = subprocess.run(command, capture_output=True, text=True)
     return {
         "versions": versions,
         "python": platform.python_version(),

@@ -1,6 +1,11 @@
 """A film of the learned policy: MuJoCo's own rendering, or a drawing from the side where no GL is to be had."""
 
+import io
+import itertools
+import warnings
+from contextlib import redirect_stderr
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import imageio_ffmpeg
@@ -13,6 +18,8 @@ from moca.envs.environment import ActionRepeat, Environment
 from moca.envs.noise import Noise
 from moca.envs.playground import Playground
 
+# MuJoCo's numbers for the kinds of geometry; its module is not imported for them.
+PLANE, BOX, RODS = 0, 6, (3, 5)
 SIZE = (480, 640)  # height, width; multiples of 16, as the encoder wants them
 
 
@@ -39,10 +46,15 @@ def write(path: Path, env: Environment, states: Any, rewards: np.ndarray) -> str
         raise ValueError(f"only MuJoCo environments can be filmed, not {type(inner).__name__}")
     seconds = float(inner.env.dt) * (env.times if isinstance(env, ActionRepeat) else 1)
     every = max(1, round(1 / 30 / seconds))
-    picked = jax.tree.map(lambda leaf: np.asarray(leaf)[::every], states)
-    trajectory = [jax.tree.map(lambda leaf, i=i: leaf[i], picked) for i in range(len(rewards[::every]))]
+    picked = jax.tree.map(lambda leaf: np.asarray(leaf)[::every], states.data)
+    trajectory = [
+        SimpleNamespace(data=jax.tree.map(lambda leaf, i=i: leaf[i], picked)) for i in range(len(rewards[::every]))
+    ]
     try:
-        frames = inner.env.render(trajectory, height=SIZE[0], width=SIZE[1])
+        # Playground shows a bar of its own, and GLFW warns on its way to failing.
+        with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
+            warnings.simplefilter("ignore")
+            frames = inner.env.render(trajectory, height=SIZE[0], width=SIZE[1])
         how = "mujoco"
     except Exception:  # GL fails in many ways: no library, no display, no context
         frames = draw(inner.env.mj_model, trajectory, np.cumsum(rewards)[::every])
@@ -50,7 +62,9 @@ def write(path: Path, env: Environment, states: Any, rewards: np.ndarray) -> str
     writer = imageio_ffmpeg.write_frames(
         str(path), (SIZE[1], SIZE[0]), fps=1 / (every * seconds), quality=8, macro_block_size=16
     )
-    writer.send(None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # JAX warns of any subprocess; this one only encodes
+        writer.send(None)
     for frame in frames:
         writer.send(np.ascontiguousarray(frame))
     writer.close()
@@ -58,40 +72,70 @@ def write(path: Path, env: Environment, states: Any, rewards: np.ndarray) -> str
 
 
 def draw(model: Any, trajectory: list[Any], returns: np.ndarray) -> list[np.ndarray]:
-    """Frames of the bodies' geometry projected onto the plane it moves in, with time and return written beside."""
+    """Frames of the bodies' geometry seen from the side (from above if nothing moves up or down)."""
     import matplotlib.pyplot as plt
-    from matplotlib.lines import Line2D
+    from matplotlib.patches import Polygon
 
     from moca.studies import figures
 
-    positions = np.stack([np.asarray(state.data.geom_xpos) for state in trajectory])
-    matrices = np.stack([np.asarray(state.data.geom_xmat).reshape(-1, 3, 3) for state in trajectory])
-    times = np.array([float(state.data.time) for state in trajectory])
-    solid = [g for g in range(model.ngeom) if model.geom_type[g] != 0 and model.geom_rgba[g, 3] > 0]  # 0: planes
-    # Seen from the side unless nothing ever moves up or down.
-    axes_shown = (0, 2) if np.ptp(positions[:, solid, 2], axis=0).max() > 1e-6 else (0, 1)
-    shown = positions[:, solid][..., axes_shown]
-    reach = model.geom_size[solid].max()
-    low, high = shown.min((0, 1)) - 0.6 - reach, shown.max((0, 1)) + 0.6 + reach
+    solid = [g for g in range(model.ngeom) if model.geom_type[g] != PLANE and model.geom_rgba[g, 3] > 0]
+    corners = {g: _corners(int(model.geom_type[g]), model.geom_size[g]) for g in solid}
+    place = {
+        g: np.stack([s.data.geom_xpos[g] + corners[g] @ s.data.geom_xmat[g].reshape(3, 3).T for s in trajectory])
+        for g in solid
+    }
+    everything = np.concatenate([points.reshape(-1, 3) for points in place.values()])
+    moves_up = any(np.ptp(points[..., 2], axis=0).max() > 1e-6 for points in place.values())
+    shown = [0, 2] if moves_up else [0, 1]
+    low, high = everything[:, shown].min(0) - 0.2, everything[:, shown].max(0) + 0.2
     frames = []
     with figures.style():
         figure, axes = plt.subplots(figsize=(SIZE[1] / 100, SIZE[0] / 100), dpi=100)
         axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), aspect="equal", xlabel="x (m)")
-        axes.set_ylabel("z (m)" if axes_shown == (0, 2) else "y (m)")
-        lines = [
-            axes.add_line(Line2D([], [], linewidth=4 + 60 * model.geom_size[g, 0], solid_capstyle="round",
-                                 color=figures.COLOURS["moca" if k % 2 else "ce"]))
-            for k, g in enumerate(solid)
-        ]  # fmt: skip
-        text = axes.text(0.02, 0.96, "", transform=axes.transAxes, va="top", family="monospace")
-        for frame in range(len(trajectory)):
-            for line, g in zip(lines, solid, strict=True):
-                # Capsules and cylinders extend along their z axis by their half-length; the rest is drawn as a dot.
-                half = model.geom_size[g, 1] if model.geom_type[g] in (3, 5) else 0.0
-                ends = positions[frame, g] + np.outer([-half, half], matrices[frame, g, :, 2])
-                line.set_data(ends[:, axes_shown[0]], ends[:, axes_shown[1]])
-            text.set_text(f"t = {times[frame]:5.2f} s\nreturn {returns[frame]:6.1f}")
+        axes.set(ylabel="z (m)" if moves_up else "y (m)")
+        colours = itertools.cycle([figures.COLOURS["moca"], figures.COLOURS["ce"], figures.COLOURS["sac"]])
+        patches: dict[int, Polygon] = {}
+        for g in solid:
+            moving = model.geom_bodyid[g] > 0  # what belongs to the world itself is grey, and behind
+            patches[g] = Polygon([(0, 0)], joinstyle="round", linewidth=3, zorder=2 + moving)
+            patches[g].set_color(next(colours) if moving else "#B0B0B0")
+            axes.add_patch(patches[g])
+        text = axes.text(0.02, 0.97, "", transform=axes.transAxes, va="top", family="monospace")
+        for frame, state in enumerate(trajectory):
+            for g, patch in patches.items():
+                patch.set_xy(_outline(place[g][frame][:, shown]))
+            text.set_text(f"t = {float(state.data.time):5.2f} s\nreturn {returns[frame]:6.1f}")
             figure.canvas.draw()
             frames.append(np.asarray(figure.canvas.buffer_rgba())[..., :3].copy())  # type: ignore[attr-defined]
         plt.close(figure)
     return frames
+
+
+def _corners(kind: int, size: np.ndarray) -> np.ndarray:
+    """Points around a geometry in its own frame: a box's corners, or those of the rods and balls that are round."""
+    half = size if kind == BOX else np.array([size[0], size[0], size[1] if kind in RODS else size[0]])
+    if kind == BOX:
+        return half * np.array(list(itertools.product([-1, 1], repeat=3)))
+    angles = np.linspace(0, 2 * np.pi, 16, endpoint=False)
+    circle = np.stack([np.cos(angles), np.sin(angles), 0 * angles], axis=1) * size[0]
+    spin = [circle, circle[:, [2, 0, 1]], circle[:, [0, 2, 1]]]
+    ends = [half[2], -half[2]] if kind in RODS else [0.0]
+    return np.concatenate([ring + np.array([0, 0, end]) for ring in spin for end in ends])
+
+
+def _outline(points: np.ndarray) -> np.ndarray:
+    """The convex hull of points in a plane, counter-clockwise (Andrew's monotone chain)."""
+    ordered = sorted(map(tuple, points))
+
+    def chain(sequence: list[tuple]) -> list[tuple]:
+        hull: list[tuple] = []
+        for x, y in sequence:
+            while len(hull) > 1:
+                (ax, ay), (bx, by) = hull[-2:]
+                if (bx - ax) * (y - ay) - (by - ay) * (x - ax) > 0:
+                    break
+                hull.pop()
+            hull.append((x, y))
+        return hull[:-1]
+
+    return np.array(chain(ordered) + chain(ordered[::-1]))

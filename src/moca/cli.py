@@ -103,7 +103,7 @@ def _use_device(device: str | None) -> None:
         jax.config.update("jax_platforms", {"cpu": "cpu", "gpu": "cuda"}[device])
     try:
         jax.devices()
-    except RuntimeError:
+    except (RuntimeError, AssertionError):  # which of the two depends on what of CUDA is installed
         raise ConfigError(
             f"--device {device}: JAX finds none here. Install moca-rl[cuda12] or moca-rl[cuda13], or use --device cpu"
         ) from None

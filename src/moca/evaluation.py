@@ -1,4 +1,4 @@
-"""How good the greedy policy is: whole episodes without exploration, under the observation noise and without it."""
+"""How good the greedy policy is: whole episodes without exploration, under the observation noise and without it [choice]."""
 
 import jax
 import jax.numpy as jnp

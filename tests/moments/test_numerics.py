@@ -91,3 +91,13 @@ def test_a_batch_never_holds_a_difference_per_basis_and_dimension(function):
     for program in (total, jax.grad(total)):
         memory = jax.jit(program).lower(f).compile().memory_analysis()
         assert memory.temp_size_in_bytes < batch * m * d * 4 / 2
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_default_constant_takes_the_dtype_of_the_rest(dtype):
+    """And is not weakly typed: a leaf that changes its type after the first gradient step compiles everything again."""
+    row, one = np.zeros((1, 2), dtype), np.ones(1, dtype)
+    for f in (mm.RBF(one, row, np.ones(2, dtype)), mm.Fourier(one, row, one), mm.Erf(one, row, one)):
+        assert f.constant.dtype == dtype
+        assert not f.constant.weak_type
+    assert mm.Quadratic(np.eye(2, dtype=dtype), row[0]).c.dtype == dtype

@@ -1,4 +1,7 @@
-"""Gaussian noise on observations [App. A]. The state, the physics and the reward never see it."""
+"""Gaussian noise on observations [App. A]. The state, the physics and the reward never see it.
+
+One draw per time step serves as s′ and as the next s [choice].
+"""
 
 import math
 

@@ -125,6 +125,6 @@ def _meta() -> dict[str, Any]:
         "versions": versions,
         "python": platform.python_version(),
         "device": [device.device_kind for device in jax.devices()],
-        "matmul_precision": jax.config.read("jax_default_matmul_precision") or "default",
+        "matmul_precision": getattr(jax.config, "jax_default_matmul_precision", None) or "default",
         "commit": git.stdout.strip() or None,
     }

@@ -1,0 +1,93 @@
+"""Observation noise: its size, its formula, its independence, and what it leaves alone."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from moca import config, presets
+from moca.envs.noise import make_noise
+from moca.training import Trainer
+from tests import probes
+
+
+def noise(size=5, **settings):
+    return make_noise(config.Noise(**settings), size)
+
+
+@pytest.mark.parametrize("sigma", [0.025, 0.05])
+def test_homoscedastic_deviation(sigma):
+    observation = jnp.array([0.3, -1.0, 0.2, 4.0, -7.0])
+    keys = jax.random.split(jax.random.key(0), 40_000)
+    seen = jax.vmap(noise(sigma=sigma), (0, None))(keys, observation)
+    np.testing.assert_allclose(seen.std(0), sigma, rtol=0.02)
+    np.testing.assert_allclose(seen.mean(0), observation, atol=4 * sigma / np.sqrt(len(keys)))
+    correlation = np.corrcoef((seen - observation).T) - np.eye(5)
+    assert np.abs(correlation).max() < 0.03
+
+
+# σ = σ_min + (σ_max − σ_min) clip(‖(x / 2.4, ẋ / 2, θ̇ / 3)‖ / √3, 0, 1), worked out by hand.
+BY_HAND = [
+    ([0.0, 1.0, 0.0, 0.0, 0.0], 0.0, 0.05, 0.0),
+    ([2.4, 0.0, 1.0, 2.0, 3.0], 0.0, 0.05, 0.05),
+    ([2.4, 5.0, 9.0, 0.0, 0.0], 0.0, 0.05, 0.05 / 3**0.5),  # sine and cosine do not count
+    ([0.0, 1.0, 0.0, -1.0, 0.0], 0.0, 0.05, 0.05 * 0.5 / 3**0.5),
+    ([9.0, 1.0, 0.0, 9.0, 9.0], 0.0, 0.05, 0.05),  # clipped
+    ([0.0, 1.0, 0.0, 0.0, 3.0], 0.01, 0.05, 0.01 + 0.04 / 3**0.5),
+]
+
+
+@pytest.mark.parametrize(("state", "low", "high", "expected"), BY_HAND)
+def test_state_norm_formula(state, low, high, expected):
+    scales = presets.ENVIRONMENTS["CartpoleBalance"]["noise.scales"]
+    scaled = noise(kind="state-norm", sigma_min=low, sigma=high, scales=scales)
+    np.testing.assert_allclose(scaled.deviation(jnp.array(state)), expected, rtol=1e-6, atol=1e-9)
+
+
+def test_state_norm_deviation_is_what_is_drawn():
+    scales = presets.ENVIRONMENTS["CartpoleBalance"]["noise.scales"]
+    scaled = noise(kind="state-norm", sigma=0.05, scales=scales)
+    observation = jnp.array([1.2, 1.0, 0.0, 1.0, -2.0])
+    seen = jax.vmap(scaled, (0, None))(jax.random.split(jax.random.key(0), 40_000), observation)
+    np.testing.assert_allclose(seen.std(0), scaled.deviation(observation), rtol=0.02)
+
+
+def test_scales_of_another_dimension_are_refused():
+    with pytest.raises(config.ConfigError, match=r"noise.scales has 2 numbers, but the environment shows 5"):
+        noise(kind="state-norm", scales=(1.0, 2.0))
+
+
+def replays(**settings):
+    """The replay memory of one run whose actions are all random: physics cannot depend on what is seen."""
+    runs = Trainer([probes.tiny(train__warmup=1000, **settings)], [0], probes.Drift())
+    for _ in runs:
+        pass
+    rows = np.asarray(runs.state.replay)[0]
+    return rows[:, :2], rows[:, 2:3], rows[:, 3], rows[:, 4:6]
+
+
+def test_physics_and_rewards_are_bitwise_those_without_noise():
+    _, actions, rewards, _ = replays()
+    seen, noisy_actions, noisy_rewards, _ = replays(noise__sigma=0.5)
+    np.testing.assert_array_equal(actions, noisy_actions)
+    np.testing.assert_array_equal(rewards, noisy_rewards)
+    assert seen.std() > 0.4
+
+
+def test_one_noisy_observation_is_both_next_and_first():
+    observation, _, _, following = replays(noise__sigma=0.5)
+    same = (observation[1:] == following[:-1]).all(axis=1)
+    boundaries = np.arange(1, len(observation)) % 20 == 0
+    assert same[~boundaries].all()
+    assert not same[boundaries].any()
+
+
+def test_noise_is_independent_of_the_reset():
+    """Over many runs, the first noise says nothing about the state it was added to."""
+    exact = Trainer([probes.tiny(train__warmup=1000)] * 400, range(400), probes.Drift())
+    noisy = Trainer([probes.tiny(train__warmup=1000, noise__sigma=0.5)] * 400, range(400), probes.Drift())
+    next(iter(exact)), next(iter(noisy))
+    first = np.asarray(exact.state.replay)[:, 0, :2]
+    added = np.asarray(noisy.state.replay)[:, 0, :2] - first
+    correlation = np.corrcoef(np.concatenate([first, added], axis=1).T)
+    assert np.abs(correlation[:2, 2:]).max() < 4 / np.sqrt(400)

@@ -1,0 +1,76 @@
+"""The real Playground: names, shapes, determinism, action repeat."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from moca.envs.environment import ActionRepeat
+from moca.envs.names import PLAYGROUND
+from moca.envs.playground import Playground
+from tests import probes
+
+
+@pytest.fixture(scope="module")
+def cartpole():
+    return Playground("CartpoleBalance")
+
+
+def play(env, actions, key=0):
+    """Observations and rewards of a sequence of actions."""
+
+    def step(state, action):
+        state, result = env.step(state, action)
+        return state, result
+
+    @jax.jit
+    def run(actions):
+        state, first = env.reset(jax.random.key(key))
+        return first, jax.lax.scan(step, state, actions)[1]
+
+    return run(actions)
+
+
+def test_the_names_are_playgrounds_own():
+    from mujoco_playground import registry
+
+    assert tuple(registry.ALL_ENVS) == PLAYGROUND
+
+
+def test_what_the_two_tasks_show(cartpole):
+    pendulum = Playground("PendulumSwingup")
+    assert (cartpole.observation_size, cartpole.action_low, cartpole.action_high) == (5, (-1.0,), (1.0,))
+    assert (pendulum.observation_size, pendulum.action_low, pendulum.action_high) == (3, (-1.0,), (1.0,))
+    assert not cartpole.terminates
+    assert not pendulum.terminates
+
+
+def test_the_same_key_and_actions_give_the_same_episode(cartpole):
+    actions = jax.random.uniform(jax.random.key(1), (50, 1), minval=-1.0)
+    once, again, other = play(cartpole, actions), play(cartpole, actions), play(cartpole, actions, key=1)
+    np.testing.assert_array_equal(once[1].observation, again[1].observation)
+    assert np.abs(once[0] - other[0]).max() > 1e-3  # another key, another first state
+
+
+def test_rewards_are_within_the_suites_range_and_observations_move(cartpole):
+    _, step = play(cartpole, jnp.ones((100, 1)))
+    assert (step.reward >= 0).all()
+    assert (step.reward <= 1).all()
+    assert not step.terminated.any()
+    assert np.ptp(step.observation, axis=0).min() > 0
+
+
+def test_action_repeat_adds_up(cartpole):
+    actions = jax.random.uniform(jax.random.key(1), (10, 1), minval=-1.0)
+    _, single = play(cartpole, jnp.repeat(actions, 4, axis=0))
+    _, repeated = play(ActionRepeat(cartpole, 4), actions)
+    np.testing.assert_allclose(repeated.reward, single.reward.reshape(10, 4).sum(1), rtol=1e-5)
+    np.testing.assert_allclose(repeated.observation, single.observation[3::4], rtol=1e-4, atol=1e-5)
+
+
+def test_action_repeat_stops_at_the_end():
+    env = ActionRepeat(probes.Discounted(), 5)
+    state, _ = env.reset(jax.random.key(0))
+    _, step = env.step(state, jnp.zeros(1))
+    assert step.terminated
+    assert step.reward == 1

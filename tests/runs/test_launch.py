@@ -1,0 +1,146 @@
+"""From a command to a run directory, its evaluation and its film, on the real Playground."""
+
+import json
+import os
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+import moca
+from moca.cli import main
+from moca.config import ConfigError
+
+TINY = [
+    "--set",
+    "sac.width=8",
+    "--set",
+    "env.episode_length=50",
+    "--set",
+    "train.warmup=20",
+    "--set",
+    "train.eval_episodes=2",
+]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "cartpole"
+    arguments = ["train", "--agent", "sac", "--sigma", "0.05", "--steps", "150", "--seeds", "2", "--seed", "5"]
+    main([*arguments, *TINY, "--out", str(out)])
+    return moca.load(out)
+
+
+def test_the_directory_holds_what_it_should(run):
+    names = {path.name for path in run.path.iterdir()}
+    assert names >= {
+        "config.json",
+        "meta.json",
+        "metrics.jsonl",
+        "timing.jsonl",
+        "status.json",
+        "policy.npz",
+        "figures",
+        "tensorboard",
+    }
+    assert json.loads((run.path / "status.json").read_text()) == {"state": "finished", "step": 150}
+    assert json.loads((run.path / "meta.json").read_text())["versions"]["jax"]
+    assert run.config.noise.sigma == 0.05
+    assert (run.path / "figures/learning_curve.png").stat().st_size > 5_000
+    assert any((run.path / "tensorboard").iterdir())
+
+
+def test_metrics_have_a_row_per_episode_and_seed(run):
+    assert [(row["step"], row["seed"]) for row in run.rows] == [(s, seed) for s in (50, 100, 150) for seed in (5, 6)]
+    last = run.rows[-1]
+    assert {"return_mean", "return_std", "return_noise_free", "critic_loss", "q_mean"} <= set(last)
+    assert 0 <= last["return_mean"] <= 50
+    assert not any("second" in name or "time" in name for name in last)
+
+
+def test_evaluation_of_the_stored_policy(run):
+    once, again, other = run.evaluate(3, seed=7), run.evaluate(3, seed=7), run.evaluate(3, seed=8)
+    assert once == again
+    assert once != other
+    assert [row["seed"] for row in once] == [5, 6]
+    assert all(0 <= row["return_mean"] <= 50 for row in once)
+
+
+def test_the_stored_policy_is_the_trained_one(run):
+    """Same seed, fresh training through Python: the same arrays."""
+    again = moca.train(run.config, run.path.parent / "again")
+    with np.load(run.path / "policy.npz") as a, np.load(again.path / "policy.npz") as b:
+        assert a.files == b.files
+        for name in a.files:
+            np.testing.assert_array_equal(a[name], b[name])
+    assert (run.path / "metrics.jsonl").read_bytes() == (again.path / "metrics.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize("gl", ["as it is", "none"])
+def test_a_film(run, gl, tmp_path):
+    """With whatever GL there is, and with a drawing where there is none."""
+    code = f"import moca; print(*moca.load({str(run.path)!r}).render(1, path={str(tmp_path / 'film.mp4')!r}))"
+    environment = {**os.environ, **({"MUJOCO_GL": "glfw", "DISPLAY": ""} if gl == "none" else {})}
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+    _, how, total = result.stdout.split()[-3:]
+    assert how in ({"drawing"} if gl == "none" else {"drawing", "mujoco"})
+    assert 0 <= float(total) <= 50
+    assert (tmp_path / "film.mp4").stat().st_size > 2_000
+
+
+def test_faults_are_sentences(run, tmp_path, capsys):
+    for arguments, message in [
+        (["train", *TINY, "--steps", "50", "--out", str(run.path)], "holds a run already"),
+        (["evaluate", str(tmp_path)], "is no run directory"),
+        (["render", str(run.path), "--run", "2"], "run = 2 is out of range: the directory holds 2"),
+        (["sweep", *TINY, "--steps", "50"], "nothing to sweep"),
+    ]:
+        with pytest.raises(SystemExit) as stopped:
+            main(arguments)
+        assert stopped.value.code == 2
+        assert message in capsys.readouterr().err
+
+
+def test_a_policy_of_another_config_is_refused(run, tmp_path):
+    import shutil
+
+    copy = tmp_path / "copy"
+    shutil.copytree(run.path, copy)
+    settings = json.loads((copy / "config.json").read_text())
+    settings["sac"]["width"] = 4
+    (copy / "config.json").write_text(json.dumps(settings))
+    with pytest.raises(ConfigError, match="does not fit"):
+        moca.load(copy).evaluate(1)
+
+
+def test_a_sweep_ranks_its_points(tmp_path, capsys):
+    out = tmp_path / "sweep"
+    main(["sweep", *TINY, "--steps", "100", "--seeds", "2", "--grid", "sac.critic_lr=1e-4,1e-2", "--out", str(out)])
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[-1] == str(out)
+    assert sum("sac.critic_lr" in line for line in printed) == 2
+    rows = moca.load(out).rows
+    assert {(row["seed"], row["sac.critic_lr"]) for row in rows} == {(s, lr) for s in (0, 1) for lr in (1e-4, 1e-2)}
+
+
+@pytest.mark.skipif(jax.default_backend() == "gpu", reason="there is a GPU here")
+def test_a_missing_gpu_is_a_sentence(tmp_path):
+    arguments = [
+        sys.executable,
+        "-m",
+        "moca",
+        "train",
+        "--device",
+        "gpu",
+        *TINY,
+        "--steps",
+        "50",
+        "--out",
+        str(tmp_path / "x"),
+    ]
+    result = subprocess.run(arguments, capture_output=True, text=True)
+    assert result.returncode == 2
+    assert "JAX finds none here" in result.stderr
+    assert "Traceback" not in result.stderr

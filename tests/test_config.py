@@ -1,0 +1,150 @@
+"""Settings: every fault is named before anything heavy is imported."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from moca import config as c
+from moca import presets, sweep
+
+FAULTS = {
+    "noise.sigma=-0.1": "noise.sigma = -0.1 is out of range: it must be at least 0",
+    "noise.sigma=nan": "noise.sigma = nan is out of range",
+    "noise.kind=homoscedatic": "Did you mean homoscedastic?",
+    "noise.kind=state-norm": "needs noise.scales",
+    "noise.scales=[0]": "noise.scales = 0 is out of range: it must be above 0",
+    "noise.scales=[a]": "noise.scales must be a list of numbers, got '[a]'",
+    "train.gamma=1": "train.gamma = 1 is out of range: it must be at least 0 and below 1",
+    "train.gamma=inf": "train.gamma = inf is out of range",
+    "train.gama=0.9": "Did you mean train.gamma?",
+    "train.steps=1500": "train.steps = 1500 must be a multiple of env.episode_length = 1000: try 2000",
+    "train.steps=0": "train.steps = 0 is out of range",
+    "train.steps=1e5.5": "train.steps must be a whole number",
+    "train.batch=2000000": "train.batch = 2000000 must not exceed train.capacity = 1000000",
+    "train.batch=0": "train.batch = 0 is out of range",
+    "train.updates=0": "train.updates = 0 is out of range",
+    "train.warmup=-1": "train.warmup = -1 is out of range",
+    "train.eval_every=0": "train.eval_every = 0 is out of range",
+    "env.name=CartpoleBalnce": "Did you mean CartpoleBalance?",
+    "env.action_repeat=3": "env.action_repeat = 3 must divide env.episode_length = 1000",
+    "env.episode_length=0": "env.episode_length = 0 is out of range",
+    "agent=sca": "Did you mean sac?",
+    "seeds=0": "seeds = 0 is out of range",
+    "seed=-1": "seed = -1 is out of range",
+    "sac.width=2.5": "sac.width must be a whole number, got '2.5'",
+    "sac.width=big": "sac.width must be a whole number, got 'big'",
+    "sac.tau=0": "sac.tau = 0 is out of range: it must be above 0 and at most 1",
+    "sac.alpha=0": "sac.alpha = 0 is out of range",
+    "sac.critic_lr=-1": "sac.critic_lr = -1 is out of range",
+    "sac": "a setting is NAME=VALUE",
+    "sac=1": "there is no setting 'sac'",
+    "=1": "there is no setting ''",
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_named(fault):
+    with pytest.raises(c.ConfigError) as raised:
+        presets.build("tuned", "PendulumSwingup", dict([c.parse_assignment(fault)]))
+    assert FAULTS[fault] in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--set", "train.gama=1"], "Did you mean train.gamma?"),
+        (["--sigma", "-1"], "noise.sigma = -1 is out of range"),
+        (["--env", "Cartpole"], "Did you mean Cartpole"),
+        (["--preset", "tund"], "Did you mean tuned?"),
+        (["--config", "nowhere.toml"], "cannot read the config file nowhere.toml"),
+        (["--sgima", "1"], "Did you mean --sigma?"),
+    ],
+)
+def test_the_command_line_refuses_before_importing_jax(arguments, message):
+    code = (
+        "import sys; from moca.cli import main\n"
+        f"try: main({['train', *arguments]!r})\n"
+        "except SystemExit as error: print(error.code, 'jax' in sys.modules)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["2", "False"]
+    assert message in run.stderr
+
+
+def test_round_trip_through_json():
+    config = presets.build("tuned", "CartpoleBalance", {"noise.kind": "state-norm", "noise.sigma": 0.05, "seeds": 3})
+    assert c.from_json(c.to_json(config)) == config
+    assert json.loads(c.to_json(config))["noise"]["scales"] == [2.4, "inf", "inf", 2.0, 3.0]
+
+
+def test_files_and_the_command_line_agree(tmp_path, capsys):
+    from moca.cli import main
+
+    path = tmp_path / "settings.toml"
+    path.write_text('agent = "sac"\n[train]\ngamma = 0.95\nsteps = 5000\n[sac]\nwidth = 64\n')
+    main(["train", "--config", str(path), "--sigma", "0.05", "--set", "sac.width=32", "--dry-run"])
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["train"]["gamma"], shown["train"]["steps"]) == (0.95, 5000)
+    assert (shown["noise"]["sigma"], shown["sac"]["width"]) == (0.05, 32)
+
+
+def test_every_field_has_limits_and_a_default():
+    for name in c.flatten(c.Config()):
+        assert "limits" in c.field_of(name).metadata, name
+    for section in (c.Environment, c.Noise, c.Train, c.SAC):
+        assert dataclasses.is_dataclass(section())
+
+
+def test_sweeps():
+    assert sweep.grid({"a": [1.0, 2.0], "b": [3.0]}) == [{"a": 1.0, "b": 3.0}, {"a": 2.0, "b": 3.0}]
+    points = sweep.draws({"sac.tau": (1e-3, 1e-1)}, 200, seed=0)
+    assert points == sweep.draws({"sac.tau": (1e-3, 1e-1)}, 200, seed=0)
+    assert all(1e-3 <= point["sac.tau"] <= 1e-1 for point in points)
+    assert 60 < sum(point["sac.tau"] < 1e-2 for point in points) < 140  # log-uniform
+    for text, message in {
+        "sac.width=1,2": "cannot be swept",
+        "sac.tau=a,b": "needs numbers",
+        "sac.tua=1": "sac.tau",
+    }.items():
+        with pytest.raises(c.ConfigError, match=message):
+            sweep.parse_axis(text, ",")
+    with pytest.raises(c.ConfigError, match="LOW below HIGH"):
+        sweep.parse_axis("sac.tau=1:0", ":")
+
+
+LAYERS = [
+    {"moca.config", "moca.presets", "moca.sweep", "moca.envs.names"},
+    {"moca.moments", "moca.nets", "moca.replay", "moca.envs"},
+    {"moca.agents"},
+    {"moca.evaluation"},
+    {"moca.training"},
+    {"moca.runs"},
+    {"moca.cli", "moca.demo"},
+]
+
+
+def test_imports_point_one_way():
+    """A module imports from its own layer or from those below; the moments import nothing else of the project."""
+    import re
+
+    root = Path(c.__file__).parent
+
+    def layer(module):
+        matches = [
+            (len(name), i) for i, names in enumerate(LAYERS) for name in names if f"{module}.".startswith(f"{name}.")
+        ]
+        return max(matches)[1] if matches else None
+
+    for path in root.rglob("*.py"):
+        module = ".".join(("moca", *path.relative_to(root).with_suffix("").parts)).removesuffix(".__init__")
+        for line in re.findall(r"^(?:from|import) (moca[\w.]*)(?: import ([\w, ]+))?", path.read_text(), re.MULTILINE):
+            names = [f"moca.{name.strip()}" for name in line[1].split(",")] if line[0] == "moca" else [line[0]]
+            for imported in names:
+                if module.startswith("moca.moments"):
+                    assert imported.startswith("moca.moments"), (module, imported)
+                if layer(module) is not None and layer(imported) is not None:
+                    assert layer(imported) <= layer(module), (module, imported)

@@ -1,0 +1,156 @@
+"""The loop: what is stored, what is random, what is shared, what is compiled once."""
+
+import hashlib
+import os
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+from moca.config import ConfigError
+from moca.training import Trainer
+from tests import probes
+
+
+def trained(configs=None, seeds=(0,), env=None, episodes=None, **settings):
+    trainer = Trainer(configs or [probes.tiny(**settings)] * len(seeds), seeds, env or probes.Drift())
+    reports = []
+    for report in trainer:
+        reports.append(report)
+        if episodes and len(reports) == episodes:
+            break
+    return trainer, reports
+
+
+def leaves(trainer, run=slice(None)):
+    return [np.asarray(leaf)[run] for leaf in jax.tree.leaves(trainer.learners)]
+
+
+def digest(trainer):
+    parts = [*leaves(trainer), np.asarray(trainer.state.replay)]
+    return hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()
+
+
+@pytest.fixture(scope="module")
+def ten():
+    return trained(seeds=tuple(range(10)))
+
+
+def test_ten_seeds_are_ten_runs(ten):
+    trainer, _ = ten
+    replay = np.asarray(trainer.state.replay)
+    assert len({row.tobytes() for row in replay[:, 0]}) == 10
+    weights = jax.tree.leaves(trainer.learners)[0]
+    assert len({np.asarray(w).tobytes() for w in weights}) == 10
+
+
+def test_the_same_seed_twice_is_the_same_run(ten):
+    assert digest(trained(seeds=tuple(range(10)))[0]) == digest(ten[0])
+
+
+def test_a_run_alone_is_the_run_among_others(ten):
+    """To 1e-5 after the first updates; rounding may differ from the first step on."""
+    among, _ = trained(seeds=tuple(range(10)), episodes=1)
+    alone, _ = trained(seeds=(3,), episodes=1)
+    for a, b in zip(leaves(alone, 0), leaves(among, 3), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+
+
+def test_settings_that_are_floats_share_a_program():
+    low, high = probes.tiny(train__gamma=0.5), probes.tiny(train__gamma=0.95)
+    together, _ = trained([low, high], (0, 0), episodes=2)
+    alone, _ = trained([high], (0,), episodes=2)
+    for a, b in zip(leaves(alone, 0), leaves(together, 1), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+    assert any(np.abs(leaf[0] - leaf[1]).max() > 1e-6 for leaf in leaves(together))
+    with pytest.raises(ConfigError, match="floats"):
+        Trainer([low, probes.tiny(sac__width=8)], (0, 1), probes.Drift())
+
+
+def test_nothing_compiles_after_the_first_episode():
+    events = []
+    jax.monitoring.register_event_duration_secs_listener(lambda name, *_, **__: events.append(name))
+    trainer = Trainer([probes.tiny()] * 2, (0, 1), probes.Drift())
+    reports = iter(trainer)
+    next(reports)
+    seen = [name for name in events if "compile" in name]
+    assert seen
+    events.clear()
+    assert len(list(reports)) == 2
+    assert [name for name in events if "compile" in name or "trace" in name] == []
+
+
+def test_evaluating_more_often_leaves_training_unchanged():
+    often, reports = trained()
+    seldom, rarely = trained(train__eval_every=3)
+    for a, b in zip(leaves(often), leaves(seldom), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-7)
+    assert [bool(np.isnan(r.metrics["return_mean"][0])) for r in rarely] == [True, True, False]
+    assert [bool(np.isnan(r.metrics["return_mean"][0])) for r in reports] == [False, False, False]
+
+
+def test_the_true_last_observation_and_the_end_are_stored():
+    """Two-step episodes of `Discounted`: 0 → 1 → end, then a fresh 0; only the second step is an end."""
+    trainer, _ = trained(env=probes.Discounted(), train__warmup=1000)
+    observation, _, reward, following, terminated = np.asarray(trainer.state.replay)[0].T
+    np.testing.assert_array_equal(observation, np.tile([0.0, 1.0], 30))
+    np.testing.assert_array_equal(following, 1)
+    np.testing.assert_array_equal(reward, np.tile([0.0, 1.0], 30))
+    np.testing.assert_array_equal(terminated, np.tile([0.0, 1.0], 30))
+
+
+def test_a_time_limit_is_no_end():
+    trainer, _ = trained(env=probes.Endless())
+    assert not np.asarray(trainer.state.replay)[0, :, -1].any()
+
+
+def test_warm_up_learns_nothing_and_measures_nothing():
+    trainer, reports = trained(train__warmup=20, episodes=1)
+    assert np.isnan(reports[0].metrics["critic_loss"]).all()
+    fresh = Trainer([probes.tiny(train__warmup=20)], (0,), probes.Drift())
+    for a, b in zip(leaves(trainer), leaves(fresh), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_steps_are_environment_steps_whatever_the_repeat():
+    from moca.envs.environment import ActionRepeat
+
+    env = ActionRepeat(probes.Drift(), 4)
+    trainer, reports = trained(env=env, env__action_repeat=4, train__warmup=1000)
+    assert [report.step for report in reports] == [20, 40, 60]
+    assert np.asarray(trainer.state.replay).shape[1] == 15
+
+
+def test_several_updates_per_step_learn_more():
+    one, _ = trained(train__updates=1)
+    four, _ = trained(train__updates=4)
+    counts = [int(jax.tree.leaves(t.learners.critic_optimiser)[0][0]) for t in (one, four)]
+    assert counts[0] > 40
+    assert counts[1] == 4 * counts[0]
+
+
+def test_the_return_of_an_evaluation_stops_at_the_end():
+    _, reports = trained(env=probes.Constant())
+    np.testing.assert_allclose(reports[-1].metrics["return_mean"], 1.0)
+
+
+def test_runs_are_spread_over_the_devices():
+    code = (
+        "import jax, numpy as np\n"
+        "from tests import probes\n"
+        "from moca.training import Trainer\n"
+        "t = Trainer([probes.tiny()] * 4, range(4), probes.Drift()); [r for r in t]\n"
+        "print(len(t.state.replay.sharding.device_set), float(np.abs(np.asarray(t.state.replay)).sum()))"
+    )
+    totals = []
+    for devices in (1, 2):
+        run = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True,
+            env={**os.environ, "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}"},
+        )  # fmt: skip
+        used, total = run.stdout.split()
+        assert int(used) == devices
+        totals.append(float(total))
+    np.testing.assert_allclose(*totals, rtol=1e-4)

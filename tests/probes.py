@@ -94,6 +94,7 @@ class Drift(Environment):
 def tiny(**settings: Any) -> Config:
     """A config for these: small networks, short episodes; `train__steps=…` sets `train.steps`."""
     small = {
+        "agent": "sac",
         "env.episode_length": 20,
         "train.steps": 60,
         "train.batch": 16,

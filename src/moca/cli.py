@@ -82,8 +82,9 @@ def _config(arguments: argparse.Namespace) -> Config:
     }
     settings |= {name: value for name, value in plain.items() if value is not None}
     settings |= dict(map(parse_assignment, arguments.set))
-    env = arguments.env or settings.get("env.name", "CartpoleBalance")
-    return presets.build(arguments.preset, env, {**settings, "env.name": env})
+    settings = ({"env.name": arguments.env} if arguments.env else {}) | settings
+    env = settings.get("env.name", "CartpoleBalance")
+    return presets.build(arguments.preset, env, settings)
 
 
 def _out(arguments: argparse.Namespace, config: Config) -> Path:
@@ -105,7 +106,8 @@ def _use_device(device: str | None) -> None:
         jax.devices()
     except (RuntimeError, AssertionError):  # which of the two depends on what of CUDA is installed
         raise ConfigError(
-            f"--device {device}: JAX finds none here. Install moca-rl[cuda12] or moca-rl[cuda13], or use --device cpu"
+            f"--device {device or 'of any kind'}: JAX finds none here. Install moca-rl[cuda12] or moca-rl[cuda13], "
+            "or use --device cpu"
         ) from None
 
 
@@ -148,7 +150,14 @@ def _launch(arguments: argparse.Namespace, config: Config, points: list[dict[str
     print(run.path)
 
 
+def _refuse_no_run(directory: Path) -> None:
+    """Before jax is imported."""
+    if not (directory / "config.json").is_file():
+        raise ConfigError(f"{directory} is no run directory: it holds no config.json")
+
+
 def _evaluate(arguments: argparse.Namespace) -> None:
+    _refuse_no_run(arguments.directory)
     _use_device(arguments.device)
     from moca.runs.launch import load
 
@@ -157,11 +166,12 @@ def _evaluate(arguments: argparse.Namespace) -> None:
 
 
 def _render(arguments: argparse.Namespace) -> None:
+    _refuse_no_run(arguments.directory)
     _use_device(arguments.device)
     from moca.runs.launch import load
 
     path, how, total = load(arguments.directory).render(arguments.run, arguments.seed)
-    print(f"return {total:.1f}, drawn by {'MuJoCo' if how == 'mujoco' else 'us, since no GL was to be had'}")
+    print(f"return {total:.1f}, {how}")
     print(path)
 
 

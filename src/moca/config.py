@@ -16,7 +16,11 @@ from typing import Any, get_type_hints
 
 from moca.envs.names import PLAYGROUND
 
-AGENTS = ("sac",)
+QUADRATIC_AGENTS = ("moca", "moca-ce", "moca-mc", "moca-mixture", "bnaf")
+AGENTS = (*QUADRATIC_AGENTS, "sac")
+CURVATURES = ("diagonal", "full")
+COVARIANCES = ("diagonal", "full")
+VALUES = ("rbf", "fourier", "erf", "quadratic", "polynomial")
 NOISES = ("homoscedastic", "state-norm")
 
 
@@ -81,15 +85,73 @@ class SAC:
 
 
 @dataclass(frozen=True)
+class Critic:
+    """The quadratic action-value of the paper's agents [Eq. 3]; rates go linearly from the first to the end value."""
+
+    width: int = field(default=256, metadata=_limits(low=1))
+    depth: int = field(default=2, metadata=_limits(low=1))
+    lr: float = field(default=1e-4, metadata=_limits(low=0))
+    lr_end: float = field(default=1e-4, metadata=_limits(low=0))
+    vertex_lr: float = field(default=1e-5, metadata=_limits(low=0))
+    vertex_lr_end: float = field(default=1e-5, metadata=_limits(low=0))
+    target_period: int = field(default=100, metadata=_limits(low=1))  # updates between hard copies
+    curvature: str = field(default="diagonal", metadata=_limits(among=CURVATURES))
+    curvature_floor: float = field(default=1e-3, metadata=_limits(above=0))  # least diagonal entry of P
+    keepalive: float = field(default=1e-4, metadata=_limits(low=0))
+    keepalive_min: float = field(default=0.5, metadata=_limits(low=0))
+
+
+@dataclass(frozen=True)
+class Value:
+    """The class of V. Bounds and lengthscales have one number per observed dimension."""
+
+    kind: str = field(default="rbf", metadata=_limits(among=VALUES))
+    bases: int = field(default=256, metadata=_limits(low=1))
+    low: tuple[float, ...] = field(default=(), metadata=_limits())
+    high: tuple[float, ...] = field(default=(), metadata=_limits())
+    lengthscales: tuple[float, ...] = field(default=(), metadata=_limits(above=0))
+    lr: float = field(default=1e-4, metadata=_limits(low=0))  # of what V is linear in
+    basis_lr: float = field(
+        default=0.0, metadata=_limits(low=0)
+    )  # of centres, frequencies, directions; zero fixes them
+
+
+@dataclass(frozen=True)
+class Dynamics:
+    """The ensemble that predicts the next state."""
+
+    members: int = field(default=5, metadata=_limits(low=1))
+    width: int = field(default=256, metadata=_limits(low=1))
+    depth: int = field(default=2, metadata=_limits(low=1))
+    lr: float = field(default=1e-3, metadata=_limits(low=0))
+    covariance: str = field(default="diagonal", metadata=_limits(among=COVARIANCES))
+    samples: int = field(default=4, metadata=_limits(low=1))  # K of moca-mc
+
+
+@dataclass(frozen=True)
+class Exploration:
+    """Uniform with a probability, else Gaussian around the greedy action; in units of half the action range."""
+
+    probability: float = field(default=0.2, metadata=_limits(low=0, high=1))
+    sigma: float = field(default=1.0, metadata=_limits(low=0))
+    sigma_end: float = field(default=0.1, metadata=_limits(low=0))
+    anneal: float = field(default=0.5, metadata=_limits(above=0, high=1))  # fraction of training until sigma_end
+
+
+@dataclass(frozen=True)
 class Config:
     """All settings of a set of runs that differ in their seed."""
 
-    agent: str = field(default="sac", metadata=_limits(among=AGENTS))
+    agent: str = field(default="moca", metadata=_limits(among=AGENTS))
     seed: int = field(default=0, metadata=_limits(low=0, high=2**31 - 1))
     seeds: int = field(default=1, metadata=_limits(low=1, high=100_000))
     env: Environment = field(default_factory=Environment)
     noise: Noise = field(default_factory=Noise)
     train: Train = field(default_factory=Train)
+    critic: Critic = field(default_factory=Critic)
+    value: Value = field(default_factory=Value)
+    dynamics: Dynamics = field(default_factory=Dynamics)
+    exploration: Exploration = field(default_factory=Exploration)
     sac: SAC = field(default_factory=SAC)
 
     def validated(self) -> "Config":
@@ -111,6 +173,19 @@ class Config:
             )
         if train.batch > train.capacity:
             raise ConfigError(f"train.batch = {train.batch} must not exceed train.capacity = {train.capacity}")
+        value = self.value
+        for name in ("high", "lengthscales"):
+            if len(getattr(value, name)) != len(value.low):
+                raise ConfigError(
+                    f"value.{name} has {len(getattr(value, name))} numbers, but value.low has {len(value.low)}"
+                )
+        if not all(low < high for low, high in zip(value.low, value.high, strict=True)):
+            raise ConfigError(f"value.low = {list(value.low)} must lie below value.high = {list(value.high)}")
+        if self.agent in QUADRATIC_AGENTS and not value.low:
+            raise ConfigError(
+                f"{self.agent} needs value.low, value.high and value.lengthscales, and {env.name} has no preset: say "
+                "in which range each observed dimension lies and over which length values change there"
+            )
         if noise.kind == "state-norm":
             if not any(math.isfinite(scale) for scale in noise.scales):
                 raise ConfigError(

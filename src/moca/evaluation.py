@@ -1,4 +1,4 @@
-"""How good the greedy policy is: whole episodes without exploration, under the observation noise and without it [choice]."""
+"""How good the greedy policy is: episodes without exploration, under the observation noise and without it [choice]."""
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +26,7 @@ def episode_return(
         env_state, observation, total, running = carry
         seen = observation + noisy * (noise(key, observation) - observation)
         env_state, step = env.step(env_state, agent.greedy(state, seen))
-        total += running * step.reward
+        total += jnp.where(running > 0, step.reward, 0.0)  # a reward after the end may be nan
         running *= 1 - step.terminated
         return (env_state, step.observation, total, running), None
 
@@ -38,9 +38,9 @@ def episode_return(
 def evaluate(
     agent: Agent, state: object, env: Environment, noise: Noise, decisions: int, episodes: int, key: Key[Array, ""]
 ) -> dict[str, Float[Array, ""]]:
-    """Mean and spread of the return over `episodes` noisy episodes, and the mean over as many noise-free ones."""
+    """Mean and spread of the return over `episodes` noisy episodes, and the mean over the same ones without noise."""
     noisy = jnp.repeat(jnp.array([1.0, 0.0]), episodes)
-    keys = jax.random.split(key, 2 * episodes)
+    keys = jnp.tile(jax.random.split(key, episodes), 2)
     returns = jax.vmap(lambda k, n: episode_return(agent, state, env, noise, decisions, k, n))(keys, noisy)
     seen, clean = returns[:episodes], returns[episodes:]
     return {"return_mean": seen.mean(), "return_std": seen.std(), "return_noise_free": clean.mean()}

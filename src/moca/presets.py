@@ -7,13 +7,56 @@ from typing import Any
 from moca.config import Config, ConfigError, nearest, override
 
 # Facts about a task that hold whatever the preset. The scales are those of App. A; sine and cosine are left out.
+# Bounds and lengthscales are those of App. B.4 and B.5, in the order in which Playground shows the dimensions.
 ENVIRONMENTS: dict[str, dict[str, Any]] = {
-    "CartpoleBalance": {"noise.scales": (2.4, inf, inf, 2.0, 3.0)},
+    "CartpoleBalance": {  # x, cos θ, sin θ, ẋ, θ̇
+        "noise.scales": (2.4, inf, inf, 2.0, 3.0),
+        "value.low": (-2.5, -1.0, -1.0, -10.0, -15.0),
+        "value.high": (2.5, 1.0, 1.0, 10.0, 15.0),
+        "value.lengthscales": (0.6, 0.5, 0.5, 3.0, 4.0),
+    },
+    "PendulumSwingup": {  # sin θ, cos θ, θ̇
+        "value.low": (-1.0, -1.0, -8.0),
+        "value.high": (1.0, 1.0, 8.0),
+        "value.lengthscales": (0.5, 0.5, 2.0),
+    },
+}
+
+# The table of App. D, with M of App. B.3.
+_PRINTED = {
+    "critic.lr": 1e-4,
+    "critic.lr_end": 1e-4,
+    "train.batch": 128,
+    "exploration.probability": 0.2,
+    "critic.target_period": 100,
+    "critic.keepalive": 1e-4,
+    "value.kind": "rbf",
+    "value.lr": 1e-4,
+    "value.basis_lr": 0.0,
 }
 
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
-    # [App. D]; "" holds for every environment.
-    "paper": {"": {"train.batch": 128}},
+    # [App. D] [App. B.3]; "" holds for every environment.
+    "paper": {
+        "": _PRINTED,
+        "CartpoleBalance": {
+            "value.bases": 256,
+            "critic.vertex_lr": 1e-5,
+            "critic.vertex_lr_end": 1e-5,
+            "exploration.sigma": 1.0,
+            "exploration.sigma_end": 0.1,
+            "exploration.anneal": 0.5,
+            "critic.keepalive_min": 0.5,
+        },
+        "PendulumSwingup": {
+            "value.bases": 128,
+            "critic.vertex_lr": 5e-6,
+            "critic.vertex_lr_end": 5e-6,
+            "exploration.sigma": 0.3,
+            "exploration.sigma_end": 0.3,
+            "critic.keepalive_min": 2.0,
+        },
+    },
     "tuned": {"": {"train.batch": 128}},
 }
 

@@ -39,7 +39,12 @@ def sample(
     replay: Replay, key: Key[Array, ""], written: Int[Array, ""], count: int, observation_size: int
 ) -> Transition:
     """`count` transitions drawn uniformly, with replacement, from the `written` so far."""
-    rows = replay[jax.random.randint(key, (count,), 0, jnp.minimum(written, len(replay)))]
+    return read(replay, jax.random.randint(key, (count,), 0, jnp.minimum(written, len(replay))), observation_size)
+
+
+def read(replay: Replay, indices: Int[Array, "n"], observation_size: int) -> Transition:
+    """The transitions with these numbers, counted from the first ever."""
+    rows = replay[indices % len(replay)]
     action_end = rows.shape[1] - observation_size - 2
     return Transition(
         observation=rows[:, :observation_size],

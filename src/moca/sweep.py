@@ -3,6 +3,7 @@
 import itertools
 import random
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from moca.config import ConfigError, field_of
 
@@ -40,17 +41,18 @@ def parse_axis(text: str, separator: str) -> tuple[str, list[float]]:
     return name, numbers
 
 
-def ranking(rows: Sequence[Mapping[str, float]], points: Sequence[Mapping[str, float]]) -> list[str]:
-    """One line per point, best first: mean return over its seeds in the last tenth of the training."""
+def ranking(rows: Sequence[Mapping[str, Any]], points: Sequence[Mapping[str, float]]) -> list[str]:
+    """One line per point, best first: mean return over its seeds in the last tenth of the training.
+
+    A seed that diverged makes the point's score nothing at all, and is counted.
+    """
     last = max(row["step"] for row in rows)
     scored = []
     for point in points:
-        own = [
-            row["return_mean"]
-            for row in rows
-            if row["step"] > 0.9 * last and row["return_mean"] is not None
-            and all(row[name] == value for name, value in point.items())
-        ]  # fmt: skip
-        scored.append((sum(own) / len(own) if own else float("-inf"), point))
-    scored.sort(key=lambda item: -item[0])
-    return [f"{score:8.1f}  " + ", ".join(f"{n} = {v:g}" for n, v in point.items()) for score, point in scored]
+        own = [r for r in rows if r["step"] > 0.9 * last and all(r[name] == value for name, value in point.items())]
+        lost = {row["seed"] for row in own if row["step"] == last and row["return_mean"] is None}
+        values = [row["return_mean"] for row in own if row["return_mean"] is not None]
+        score = sum(values) / len(values) if values and not lost else float("-inf")
+        note = f"  ({len(lost)} of {len({row['seed'] for row in own})} seeds diverged)" if lost else ""
+        scored.append((score, ", ".join(f"{name} = {value:g}" for name, value in point.items()) + note))
+    return [f"{score:8.1f}  {text}" for score, text in sorted(scored, key=lambda item: -item[0])]

@@ -1,8 +1,8 @@
 """The training loop [Alg. 1 l. 2]: one compiled program per episode, for all runs at once.
 
 Runs differ in their seed and in any float of their config; they are vmapped, and sharded over the devices there are.
-What all runs share (the step, the index into the replay) stays outside the vmapped state. The discount, the update ratio
-and the warm-up are ours [choice].
+What all runs share (the step, the index into the replay) stays outside the vmapped state. The discount, the update
+ratio and the warm-up are ours [choice].
 """
 
 import dataclasses
@@ -33,8 +33,9 @@ def _register(section: type, data: Callable[[dataclasses.Field], bool]) -> None:
     )
 
 
-for _section in (settings.Environment, settings.Noise, settings.Train, settings.SAC):
-    _register(_section, lambda f: f.type is float)
+for _section in [type(getattr(settings.Config(), f.name)) for f in dataclasses.fields(Config)]:
+    if dataclasses.is_dataclass(_section):
+        _register(_section, lambda f: f.type is float)
 _register(Config, lambda f: f.name not in ("agent", "seed", "seeds"))
 
 
@@ -43,7 +44,7 @@ class RunState(NamedTuple):
 
     learner: Any
     replay: memory.Replay
-    key: Key[Array, ""]  # never changes: every episode folds its number into it
+    key: Key[Array, ""]  # never changes: every episode folds its number into it, and nothing else uses it
 
 
 class Report(NamedTuple):
@@ -53,18 +54,18 @@ class Report(NamedTuple):
     metrics: dict[str, np.ndarray]  # one number per run; nan where nothing was measured
 
 
-def make_env(config: Config) -> Environment:
-    """The environment the config names, with its action repeat."""
-    env = Playground(config.env.name)
+def make_env(config: Config, env: Environment | None = None) -> Environment:
+    """The environment the config names, or the one given instead, with the config's action repeat."""
+    env = env or Playground(config.env.name)
     return ActionRepeat(env, config.env.action_repeat) if config.env.action_repeat > 1 else env
 
 
 def init_run(config: Config, env: Environment, key: Key[Array, ""]) -> RunState:
     """A run before its first step."""
     capacity = min(config.train.capacity, config.train.steps // config.env.action_repeat)
-    # Episodes fold their number into the key, so the learner's key is split off it instead.
-    learner = make_agent(config, env).init(jax.random.split(key)[0])
-    return RunState(learner, memory.empty(capacity, env.observation_size, env.action_size), key)
+    learner_key, episode_key = jax.random.split(key)
+    learner = make_agent(config, env).init(learner_key)
+    return RunState(learner, memory.empty(capacity, env.observation_size, env.action_size), episode_key)
 
 
 def train_episode(
@@ -76,7 +77,8 @@ def train_episode(
     """
     agent = make_agent(config, env)
     noise = make_noise(config.noise, env.observation_size)
-    reset_key, first_key, loop_key, eval_key = jax.random.split(jax.random.fold_in(state.key, episode), 4)
+    keys = jax.random.split(jax.random.fold_in(state.key, episode), 5)
+    reset_key, first_key, loop_key, eval_key, diagnose_key = keys
     decisions = config.env.episode_length // config.env.action_repeat
     env_state, observation = env.reset(reset_key)
     start = (env_state, noise(first_key, observation), state.learner, state.replay)
@@ -85,8 +87,11 @@ def train_episode(
     (_, _, learner, replay), (rewards, learned, info) = jax.lax.scan(step, start, xs)
 
     metrics = {name: jnp.sum(values) / jnp.sum(learned) for name, values in info.items()}
+    newest = memory.read(replay, xs[0], env.observation_size)
+    metrics |= agent.diagnose(state.learner, learner, newest, diagnose_key)
     evaluated = jax.lax.cond(
-        (episode + 1) % config.train.eval_every == 0,
+        ((episode + 1) % config.train.eval_every == 0)
+        | ((episode + 1) * config.env.episode_length == config.train.steps),
         lambda: evaluate(agent, learner, env, noise, decisions, config.train.eval_episodes, eval_key),
         lambda: dict.fromkeys(("return_mean", "return_std", "return_noise_free"), jnp.full((), jnp.nan)),
     )
@@ -163,7 +168,7 @@ class Trainer:
                 "the runs of one program may differ in their seeds and in settings that are floats, in no others"
             )
         self.config = configs[0]
-        self.env = env or make_env(self.config)
+        self.env = make_env(self.config, env)
         make_noise(self.config.noise, self.env.observation_size)  # refuses scales of another dimension
         self.episode = 0
         stacked = jax.tree.map(lambda *numbers: jnp.asarray(numbers, jnp.float32), *configs)
@@ -197,8 +202,9 @@ class Trainer:
             self.compile()
         while self.episode < self.episodes:
             self.state, metrics = self._compiled(self.configs, self.state, self._number())
+            metrics = jax.device_get(metrics)
             self.episode += 1
-            yield Report(self.episode * self.config.env.episode_length, jax.device_get(metrics))
+            yield Report(self.episode * self.config.env.episode_length, metrics)
 
     def _number(self) -> Int[Array, ""]:
         return jnp.asarray(self.episode, jnp.int32)

@@ -4,8 +4,9 @@ import jax
 import numpy as np
 import pytest
 
+from moca import figures
 from moca import moments as mm
-from moca.studies import figures, toy
+from moca.studies import toy
 
 
 def test_the_printed_expectations():

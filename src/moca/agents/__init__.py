@@ -1,13 +1,14 @@
 """The agents, behind one contract; see `agent.py`."""
 
 from moca.agents.agent import Agent, Progress
+from moca.agents.quadratic import QuadraticAgent
 from moca.agents.sac import SACAgent
-from moca.config import Config
+from moca.config import QUADRATIC_AGENTS, Config
 from moca.envs.environment import Environment
 
 __all__ = ["Agent", "Progress", "make_agent"]
 
-_AGENTS: dict[str, type[Agent]] = {"sac": SACAgent}
+_AGENTS: dict[str, type[Agent]] = dict.fromkeys(QUADRATIC_AGENTS, QuadraticAgent) | {"sac": SACAgent}
 
 
 def make_agent(config: Config, env: Environment) -> Agent:

@@ -4,6 +4,7 @@ from abc import abstractmethod
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
 from moca.config import Config
@@ -43,6 +44,20 @@ class Agent(eqx.Module):
     @abstractmethod
     def value(self, state: Any, observation: Float[Array, "obs"]) -> Float[Array, ""]:
         """What the agent expects from here on under its own policy."""
+
+    def diagnose(self, before: Any, after: Any, episode: Transition, key: Key[Array, ""]) -> Info:
+        """What a look at the newest episode tells, with the agent as it was before that episode and as it is after."""
+        return {}
+
+    def to_bounds(self, action: Float[Array, "*n act"]) -> Float[Array, "*n act"]:
+        """An action in [−1, 1] in the environment's units."""
+        low, high = jnp.array(self.env.action_low), jnp.array(self.env.action_high)
+        return low + (action + 1) / 2 * (high - low)
+
+    def from_bounds(self, action: Float[Array, "*n act"]) -> Float[Array, "*n act"]:
+        """An action in the environment's units in [−1, 1]."""
+        low, high = jnp.array(self.env.action_low), jnp.array(self.env.action_high)
+        return 2 * (action - low) / (high - low) - 1
 
     @abstractmethod
     def update(self, state: Any, batch: Transition, key: Key[Array, ""]) -> tuple[Any, Info]:

@@ -54,11 +54,11 @@ class SACAgent(Agent):
         uniform_key, policy_key = jax.random.split(key)
         uniform = jax.random.uniform(uniform_key, (self.env.action_size,), minval=-1.0)
         sampled, _ = _squash(state.actor, observation, jax.random.normal(policy_key, uniform.shape))
-        return self._to_bounds(jnp.where(progress.step < self.config.train.warmup, uniform, sampled))
+        return self.to_bounds(jnp.where(progress.step < self.config.train.warmup, uniform, sampled))
 
     def greedy(self, state: SACState, observation: Float[Array, "obs"]) -> Float[Array, "act"]:
         mean, _ = _gaussian(state.actor, observation)
-        return self._to_bounds(jnp.tanh(mean))
+        return self.to_bounds(jnp.tanh(mean))
 
     def value(self, state: SACState, observation: Float[Array, "obs"]) -> Float[Array, ""]:
         mean, _ = _gaussian(state.actor, observation)
@@ -78,7 +78,7 @@ class SACAgent(Agent):
         action, log_prob = jax.vmap(_squash, (None, 0, 0))(state.actor, batch.next_observation, noise)
         soft = _q(state.targets, batch.next_observation, action).min(axis=0) - jnp.exp(state.log_alpha) * log_prob
         target = batch.reward + self.config.train.gamma * (1 - batch.terminated) * soft
-        taken = self._from_bounds(batch.action)
+        taken = self.from_bounds(batch.action)
 
         def loss(critics: MLP) -> tuple[Float[Array, ""], Float[Array, "two n"]]:
             q = _q(critics, batch.observation, taken)
@@ -112,14 +112,6 @@ class SACAgent(Agent):
             alpha_optimiser=alpha_optimiser,
         )
         return state, {"actor_loss": value, "entropy": entropy, "alpha": alpha}
-
-    def _to_bounds(self, action: Float[Array, "*n act"]) -> Float[Array, "*n act"]:
-        low, high = jnp.array(self.env.action_low), jnp.array(self.env.action_high)
-        return low + (action + 1) / 2 * (high - low)
-
-    def _from_bounds(self, action: Float[Array, "*n act"]) -> Float[Array, "*n act"]:
-        low, high = jnp.array(self.env.action_low), jnp.array(self.env.action_high)
-        return 2 * (action - low) / (high - low) - 1
 
 
 def _gaussian(actor: MLP, observation: Float[Array, "obs"]) -> tuple[Float[Array, "act"], Float[Array, "act"]]:

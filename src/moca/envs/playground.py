@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
+from moca.config import ConfigError
 from moca.envs.environment import Environment, Step
 
 
@@ -32,12 +33,18 @@ class Playground(Environment):
         from mujoco_playground import dm_control_suite, registry
 
         self.name = name
-        self.env = registry.load(name, config_overrides={"impl": "jax"})
+        try:
+            self.env = registry.load(name, config_overrides={"impl": "jax"})
+        except Exception as error:
+            raise ConfigError(
+                f"Playground could not load {name} ({type(error).__name__}: {error}). Its robots' models are "
+                "downloaded when first used, which needs git and a network"
+            ) from error
         size = self.env.observation_size
         size = size.get("state") if isinstance(size, dict) else size
         size = size[0] if isinstance(size, tuple) and len(size) == 1 else size
         if not isinstance(size, int):
-            raise ValueError(f"{name} does not observe a vector, but {self.env.observation_size}: not supported")
+            raise ConfigError(f"{name} does not observe a vector, but {self.env.observation_size}: not supported")
         self.observation_size = size
         # The control suite passes an action to the actuators as it is, and never ends an episode; the others
         # rescale it from ±1 themselves, and may.

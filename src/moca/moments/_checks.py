@@ -81,15 +81,18 @@ def is_positive_matrix(owner: object, field: str, matrix: Array, *, definite: bo
     value = _value(matrix)
     if value is None:
         return
-    slack = 64 * value.shape[-1] * float(jnp.finfo(matrix.dtype).eps) * np.abs(value).max(initial=0.0)
-    gap = np.abs(value - np.swapaxes(value, -1, -2)).max(initial=0.0)
-    if gap > slack:
-        raise ValueError(f"{_name(owner, field)} must be symmetric, but differs from its transpose by {gap:.3g}")
-    lowest = np.linalg.eigvalsh(value).min(initial=np.inf)
-    if definite and lowest <= 0:
-        raise ValueError(f"{_name(owner, field)} must be positive definite, but has the eigenvalue {lowest:.3g}")
-    if lowest < -slack:
-        raise ValueError(f"{_name(owner, field)} must be positive semi-definite, but has the eigenvalue {lowest:.3g}")
+    largest = np.abs(value).max(axis=(-2, -1))
+    slack = 64 * value.shape[-1] * float(jnp.finfo(matrix.dtype).eps) * largest
+    gap = np.abs(value - np.swapaxes(value, -1, -2)).max(axis=(-2, -1))
+    if (gap > slack).any():
+        raise ValueError(f"{_name(owner, field)} must be symmetric, but differs from its transpose by {gap.max():.3g}")
+    lowest = np.linalg.eigvalsh(value).min(axis=-1)
+    if definite and (lowest <= 0).any():
+        raise ValueError(f"{_name(owner, field)} must be positive definite, but has the eigenvalue {lowest.min():.3g}")
+    if (lowest < -slack).any():
+        raise ValueError(
+            f"{_name(owner, field)} must be positive semi-definite, but has the eigenvalue {lowest.min():.3g}"
+        )
 
 
 def _value(array: Array) -> np.ndarray | None:

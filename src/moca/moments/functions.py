@@ -107,7 +107,8 @@ def squared_distances(
     else:
         of_x = jnp.stack([x * x, -2 * x, jnp.ones_like(x)], axis=-1)
         of_c = jnp.stack([precision, precision * c, precision * c * c], axis=-1)
-    return dot(of_c.reshape(len(c), -1), of_x.reshape(-1))
+    # Rounding can leave a small negative number, and a basis must not exceed one.
+    return jnp.maximum(dot(of_c.reshape(len(c), -1), of_x.reshape(-1)), 0)
 
 
 class Fourier(Function):

@@ -11,7 +11,9 @@ import math
 import platform
 import subprocess
 import warnings
+import zipfile
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -33,17 +35,23 @@ class RunDirectory:
 
     @classmethod
     def create(
-        cls, path: Path, config: Config, varied: Sequence[Mapping[str, float]], seeds: Sequence[int]
+        cls,
+        path: Path,
+        config: Config,
+        varied: Sequence[Mapping[str, float]],
+        seeds: Sequence[int],
+        custom_env: str | None = None,
     ) -> "RunDirectory":
         """A new directory; refuses one that holds a run already."""
         run = cls(path)
-        if (run.path / "config.json").exists():
+        if (run.path / "metrics.jsonl").exists():
             raise ConfigError(f"{run.path} holds a run already: choose another --out, or remove it")
+        meta = {**_meta(), "custom_env": custom_env}
         try:
             run.path.mkdir(parents=True, exist_ok=True)
             (run.path / "config.json").write_text(to_json(config) + "\n")
             runs = [{"seed": seed, **settings} for seed, settings in zip(seeds, varied, strict=True)]
-            (run.path / "meta.json").write_text(json.dumps({**_meta(), "runs": runs}, indent=2) + "\n")
+            (run.path / "meta.json").write_text(json.dumps({**meta, "runs": runs}, indent=2) + "\n")
         except OSError as error:
             raise ConfigError(f"cannot write to {run.path}: {error.strerror}") from None
         return run
@@ -51,19 +59,31 @@ class RunDirectory:
     @classmethod
     def open(cls, path: Path) -> "RunDirectory":
         """An existing directory; says so if it is none."""
-        if not (Path(path) / "config.json").is_file():
-            raise ConfigError(f"{path} is no run directory: it holds no config.json")
+        for name in ("config.json", "meta.json"):
+            if not (Path(path) / name).is_file():
+                raise ConfigError(f"{path} is no run directory: it holds no {name}")
         return cls(path)
 
-    @property
+    @cached_property
     def config(self) -> Config:
         """The settings of the run."""
-        return from_json((self.path / "config.json").read_text())
+        try:
+            return from_json((self.path / "config.json").read_text())
+        except ValueError as error:
+            raise ConfigError(f"{self.path / 'config.json'} cannot be read: {error}") from None
+
+    @cached_property
+    def meta(self) -> dict[str, Any]:
+        """Versions, device, and what the runs differ in."""
+        try:
+            return json.loads((self.path / "meta.json").read_text())
+        except ValueError as error:
+            raise ConfigError(f"{self.path / 'meta.json'} cannot be read: {error}") from None
 
     @property
     def runs(self) -> list[dict[str, float]]:
         """Seed and varied settings of each run."""
-        return json.loads((self.path / "meta.json").read_text())["runs"]
+        return self.meta["runs"]
 
     def append(self, report: Report, seconds: float) -> None:
         """One row per run into metrics.jsonl; one into timing.jsonl."""
@@ -96,8 +116,11 @@ class RunDirectory:
         path = self.path / "policy.npz"
         if not path.is_file():
             raise ConfigError(f"{self.path} holds no policy.npz: the run has not got that far")
-        with np.load(path, allow_pickle=False) as file:
-            stored = [file[name] for name in sorted(file.files)]
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                stored = [file[name] for name in sorted(file.files)]
+        except (ValueError, OSError, zipfile.BadZipFile) as error:
+            raise ConfigError(f"{path} cannot be read: {error}") from None
         leaves, structure = jax.tree.flatten(like)
         shapes = [leaf.shape for leaf in leaves]
         if [array.shape for array in stored] != shapes:
@@ -117,14 +140,24 @@ def _meta() -> dict[str, Any]:
             versions[package] = version(package)
         except PackageNotFoundError:
             versions[package] = None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # JAX warns of any subprocess
-        command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
-        git = subprocess.run(command, capture_output=True, text=True)
     return {
         "versions": versions,
         "python": platform.python_version(),
         "device": [device.device_kind for device in jax.devices()],
         "matmul_precision": getattr(jax.config, "jax_default_matmul_precision", None) or "default",
-        "commit": git.stdout.strip() or None,
+        "commit": _commit(),
     }
+
+
+def _commit() -> str | None:
+    """The commit of this source tree; None when the package is installed, or there is no git."""
+    root = Path(__file__).parents[3]
+    if not (root / "pyproject.toml").is_file():
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # JAX warns of any subprocess
+            command = ["git", "-C", str(root), "describe", "--always", "--dirty"]
+            return subprocess.run(command, capture_output=True, text=True).stdout.strip() or None
+    except OSError:
+        return None

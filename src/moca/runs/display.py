@@ -1,6 +1,6 @@
 """What a person sees of a run while it goes, and the picture that remains."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from moca import figures
 from moca.training import Report
 
 
@@ -23,9 +24,10 @@ class Display:
             TimeRemainingColumn(compact=True),
             TextColumn("left  {task.fields[score]}"),
             console=console,
+            speed_estimate_period=86_400,  # an episode may take longer than the default of 30 s
         )
         self._task = self._bar.add_task("training", total=steps, speed="", score="")
-        self._runs = runs
+        self._runs, self._steps = runs, steps
 
     @contextmanager
     def live(self) -> Iterator["Display"]:
@@ -41,32 +43,45 @@ class Display:
             score += f" ± {np.std(returns):.0f}"
         speed = f"{steps * self._runs / max(seconds, 1e-9):,.0f} steps/s"
         self._bar.update(self._task, completed=report.step, speed=speed, score=score)
+        tenth = self._steps // 10
+        if not self._bar.console.is_terminal and tenth and report.step // tenth > (report.step - steps) // tenth:
+            self._bar.console.print(f"{report.step:,}/{self._steps:,} steps, {speed}, {score}")
 
 
-def learning_curve(rows: list[dict[str, Any]], title: str, folder: Path) -> list[Path]:
-    """The picture of return against steps: mean over runs, ± one standard deviation, and every run faintly."""
+def label(settings: Mapping[str, float]) -> str:
+    """What distinguishes a point of a sweep; `all` if there is only one."""
+    return ", ".join(f"{name} = {value:g}" for name, value in settings.items()) or "all"
+
+
+def learning_curve(
+    rows: list[dict[str, Any]], varied: Sequence[Mapping[str, float]], title: str, folder: Path
+) -> list[Path]:
+    """The picture of return against steps, mean ± one standard deviation over the seeds of each setting.
+
+    One setting shows its noise-free score too. A run that diverged counts as a gap, not as a number.
+    """
     import matplotlib.pyplot as plt
 
-    from moca.studies import figures
-
-    measured = [row for row in rows if row["return_mean"] is not None]
-    if not measured:
+    steps = sorted({row["step"] for row in rows if row["return_mean"] is not None})
+    if not steps:
         return []
-    steps = sorted({row["step"] for row in measured})
+    curves = [(point, "return_mean", label(point) if len(varied) > 1 else "as the agent observes") for point in varied]
+    if len(varied) == 1:
+        curves.append((varied[0], "return_noise_free", "without observation noise"))
     with figures.style():
         figure, axes = plt.subplots(figsize=(5.2, 3.2))
-        for name, colour, label in (
-            ("return_noise_free", figures.COLOURS["sac"], "without observation noise"),
-            ("return_mean", figures.COLOURS["moca"], "as the agent observes"),
-        ):
-            values = np.array([[r[name] for r in measured if r["step"] == step] for step in steps], dtype=float)
-            mean, spread = values.mean(axis=1), values.std(axis=1)
-            axes.plot(steps, mean, color=colour, label=label, marker="o" if len(steps) == 1 else None)
+        colours = [c for name, c in figures.COLOURS.items() if name != "grey"]
+        for number, (point, name, text) in enumerate(curves):
+            own = [row for row in rows if all(row[key] == value for key, value in point.items())]
+            values = np.array([[row[name] for row in own if row["step"] == step] for step in steps], dtype=float)
+            mean, spread = np.nanmean(values, axis=1), np.nanstd(values, axis=1)
+            colour, dash = colours[number % len(colours)], ["-", "--", ":"][number // len(colours) % 3]
+            axes.plot(steps, mean, dash, color=colour, label=text, marker="o" if len(steps) == 1 else None)
             if values.shape[1] > 1:
-                axes.fill_between(steps, mean - spread, mean + spread, color=colour, alpha=0.2, linewidth=0)
-        runs = values.shape[1]
+                axes.fill_between(steps, mean - spread, mean + spread, color=colour, alpha=0.15, linewidth=0)
+        seeds = values.shape[1]
         axes.set(xlabel="environment steps", ylabel="return of an episode", title=title)
         axes.xaxis.set_major_formatter(lambda x, _: f"{x / 1000:g}k" if x else "0")
         axes.set_ylim(bottom=min(0, axes.get_ylim()[0]))
-        axes.legend(title=f"mean ± sd over {runs} runs" if runs > 1 else "one run", loc="lower right")
+        axes.legend(title=f"mean ± sd over {seeds} seeds" if seeds > 1 else "one seed", loc="best")
         return figures.save(figure, folder, "learning_curve", ("png", "svg"))

@@ -10,6 +10,7 @@ from typing import Any
 
 import imageio_ffmpeg
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
 
@@ -31,16 +32,17 @@ def rollout(
     state, observation = env.reset(reset_key)
 
     def step(carry: tuple, key: Key[Array, ""]) -> tuple[tuple, tuple]:
-        state, observation = carry
-        state, (observation, reward, _) = env.step(state, agent.greedy(learner, noise(key, observation)))
-        return (state, observation), (state, reward)
+        state, observation, running = carry
+        state, (observation, reward, terminated) = env.step(state, agent.greedy(learner, noise(key, observation)))
+        return (state, observation, running & ~terminated), (state, jnp.where(running, reward, 0.0))
 
-    _, (states, rewards) = jax.lax.scan(step, (state, observation), jax.random.split(noise_key, decisions))
+    start = (state, observation, jnp.array(True))
+    _, (states, rewards) = jax.lax.scan(step, start, jax.random.split(noise_key, decisions))
     return states, rewards
 
 
 def write(path: Path, env: Environment, states: Any, rewards: np.ndarray) -> str:
-    """Writes the film and returns how it was drawn: `mujoco` or `drawing`."""
+    """Writes the film and says how it was drawn."""
     inner = env.inner if isinstance(env, ActionRepeat) else env
     if not isinstance(inner, Playground):
         raise ValueError(f"only MuJoCo environments can be filmed, not {type(inner).__name__}")
@@ -55,10 +57,10 @@ def write(path: Path, env: Environment, states: Any, rewards: np.ndarray) -> str
         with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
             warnings.simplefilter("ignore")
             frames = inner.env.render(trajectory, height=SIZE[0], width=SIZE[1])
-        how = "mujoco"
-    except Exception:  # GL fails in many ways: no library, no display, no context
+        how = "rendered by MuJoCo"
+    except Exception as error:  # GL fails in many ways: no library, no display, no context
         frames = draw(inner.env.mj_model, trajectory, np.cumsum(rewards)[::every])
-        how = "drawing"
+        how = f"drawn as outlines, since MuJoCo could not render ({type(error).__name__}: {error})"
     writer = imageio_ffmpeg.write_frames(
         str(path), (SIZE[1], SIZE[0]), fps=1 / (every * seconds), quality=8, macro_block_size=16
     )
@@ -76,7 +78,7 @@ def draw(model: Any, trajectory: list[Any], returns: np.ndarray) -> list[np.ndar
     import matplotlib.pyplot as plt
     from matplotlib.patches import Polygon
 
-    from moca.studies import figures
+    from moca import figures
 
     solid = [g for g in range(model.ngeom) if model.geom_type[g] != PLANE and model.geom_rgba[g, 3] > 0]
     corners = {g: _corners(int(model.geom_type[g]), model.geom_size[g]) for g in solid}

@@ -17,7 +17,7 @@ from moca.envs.noise import make_noise
 from moca.evaluation import evaluate as evaluate_learner
 from moca.runs import film
 from moca.runs.directory import RunDirectory
-from moca.runs.display import Display, learning_curve
+from moca.runs.display import Display, label, learning_curve
 from moca.training import Trainer, init_run, make_env
 
 
@@ -26,6 +26,7 @@ class Run:
     """A run directory with what one wants of it."""
 
     directory: RunDirectory
+    env: Environment | None = None  # the environment it was trained on, if its config names another
 
     @property
     def path(self) -> Path:
@@ -76,8 +77,12 @@ class Run:
         return path, how, float(np.sum(rewards))
 
     def _restore(self) -> tuple[Environment, Any]:
-        config = self.config
-        env = make_env(config)
+        config, custom = self.config, self.directory.meta["custom_env"]
+        if custom and self.env is None:
+            raise ConfigError(
+                f"{self.path} was trained on {custom}, an environment of your own: moca.load(path, env=…)"
+            )
+        env = make_env(config, self.env)
         like = jax.eval_shape(
             jax.vmap(lambda key: init_run(config, env, key).learner),
             jax.eval_shape(lambda: jax.random.split(jax.random.key(0), len(self.directory.runs))),
@@ -87,7 +92,7 @@ class Run:
 
 def train(
     config: Config,
-    out: Path,
+    out: Path | str,
     *,
     varied: Sequence[Mapping[str, float]] = ({},),
     env: Environment | None = None,
@@ -106,33 +111,36 @@ def train(
     seeds = [config.seed + i for i in range(config.seeds)]
     variations = [dict(settings) for settings in varied for _ in seeds]
     configs = [override(config, settings) for settings in variations]
+    custom = None if env is None else type(env).__name__
+    directory = RunDirectory.create(Path(out), config, variations, seeds * len(varied), custom)
+    directory.write_status("compiling", 0)
     trainer = Trainer(configs, seeds * len(varied), env)
-    directory = RunDirectory.create(out, config, variations, seeds * len(varied))
     started = time.perf_counter()
     with console.status("Compiling the training program (half a minute, once) …"):
         trainer.compile()
     console.print(
         f"compiled in {time.perf_counter() - started:.0f} s; training {len(configs)} run{'s' * (len(configs) > 1)}"
     )
-    _follow(trainer, directory, console)
+    _follow(trainer, directory, varied, console)
     directory.save_policy(trainer.learners)
-    title = f"{config.agent} on {config.env.name}, {config.noise.kind} σ = {config.noise.sigma:g}"
-    learning_curve(directory.rows(), title, directory.path / "figures")
-    return Run(directory)
+    title = f"{config.agent} on {custom or config.env.name}, {config.noise.kind} σ = {config.noise.sigma:g}"
+    learning_curve(directory.rows(), varied, title, directory.path / "figures")
+    return Run(directory, env)
 
 
-def load(path: Path | str) -> Run:
-    """The run in that directory."""
-    return Run(RunDirectory.open(Path(path)))
+def load(path: Path | str, env: Environment | None = None) -> Run:
+    """The run in that directory; one trained on an environment of your own needs that environment again."""
+    return Run(RunDirectory.open(Path(path)), env)
 
 
-def _follow(trainer: Trainer, directory: RunDirectory, console: Console) -> None:
+def _follow(trainer: Trainer, directory: RunDirectory, varied: Sequence[Mapping[str, float]], console: Console) -> None:
     """Trains to the end, or to an interruption after which what there is has been written down."""
     from tensorboardX import SummaryWriter
 
     length = trainer.config.env.episode_length
     display = Display(console, trainer.config.train.steps, len(directory.runs))
-    writer = SummaryWriter(str(directory.path / "tensorboard"))
+    writers = [SummaryWriter(str(directory.path / "tensorboard" / label(point).replace(" ", ""))) for point in varied]
+    state = "failed"
     directory.write_status("running", 0)
     with display.live():
         before = time.perf_counter()
@@ -142,16 +150,19 @@ def _follow(trainer: Trainer, directory: RunDirectory, console: Console) -> None
                 directory.append(report, now - before)
                 display.update(report, now - before, length)
                 for name, values in report.metrics.items():
-                    if np.isfinite(values).any():
-                        writer.add_scalar(name, float(np.nanmean(values)), report.step)
+                    for writer, own in zip(writers, values.reshape(len(varied), -1), strict=True):
+                        if np.isfinite(own).any():
+                            writer.add_scalar(name, float(np.nanmean(own)), report.step)
                 before = now
+            state = "finished"
         except KeyboardInterrupt:
-            directory.write_status("interrupted", trainer.episode * length)
             directory.save_policy(trainer.learners)
+            state = "interrupted"
             raise
         finally:
-            writer.close()
-    directory.write_status("finished", trainer.episode * length)
+            directory.write_status(state, trainer.episode * length)
+            for writer in writers:
+                writer.close()
 
 
 def _settings(run: Mapping[str, float]) -> dict[str, float]:

@@ -16,8 +16,8 @@ from jaxtyping import Array, Float, Key
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
+from moca import figures
 from moca import moments as mm
-from moca.studies import figures
 
 SAMPLES = tuple(2**k for k in range(11))  # K = 1 … 1024
 TRIALS = 10_000

@@ -1,0 +1,199 @@
+"""The paper's agents: MoCA, its ablations and BNAF, which are one program with different predictions of s′.
+
+`update` reads like Algorithm 1, lines 7 to 13.
+"""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Int, Key
+
+from moca import moments as mm
+from moca.agents.agent import Agent, Info, Progress
+from moca.backup import PREDICTIONS, bellman_target
+from moca.critic import QuadraticCritic, keep_alive
+from moca.diagnostics import describe_model
+from moca.dynamics import GaussianEnsemble, bootstrap, update_statistics
+from moca.exploration import explore
+from moca.nets import stacked
+from moca.replay import Transition
+from moca.values import freeze, learning_rates, make_value
+
+
+class QuadraticState(NamedTuple):
+    """Everything that learns."""
+
+    critics: QuadraticCritic  # two, stacked
+    targets: mm.Function  # their V, as of the last copy
+    ensemble: GaussianEnsemble | None  # None for BNAF, which has no model
+    critic_optimiser: optax.OptState
+    ensemble_optimiser: optax.OptState
+    updates: Int[Array, ""]
+
+
+class QuadraticAgent(Agent):
+    """`config.agent` picks the prediction; everything else is shared."""
+
+    @property
+    def has_model(self) -> bool:
+        """Whether s′ is predicted (the MoCA agents) or taken as observed (BNAF)."""
+        return self.config.agent in PREDICTIONS
+
+    def init(self, key: Key[Array, ""]) -> QuadraticState:
+        """[Alg. 1 l. 1]; the twins share the bases of V [choice], not its weights."""
+        basis_key, critic_key, model_key = jax.random.split(key, 3)
+        config, observed, acted = self.config, self.env.observation_size, self.env.action_size
+        value = make_value(config.value, observed, basis_key)
+        critics = stacked(critic_key, 2, lambda k: QuadraticCritic(k, config.critic, value, observed, acted))
+        ensemble = GaussianEnsemble(model_key, config.dynamics, observed, acted) if self.has_model else None
+        members = ensemble.members if ensemble is not None else ()
+        adam = optax.scale_by_adam()
+        return QuadraticState(
+            critics, critics.value, ensemble, adam.init(critics), adam.init(members), jnp.zeros((), jnp.int32)
+        )
+
+    def explore(
+        self, state: QuadraticState, observation: Float[Array, "obs"], key: Key[Array, ""], progress: Progress
+    ) -> Float[Array, "act"]:
+        settings = self.config.exploration
+        warming_up = progress.step < self.config.train.warmup
+        probability: Any = jnp.where(warming_up, 1.0, settings.probability)
+        settings = dataclasses.replace(settings, probability=probability)
+        greedy = _first(state.critics).slice(observation).greedy
+        return self.to_bounds(explore(settings, greedy, key, progress.fraction))
+
+    def greedy(self, state: QuadraticState, observation: Float[Array, "obs"]) -> Float[Array, "act"]:
+        return self.to_bounds(_first(state.critics).slice(observation).greedy)
+
+    def value(self, state: QuadraticState, observation: Float[Array, "obs"]) -> Float[Array, ""]:
+        return _first(state.critics).value(observation)
+
+    def update(self, state: QuadraticState, batch: Transition, key: Key[Array, ""]) -> tuple[QuadraticState, Info]:
+        fit_key, prediction_key = jax.random.split(key)
+        batch = batch._replace(action=self.from_bounds(batch.action))
+        state, info = self._fit_ensemble(state, batch, fit_key)
+        predictions = self.predict(state.ensemble, batch, prediction_key)
+        target = jax.vmap(bellman_target, (0, 0, None, 0, None))(
+            batch.reward, batch.terminated, self.config.train.gamma, predictions, state.targets
+        )
+        state, critic_info = self._fit_critics(state, batch, target)
+        return self._sync_targets(state), info | critic_info
+
+    def predict(self, ensemble: GaussianEnsemble | None, batch: Transition, key: Key[Array, ""]) -> mm.Distribution:
+        """What s′ is taken to be, for each transition of a batch with actions in [−1, 1] [Alg. 1 l. 10]."""
+        if ensemble is None:
+            return mm.Dirac(batch.next_observation)
+        prediction, samples = PREDICTIONS[self.config.agent], self.config.dynamics.samples
+        keys = jax.random.split(key, len(batch.reward))
+        return jax.vmap(lambda s, a, k: prediction(ensemble.predict(s, a), k, samples))(
+            batch.observation, batch.action, keys
+        )
+
+    def _fit_ensemble(
+        self, state: QuadraticState, batch: Transition, key: Key[Array, ""]
+    ) -> tuple[QuadraticState, Info]:
+        """One step on the likelihood of a bootstrap resample per member [Alg. 1 l. 8]."""
+        if state.ensemble is None:
+            return state, {}
+        statistics = update_statistics(state.ensemble.statistics, batch.observation, batch.next_observation)
+        ensemble = eqx.tree_at(lambda e: e.statistics, state.ensemble, statistics)
+        rows = bootstrap(key, self.config.dynamics.members, len(batch.reward))
+        resampled = jax.tree.map(lambda leaf: leaf[rows], batch)
+
+        def loss(members: object) -> tuple[Float[Array, ""], Float[Array, "k"]]:
+            candidate = eqx.tree_at(lambda e: e.members, ensemble, members)
+            each = candidate.nll(resampled.observation, resampled.action, resampled.next_observation)
+            return each.sum(), each
+
+        (_, each), gradient = jax.value_and_grad(loss, has_aux=True)(ensemble.members)
+        direction, optimiser = optax.scale_by_adam().update(gradient, state.ensemble_optimiser)
+        members = jax.tree.map(lambda w, step: w - self.config.dynamics.lr * step, ensemble.members, direction)
+        ensemble = eqx.tree_at(lambda e: e.members, ensemble, members)
+        return state._replace(ensemble=ensemble, ensemble_optimiser=optimiser), {"dynamics_nll": each.mean()}
+
+    def _fit_critics(
+        self, state: QuadraticState, batch: Transition, target: Float[Array, "n"]
+    ) -> tuple[QuadraticState, Info]:
+        """One step of both critics towards the target [Alg. 1 l. 12], with the keep-alive penalty."""
+        settings = self.config.critic
+
+        def one(critic: QuadraticCritic) -> tuple[Float[Array, ""], Info]:
+            critic = eqx.tree_at(lambda c: c.value, critic, freeze(critic.value))
+            q = jax.vmap(critic)(batch.observation, batch.action)
+            slices = jax.vmap(critic.slice)(batch.observation)
+            error = jnp.mean((q - target) ** 2)
+            flat = jnp.mean(jax.vmap(keep_alive, (0, None))(slices.factor, settings.keepalive_min))
+            info = {
+                "critic_loss": error,
+                "q_mean": q.mean(),
+                "curvature": jnp.mean(jnp.sum(slices.factor**2, axis=(1, 2))),
+                "vertex_size": jnp.abs(slices.vertex).mean(),
+            }
+            return error + settings.keepalive * flat, info
+
+        gradient, info = jax.vmap(jax.grad(one, has_aux=True))(state.critics)
+        direction, optimiser = optax.scale_by_adam().update(gradient, state.critic_optimiser)
+        rates = self._rates(state)
+        critics = jax.tree.map(lambda w, step, rate: w - rate * step, state.critics, direction, rates)
+        state = state._replace(critics=critics, critic_optimiser=optimiser)
+        return state, jax.tree.map(lambda x: x.mean(), info) | {"target_mean": target.mean()}
+
+    def _rates(self, state: QuadraticState) -> QuadraticCritic:
+        """The learning rate of every array of a critic, in its structure."""
+        settings, train = self.config.critic, self.config.train
+        total = max(1, (train.steps - train.warmup) // self.config.env.action_repeat * train.updates)
+        done = jnp.minimum(state.updates / total, 1)
+        trunk = settings.lr + (settings.lr_end - settings.lr) * done
+        vertex = settings.vertex_lr + (settings.vertex_lr_end - settings.vertex_lr) * done
+        rates = jax.tree.map(lambda leaf: trunk, state.critics)
+        return eqx.tree_at(
+            lambda c: (c.vertex_head, c.value, c.floor),
+            rates,
+            (
+                jax.tree.map(lambda leaf: vertex, rates.vertex_head),
+                learning_rates(state.critics.value, self.config.value),
+                jnp.zeros(()),
+            ),
+        )
+
+    def _sync_targets(self, state: QuadraticState) -> QuadraticState:
+        """A hard copy every N_target updates [Alg. 1 l. 13]."""
+        updates = state.updates + 1
+        due = updates % self.config.critic.target_period == 0
+        targets = jax.tree.map(lambda new, old: jnp.where(due, new, old), state.critics.value, state.targets)
+        return state._replace(targets=targets, updates=updates)
+
+    def diagnose(self, before: QuadraticState, after: QuadraticState, episode: Transition, key: Key[Array, ""]) -> Info:
+        if after.ensemble is None or before.ensemble is None:
+            return {}
+        episode = episode._replace(action=self.from_bounds(episode.action))
+        value = _first(after.critics).value
+        unseen = describe_model(before.ensemble, value, episode)
+        seen = describe_model(after.ensemble, value, episode)
+        info = seen | {"coverage_1sigma": unseen["coverage_1sigma"], "coverage_1sigma_seen": seen["coverage_1sigma"]}
+        if self.config.agent == "moca-mc":
+            info["target_variance"] = self._target_variance(after, episode, key)
+        return info
+
+    def _target_variance(
+        self, state: QuadraticState, episode: Transition, key: Key[Array, ""], repeats: int = 8
+    ) -> Float[Array, ""]:
+        """Variance of γ minᵢ E[Vᵢ⁻] over fresh draws of the samples, averaged over the episode."""
+
+        def draw(key: Key[Array, ""]) -> Float[Array, "n"]:
+            predictions = self.predict(state.ensemble, episode, key)
+            zero = jnp.zeros_like(episode.reward)
+            return jax.vmap(bellman_target, (0, 0, None, 0, None))(
+                zero, zero, self.config.train.gamma, predictions, state.targets
+            )
+
+        return jax.vmap(draw)(jax.random.split(key, repeats)).var(axis=0, ddof=1).mean()
+
+
+def _first(critics: QuadraticCritic) -> QuadraticCritic:
+    """The first of the twins, the one that acts."""
+    return jax.tree.map(lambda leaf: leaf[0], critics)

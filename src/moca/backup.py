@@ -1,0 +1,36 @@
+"""The Bellman target, and the one thing in which the paper's agents differ: what they take the next state to be."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Key
+
+from moca import moments as mm
+
+Prediction = Callable[[mm.GaussianMixture, Key[Array, ""], int], mm.Distribution]
+
+
+def _monte_carlo(mixture: mm.GaussianMixture, key: Key[Array, ""], samples: int) -> mm.Empirical:
+    """Draws from the moment-matched Gaussian: the same expectation that moca has in closed form [choice]."""
+    return mm.Empirical(mm.moment_match(mixture).sample(key, samples))
+
+
+PREDICTIONS: dict[str, Prediction] = {
+    "moca": lambda mixture, key, samples: mm.moment_match(mixture),
+    "moca-ce": lambda mixture, key, samples: mm.Dirac(mixture.mean),
+    "moca-mc": _monte_carlo,
+    "moca-mixture": lambda mixture, key, samples: mixture,
+}
+
+
+def bellman_target(
+    reward: Float[Array, ""],
+    terminated: Float[Array, ""],
+    gamma: float,
+    prediction: mm.Distribution,
+    values: mm.Function,
+) -> Float[Array, ""]:
+    """r + γ (1 − d) minᵢ E[Vᵢ⁻(s′)] for one transition [Eq. 5] [Alg. 1 l. 11]; `values` is the two targets, stacked."""
+    expected = jax.vmap(mm.expectation, (None, 0))(prediction, values)
+    return reward + gamma * (1 - terminated) * jnp.min(expected)

@@ -6,9 +6,11 @@ import subprocess
 import sys
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from moca import replay as memory
 from moca.config import ConfigError
 from moca.training import Trainer
 from tests import probes
@@ -39,11 +41,29 @@ def ten():
 
 
 def test_ten_seeds_are_ten_runs(ten):
+    """Ten sets of weights before the first step, ten first transitions, ten first batches."""
     trainer, _ = ten
-    replay = np.asarray(trainer.state.replay)
-    assert len({row.tobytes() for row in replay[:, 0]}) == 10
-    weights = jax.tree.leaves(trainer.learners)[0]
-    assert len({np.asarray(w).tobytes() for w in weights}) == 10
+    fresh = Trainer([probes.tiny()] * 10, range(10), probes.Drift())
+    for weight in fresh.learners.actor.weights:
+        assert len({np.asarray(own).tobytes() for own in weight}) == 10
+    rows = np.asarray(trainer.state.replay)
+    assert len({row.tobytes() for row in rows[:, 0]}) == 10
+    sample = jax.vmap(lambda replay, key: memory.sample(replay, key, 60, 16, 2))
+    batches = sample(np.broadcast_to(rows[:1], rows.shape), trainer.state.key)
+    assert len({np.asarray(own).tobytes() for own in batches.observation}) == 10
+
+
+def test_no_key_is_used_twice():
+    """The learner's key, and what the first hundred episodes split theirs into."""
+    key = jax.random.key(0)
+    learner, episodes = jax.random.split(key)
+    used = [key, learner, episodes, *jax.random.split(learner, 3)]
+    for number in range(100):
+        episode = jax.random.fold_in(episodes, number)
+        used += [episode, *jax.random.split(episode, 5)]
+    assert len({jax.random.key_data(k).tobytes() for k in used}) == len(used)
+    trainer = Trainer([probes.tiny()], [0], probes.Drift())
+    np.testing.assert_array_equal(jax.random.key_data(trainer.state.key[0]), jax.random.key_data(episodes))
 
 
 def test_the_same_seed_twice_is_the_same_run(ten):
@@ -84,10 +104,10 @@ def test_nothing_compiles_after_the_first_episode():
 
 def test_evaluating_more_often_leaves_training_unchanged():
     often, reports = trained()
-    seldom, rarely = trained(train__eval_every=3)
+    seldom, rarely = trained(train__eval_every=2)
     for a, b in zip(leaves(often), leaves(seldom), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-7)
-    assert [bool(np.isnan(r.metrics["return_mean"][0])) for r in rarely] == [True, True, False]
+    assert [bool(np.isnan(r.metrics["return_mean"][0])) for r in rarely] == [True, False, False]  # and the last
     assert [bool(np.isnan(r.metrics["return_mean"][0])) for r in reports] == [False, False, False]
 
 
@@ -115,10 +135,7 @@ def test_warm_up_learns_nothing_and_measures_nothing():
 
 
 def test_steps_are_environment_steps_whatever_the_repeat():
-    from moca.envs.environment import ActionRepeat
-
-    env = ActionRepeat(probes.Drift(), 4)
-    trainer, reports = trained(env=env, env__action_repeat=4, train__warmup=1000)
+    trainer, reports = trained(env__action_repeat=4, train__warmup=1000)
     assert [report.step for report in reports] == [20, 40, 60]
     assert np.asarray(trainer.state.replay).shape[1] == 15
 
@@ -154,3 +171,21 @@ def test_runs_are_spread_over_the_devices():
         assert int(used) == devices
         totals.append(float(total))
     np.testing.assert_allclose(*totals, rtol=1e-4)
+
+
+def test_without_noise_both_scores_are_the_same_episodes():
+    _, reports = trained()
+    np.testing.assert_array_equal(reports[-1].metrics["return_mean"], reports[-1].metrics["return_noise_free"])
+    _, reports = trained(noise__sigma=0.5)
+    assert (reports[-1].metrics["return_mean"] != reports[-1].metrics["return_noise_free"]).all()
+
+
+def test_what_follows_the_end_of_an_evaluation_does_not_count():
+    class Breaks(probes.Constant):
+        def step(self, state, action):
+            broken = state > 1.5
+            step = super().step(state, action)[1]
+            return state + 1, step._replace(reward=jnp.where(broken, jnp.nan, step.reward))
+
+    _, reports = trained(env=Breaks(), train__warmup=1000)
+    np.testing.assert_array_equal(reports[-1].metrics["return_mean"], 1.0)

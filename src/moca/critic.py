@@ -1,7 +1,7 @@
 """The quadratic action-value Q(s, a) whose maximum over the actions is V(s) [Eq. 2] [Eq. 3].
 
 Actions are in units of half their range around its middle, so the box of feasible actions is [−1, 1] in every
-dimension, whatever its bounds.
+dimension, whatever its bounds. Widths and the least curvature are ours [choice].
 """
 
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""The ensemble of heteroscedastic Gaussians that predicts the next state [Sec. 3.4].
+"""The ensemble of heteroscedastic Gaussians that predicts the next state.
 
 Every member predicts the change of the state, in units of the spread that changes were seen to have [choice]; inputs
 are standardised by the same running statistics.

@@ -35,6 +35,10 @@ FAULTS = {
         lambda: mm.Gaussian(ZERO, INDEFINITE),
         r"positive semi-definite, but has the eigenvalue -1",
     ),
+    "one bad covariance among large ones": (
+        lambda: mm.Gaussian(np.zeros((2, 2)), np.stack([INDEFINITE, 1e12 * EYE])),
+        r"positive semi-definite, but has the eigenvalue -1",
+    ),
     "indefinite Laplace": (lambda: mm.Laplace(ZERO, INDEFINITE), r"Laplace.covariance must be positive semi-definite"),
     "indefinite scale": (lambda: mm.StudentT(ZERO, INDEFINITE, 5), r"StudentT.scale must be positive semi-definite"),
     "no degrees of freedom": (lambda: mm.StudentT(ZERO, EYE, 0), r"StudentT.df must be positive"),

@@ -101,3 +101,15 @@ def test_a_default_constant_takes_the_dtype_of_the_rest(dtype):
         assert f.constant.dtype == dtype
         assert not f.constant.weak_type
     assert mm.Quadratic(np.eye(2, dtype=dtype), row[0]).c.dtype == dtype
+
+
+def test_many_narrow_bases_in_float32():
+    """A hundred lengthscales across, at the bases themselves: as good as stated, never above one."""
+    rng = np.random.default_rng(0)
+    centers = single(rng.uniform(-1, 1, (64, 3)))
+    for lengthscale in (2e-2, 1e-5):
+        for weight in np.eye(64, dtype=np.float32)[:8]:
+            f = mm.RBF(weight, centers, single(np.full(3, lengthscale**-2)))
+            value = float(f(centers[weight.argmax()]))
+            assert value <= 1 + 1e-6
+            assert lengthscale < 1e-3 or abs(value - 1) < 1e-3

@@ -10,8 +10,12 @@ import numpy as np
 import pytest
 
 import moca
+from moca import sweep
 from moca.cli import main
 from moca.config import ConfigError
+from moca.runs.directory import _commit
+from moca.runs.display import learning_curve
+from tests import probes
 
 TINY = [
     "--agent",
@@ -146,3 +150,25 @@ def test_a_missing_gpu_is_a_sentence(tmp_path):
     assert result.returncode == 2
     assert "JAX finds none here" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_an_environment_of_ones_own_is_needed_again(tmp_path):
+    config = probes.tiny(train__steps=20)
+    run = moca.train(config, tmp_path / "own", env=probes.Drift())
+    assert run.evaluate(2)[0]["return_mean"] == moca.load(run.path, env=probes.Drift()).evaluate(2)[0]["return_mean"]
+    with pytest.raises(ConfigError, match="was trained on Drift, an environment of your own"):
+        moca.load(run.path).evaluate(2)
+
+
+def test_a_run_that_diverges_is_a_gap_in_the_picture(tmp_path):
+    rows = [
+        {"step": s, "seed": k, "return_mean": v, "return_noise_free": v} for s, v in ((1, 1.0), (2, None)) for k in (0,)
+    ]
+    rows += [{"step": s, "seed": 1, "return_mean": 2.0, "return_noise_free": 2.0} for s in (1, 2)]
+    assert learning_curve(rows, [{}], "title", tmp_path)[0].exists()
+    assert "1 of 2 seeds diverged" in sweep.ranking(rows, [{}])[0]
+
+
+def test_no_git_is_no_obstacle(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    assert _commit() is None

@@ -1,0 +1,159 @@
+"""The paper's agents on problems whose values are known in closed form."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from moca.agents import make_agent
+from moca.config import QUADRATIC_AGENTS
+from moca.envs.environment import Environment, Step
+from moca.replay import Transition
+from moca.training import Trainer
+from tests import probes
+
+GAMMA = 0.9
+A, B, Q, R, W = 0.6, 0.5, 1.0, 0.3, 0.3  # s′ = As + Ba + W ε, reward −(Qs² + Ra²)
+
+
+class LinearQuadratic(Environment):
+    """A linear system with Gaussian *process* noise and a quadratic cost: the value is −(P s² + c)."""
+
+    terminates: bool = eqx.field(static=True, default=False)
+    observation_size: int = eqx.field(static=True, default=1)
+    action_low: tuple[float, ...] = eqx.field(static=True, default=(-1.5,))
+    action_high: tuple[float, ...] = eqx.field(static=True, default=(2.0,))
+
+    def reset(self, key):
+        reset_key, noise_key = jax.random.split(key)
+        s = jax.random.uniform(reset_key, (), minval=-1.0)
+        return (s, noise_key), s[None]
+
+    def step(self, state, action):
+        s, key = state
+        key, noise_key = jax.random.split(key)
+        following = A * s + B * action[0] + W * jax.random.normal(noise_key)
+        return (following, key), Step(following[None], -(Q * s**2 + R * action[0] ** 2), jnp.array(False))
+
+
+def riccati():
+    """P, gain K (a = −K s) and the constant c that the noise adds."""
+    P = 0.0
+    for _ in range(1000):
+        P = Q + GAMMA * A**2 * P - (GAMMA * A * B * P) ** 2 / (R + GAMMA * B**2 * P)
+    K = GAMMA * A * B * P / (R + GAMMA * B**2 * P)
+    return P, K, GAMMA * P * W**2 / (1 - GAMMA)
+
+
+SETTINGS = {
+    "train__steps": 12_000, "train__gamma": GAMMA, "train__batch": 256, "train__warmup": 500, "train__eval_episodes": 1,
+    "env__episode_length": 50, "exploration__probability": 1.0,
+    "critic__width": 32, "critic__target_period": 20, "critic__keepalive": 0,
+    "critic__lr": 2e-3, "critic__lr_end": 1e-5, "critic__vertex_lr": 2e-3, "critic__vertex_lr_end": 1e-5,
+    "value__kind": "quadratic", "value__lr": 3e-3,
+    "value__low": "[-2]", "value__high": "[2]", "value__lengthscales": "[1]",
+    "dynamics__width": 32, "dynamics__members": 3, "dynamics__lr": 3e-4,
+}  # fmt: skip
+STATES = np.linspace(-1.5, 1.5, 61)
+SEEDS = 4
+
+
+@pytest.fixture(scope="module")
+def solved():
+    """Each agent's value and greedy action over the states it has seen, as means over seeds, and its last metrics."""
+    cache = {}
+
+    def solve(name):
+        if name not in cache:
+            config = probes.tiny(agent=name, **SETTINGS)
+            trainer = Trainer([config] * SEEDS, range(SEEDS), LinearQuadratic())
+            *_, report = trainer
+            agent = make_agent(config, trainer.env)
+            over = lambda f: jax.vmap(lambda l: jax.vmap(lambda s: f(l, s))(STATES[:, None]))(trainer.learners).mean(0)  # noqa: E731, E741
+            metrics = {k: float(v.mean()) for k, v in report.metrics.items()}
+            cache[name] = np.asarray(over(agent.value)), np.asarray(over(agent.greedy))[:, 0], metrics
+        return cache[name]
+
+    return solve
+
+
+@pytest.mark.parametrize("name", QUADRATIC_AGENTS)
+def test_linear_quadratic_gaussian(name, solved):
+    P, K, c = riccati()
+    value, action, _ = solved(name)
+    # Certainty equivalence puts V at the mean, so it never sees what the noise costs.
+    truth = -(P * STATES**2 + (0.0 if name == "moca-ce" else c))
+    np.testing.assert_allclose(value, truth, atol=0.02 * np.ptp(truth))
+    near = np.abs(STATES) <= 1
+    slope = np.polyfit(STATES[near], action[near], 1)[0]
+    np.testing.assert_allclose(-slope, K, rtol=0.05)
+
+
+def test_what_certainty_equivalence_leaves_out_is_what_the_noise_costs(solved):
+    P, _, c = riccati()
+    difference = np.mean(solved("moca")[0] - solved("moca-ce")[0])
+    np.testing.assert_allclose(difference, -c, atol=0.02 * P)
+
+
+def test_the_diagnostics_know_the_noise(solved):
+    """W = 0.3: aleatoric deviation, calibrated coverage, and the bias of certainty equivalence −P W²."""
+    P, _, _ = riccati()
+    metrics = solved("moca")[2]
+    np.testing.assert_allclose(metrics["aleatoric_std"], W, rtol=0.1)
+    np.testing.assert_allclose(metrics["ce_bias"], -P * W**2, rtol=0.15)
+    assert 0.5 < metrics["coverage_1sigma"] < 0.85
+    assert metrics["epistemic_std"] < 0.5 * W
+    assert solved("moca-mc")[2]["target_variance"] > 0
+    assert "coverage_1sigma" not in solved("bnaf")[2]
+
+
+def test_the_targets_are_copied_when_due():
+    config = probes.tiny(agent="bnaf", **(SETTINGS | {"critic__target_period": 3}))
+    agent = make_agent(config, LinearQuadratic())
+    state = agent.init(jax.random.key(0))
+    batch = Transition(*(jnp.ones((4, *shape)) for shape in ((1,), (1,), (), (1,), ())))
+    update = jax.jit(agent.update)
+    for count in range(1, 7):
+        before = state.targets
+        state, _ = update(state, batch, jax.random.key(count))
+        copied = all(
+            jnp.array_equal(a, b)
+            for a, b in zip(*map(jax.tree.leaves, (state.targets, state.critics.value)), strict=True)
+        )
+        kept = all(jnp.array_equal(a, b) for a, b in zip(*map(jax.tree.leaves, (state.targets, before)), strict=True))
+        assert (copied, kept) == ((True, False) if count % 3 == 0 else (False, True))
+
+
+PROBES = [
+    (probes.Constant(), [1.0], [1.0], 1.0, None),
+    (probes.Observed(), [-1.0, 1.0], [-1.0, 1.0], 2.0, None),
+    (probes.Discounted(), [0.0, 1.0], [GAMMA, 1.0], 1.0, None),
+    (probes.Endless(), [1.0], [1 / (1 - GAMMA)], 1 / (1 - GAMMA), None),
+    (probes.Aimed(), [-1.0, 1.0], [1.0, 1.0], 5.0, [0.0, 1.0]),
+]
+EVERY_TIME = {("moca", "Discounted"), ("moca", "Endless"), ("bnaf", "Aimed")}
+CASES = [
+    pytest.param(name, probe, id=f"{name}-{kind}", marks=() if (name, kind) in EVERY_TIME else pytest.mark.slow)
+    for name in QUADRATIC_AGENTS
+    for probe in PROBES
+    for kind in [type(probe[0]).__name__]
+]
+
+
+@pytest.mark.parametrize(("name", "probe"), CASES)
+def test_probe(name, probe):
+    env, states, values, span, actions = probe
+    rbf = {"value__kind": "rbf", "value__bases": 32, "value__lr": 1e-2, "value__lengthscales": "[0.7]"}
+    config = probes.tiny(
+        agent=name, **(SETTINGS | rbf | {"train__steps": 6000, "env__episode_length": 1000, "train__batch": 64})
+    )
+    trainer = Trainer([config], [0], env)
+    for _ in trainer:
+        pass
+    agent, learner = make_agent(config, env), jax.tree.map(lambda leaf: leaf[0], trainer.learners)
+    found = [float(agent.value(learner, jnp.array([state]))) for state in states]
+    np.testing.assert_allclose(found, values, atol=0.02 * span)
+    if actions:
+        chosen = [float(agent.greedy(learner, jnp.array([state]))[0]) for state in states]
+        np.testing.assert_allclose(chosen, actions, atol=0.1)

@@ -1,0 +1,90 @@
+"""max_a Q = V, whatever the action dimension, the curvature and the bounds."""
+
+import itertools
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from moca import config
+from moca import moments as mm
+from moca.critic import QuadraticCritic, box_maximiser, keep_alive
+
+
+def critic(size, curvature, seed=0):
+    value = mm.RBF(
+        jax.random.normal(jax.random.key(9), (6,)), jax.random.normal(jax.random.key(8), (6, 3)), jnp.ones(3)
+    )
+    settings = config.Critic(width=16, curvature=curvature)
+    made = QuadraticCritic(jax.random.key(seed), settings, value, 3, size)
+    # Vertices well outside the box too, and curvature that couples the dimensions.
+    scale = lambda head, factor: jax.tree.map(lambda w: factor * w, head)  # noqa: E731
+    heads = lambda c: (c.vertex_head, c.cholesky_head)  # noqa: E731
+    return eqx.tree_at(heads, made, (scale(made.vertex_head, 30.0), scale(made.cholesky_head, 6.0)))
+
+
+def grid(size, count):
+    return jnp.array(list(itertools.product(jnp.linspace(-1, 1, count).tolist(), repeat=size)))
+
+
+@pytest.mark.parametrize("curvature", ["diagonal", "full"])
+@pytest.mark.parametrize(("size", "count"), [(1, 2001), (2, 201), (3, 41)])
+def test_the_maximum_over_a_grid_is_the_value(size, count, curvature):
+    q = jax.jit(jax.vmap(critic(size, curvature), (None, 0)))
+    made = critic(size, curvature)
+    outside = 0
+    for seed in range(12):
+        s = jax.random.normal(jax.random.key(seed), (3,))
+        vertex, factor, greedy = made.slice(s)
+        values = q(s, grid(size, count))
+        value = float(made.value(s))
+        np.testing.assert_allclose(made(s, greedy), value, rtol=1e-4, atol=1e-4)
+        assert values.max() <= value + 1e-3
+        # The nearest grid point cannot be worse than the curvature over half a cell.
+        step = 2 / (count - 1)
+        slack = 0.5 * jnp.linalg.norm(factor @ factor.T, 2) * size * (step / 2) ** 2
+        slope = jnp.abs(factor @ factor.T @ (greedy - vertex)).sum() * step / 2
+        assert values.max() >= value - slack - slope - 1e-3
+        outside += bool((jnp.abs(vertex) > 1).any())
+    assert outside > 3
+
+
+def test_clipping_is_not_the_maximiser_of_a_coupled_quadratic():
+    P, vertex = jnp.array([[1.0, 0.9], [0.9, 1.0]]), jnp.array([2.0, 0.0])
+    np.testing.assert_allclose(box_maximiser(P, vertex), [1.0, 0.9], atol=1e-6)
+
+
+@pytest.mark.parametrize("size", [2, 3, 6])
+def test_the_box_maximiser_satisfies_the_optimality_conditions(size):
+    """Zero gradient where free, gradient pointing outwards where bound: all that a concave problem asks."""
+    solve = jax.jit(box_maximiser)
+    for seed in range(30):
+        root, vertex = jnp.split(jax.random.normal(jax.random.key(seed), (size + 1, size)), [size])
+        P = root @ root.T + 0.1 * jnp.eye(size)
+        action = solve(P, 2 * vertex[0])
+        gradient = -P @ (action - 2 * vertex[0])
+        assert (jnp.abs(action) <= 1 + 1e-5).all()
+        free = jnp.abs(action) < 1 - 1e-5
+        np.testing.assert_allclose(jnp.where(free, gradient, 0), 0, atol=2e-3)
+        assert (jnp.where(free, 1.0, gradient * jnp.sign(action)) > -2e-3).all()
+
+
+def test_the_box_maximiser_has_the_right_derivative():
+    P = jnp.array([[1.0, 0.9], [0.9, 1.0]])
+    jacobian = jax.jacobian(lambda v: box_maximiser(P, v))(jnp.array([2.0, 0.0]))
+    # a = (1, μ̃₂ + 0.9 (μ̃₁ − 1)) near there.
+    np.testing.assert_allclose(jacobian, [[0, 0], [0.9, 1.0]], atol=1e-5)
+
+
+def test_curvature_has_its_floor():
+    made = critic(2, "full")
+    flat = eqx.tree_at(lambda c: c.cholesky_head, made, jax.tree.map(lambda w: w - 50, made.cholesky_head))
+    factor = flat.slice(jnp.ones(3)).factor
+    assert (jnp.diagonal(factor) ** 2 >= made.floor - 1e-9).all()
+
+
+def test_keep_alive_by_hand():
+    np.testing.assert_allclose(keep_alive(jnp.array([[0.5, 0.0], [0.5, 0.5]]), 2.0), (2 - 0.75) ** 2)
+    assert keep_alive(jnp.eye(2), 2.0) == 0

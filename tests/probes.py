@@ -91,6 +91,17 @@ class Drift(Environment):
         return state, Step(state, 1 - jnp.sum(state**2), jnp.array(False))
 
 
+def known(gamma: float) -> list[tuple]:
+    """Each probe with its states, their values, the range of values, and the best actions where there is one best."""
+    return [
+        (Constant(), [1.0], [1.0], 1.0, None),
+        (Observed(), [-1.0, 1.0], [-1.0, 1.0], 2.0, None),
+        (Discounted(), [0.0, 1.0], [gamma, 1.0], 1.0, None),
+        (Endless(), [1.0], [1 / (1 - gamma)], 1 / (1 - gamma), None),
+        (Aimed(), [-1.0, 1.0], [1.0, 1.0], 5.0, [0.0, 1.0]),
+    ]
+
+
 def tiny(**settings: Any) -> Config:
     """A config for these: small networks, short episodes; `train__steps=…` sets `train.steps`."""
     small = {

@@ -185,6 +185,8 @@ PRINTED = {
     "critic.keepalive_min": (0.5, 2.0),
     "value.kind": ("rbf", "rbf"),
     "value.bases": (256, 128),
+    "value.constant_lr": (0.0, 0.0),
+    "value.basis_lr": (0.0, 0.0),
     "value.low": ((-2.5, -1.0, -1.0, -10.0, -15.0), (-1.0, -1.0, -8.0)),
     "value.high": ((2.5, 1.0, 1.0, 10.0, 15.0), (1.0, 1.0, 8.0)),
     "value.lengthscales": ((0.6, 0.5, 0.5, 3.0, 4.0), (0.5, 0.5, 2.0)),

@@ -9,7 +9,18 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from moca import __version__, presets, sweep
-from moca.config import AGENTS, NOISES, Config, ConfigError, nearest, override, parse_assignment, read_settings, to_json
+from moca.config import (
+    AGENTS,
+    NOISES,
+    VALUES,
+    Config,
+    ConfigError,
+    nearest,
+    override,
+    parse_assignment,
+    read_settings,
+    to_json,
+)
 
 
 class Parser(argparse.ArgumentParser):
@@ -79,6 +90,7 @@ def _config(arguments: argparse.Namespace) -> Config:
         "noise.kind": arguments.noise,
         "noise.sigma": arguments.sigma,
         "train.steps": arguments.steps,
+        "value.kind": arguments.value,
     }
     settings |= {name: value for name, value in plain.items() if value is not None}
     settings |= dict(map(parse_assignment, arguments.set))
@@ -226,10 +238,11 @@ def _parser() -> tuple[Parser, dict[str, Parser]]:
 
 def _add_run_options(parser: Parser) -> None:
     parser.add_argument("--env", help="a MuJoCo Playground environment (default: CartpoleBalance)")
-    parser.add_argument("--agent", help=f"one of {', '.join(AGENTS)}")
+    parser.add_argument("--agent", help=f"one of {', '.join(AGENTS)} (default: moca)")
     parser.add_argument("--preset", default="tuned", help=f"one of {', '.join(presets.PRESETS)} (default: tuned)")
     parser.add_argument("--sigma", help="standard deviation of the observation noise (default: 0)")
     parser.add_argument("--noise", help=f"one of {', '.join(NOISES)} (default: homoscedastic)")
+    parser.add_argument("--value", help=f"class of V, one of {', '.join(VALUES)} (default: rbf)")
     parser.add_argument("--steps", help="environment steps per run (default: 100000)")
     parser.add_argument("--seeds", help="how many runs (default: 1)")
     parser.add_argument("--seed", help="the first of the seeds (default: 0)")

@@ -33,6 +33,7 @@ _PRINTED = {
     "value.kind": "rbf",
     "value.lr": 1e-4,
     "value.basis_lr": 0.0,
+    "value.constant_lr": 0.0,  # Eq. 6 has no constant
 }
 
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {

@@ -50,7 +50,7 @@ def freeze(value: mm.Function) -> mm.Function:
 
 def learning_rates(value: mm.Function, settings: config.Value) -> mm.Function:
     """A rate for each array of `value`, in its own structure: of what V is linear in, and of learned bases."""
-    rates = dict.fromkeys(("centers", "precision"), 0.0)
+    rates = dict.fromkeys(("centers", "precision"), 0.0) | {"constant": settings.constant_lr}
     rates |= dict.fromkeys(("frequencies", "phases", "directions", "offsets"), settings.basis_lr)
 
     def rate(path: tuple, leaf: Array) -> Array:

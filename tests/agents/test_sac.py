@@ -10,17 +10,9 @@ from moca.training import Trainer
 from tests import probes
 
 GAMMA = 0.9
-# environment, states, their values, the range of values, greedy actions where one is best
-PROBES = [
-    (probes.Constant(), [1.0], [1.0], 1.0, None),
-    (probes.Observed(), [-1.0, 1.0], [-1.0, 1.0], 2.0, None),
-    (probes.Discounted(), [0.0, 1.0], [GAMMA, 1.0], 1.0, None),
-    (probes.Endless(), [1.0], [1 / (1 - GAMMA)], 1 / (1 - GAMMA), None),
-    (probes.Aimed(), [-1.0, 1.0], [1.0, 1.0], 5.0, [0.0, 1.0]),
-]
 
 
-@pytest.mark.parametrize("probe", PROBES, ids=lambda probe: type(probe[0]).__name__)
+@pytest.mark.parametrize("probe", probes.known(GAMMA), ids=lambda probe: type(probe[0]).__name__)
 def test_probe(probe):
     env, states, values, span, actions = probe
     # A small fixed temperature: the entropy bonus would shift the values.

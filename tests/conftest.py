@@ -1,7 +1,14 @@
-"""Programs that several tests compile alike are compiled once."""
+"""Programs that several tests compile alike are compiled once; CI draws the same examples every time."""
+
+import os
 
 import jax
 import pytest
+from hypothesis import settings
+
+settings.register_profile("ci", derandomize=True)
+if os.environ.get("CI"):
+    settings.load_profile("ci")
 
 
 @pytest.fixture(autouse=True, scope="session")

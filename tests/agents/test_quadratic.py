@@ -184,7 +184,7 @@ def test_every_value_class_learns_with_full_curvature_and_covariance(kind):
     actions = np.asarray(trainer.state.replay)[0, :, 2:4]
     assert (actions >= np.array([-1.0, 0.0]) - 1e-6).all()
     assert (actions <= np.array([0.5, 3.0]) + 1e-6).all()
-    # Of the paper's RBF the weights alone learn; the other classes learn all but the constant, which has a rate of its own.
+    # Of the paper's RBF the weights alone learn; the other classes learn all but the constant, with its own rate.
     moved = {
         name: np.abs(np.asarray(new) - old).max() > 0
         for name, new, old in fields(trainer.learners.critics.value, start)

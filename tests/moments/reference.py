@@ -25,9 +25,10 @@ def rbf(mean, covariance, centers, precisions):
         offset = rotation.T @ scipy.linalg.solve_triangular(root, c - mean, lower=True)
         curvature = np.maximum(curvature, 0)
         middle, width = curvature * offset / (1 + curvature), 1 / np.sqrt(1 + curvature)
-        z = middle + width * np.linspace(-12, 12, 121)[:, None]
+        nodes = np.linspace(-12, 12, 121)
+        z = middle + width * nodes[:, None]
         integrand = normal_density(z) * np.exp(-curvature * (z - offset) ** 2 / 2)
-        values.append(np.prod(integrand.sum(0) * (z[1] - z[0])))
+        values.append(np.prod(integrand.sum(0) * width * (nodes[1] - nodes[0])))
     return np.array(values)
 
 
@@ -37,12 +38,14 @@ def rbf_products(mean, variance, centers, precisions):
     products = np.ones((m, m))
     for k in range(d):
         lam_i, lam_j = precisions[:, None, k], precisions[None, :, k]
+        # Everything relative to the mean: a narrow belief far from zero would lose its digits otherwise.
+        to_i, to_j = centers[:, None, k] - mean[k], centers[None, :, k] - mean[k]
         total = 1 / variance[k] + lam_i + lam_j
-        middle = (mean[k] / variance[k] + lam_i * centers[:, None, k] + lam_j * centers[None, :, k]) / total
-        x = middle + np.linspace(-12, 12, 121)[:, None, None] / np.sqrt(total)
-        exponent = (x - mean[k]) ** 2 / variance[k]
-        exponent = exponent + lam_i * (x - centers[:, None, k]) ** 2 + lam_j * (x - centers[None, :, k]) ** 2
-        products *= np.exp(-exponent / 2).sum(0) * (x[1] - x[0]) / np.sqrt(2 * np.pi * variance[k])
+        nodes = np.linspace(-12, 12, 121)
+        y = (lam_i * to_i + lam_j * to_j) / total + nodes[:, None, None] / np.sqrt(total)
+        exponent = y**2 / variance[k] + lam_i * (y - to_i) ** 2 + lam_j * (y - to_j) ** 2
+        step = (nodes[1] - nodes[0]) / np.sqrt(total)
+        products *= np.exp(-exponent / 2).sum(0) * step / np.sqrt(2 * np.pi * variance[k])
     return products
 
 

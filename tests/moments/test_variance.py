@@ -25,6 +25,7 @@ expectation = jax.jit(mm.expectation)
     st.booleans(),
     st.sampled_from([np.float64, np.float32]),
 )
+@example(1, 7, 2024152, 1e-4, "RBF per basis", False, np.float64)
 @example(8, 64, 0, 0.3, "RBF shared", False, np.float32)
 @example(8, 64, 0, 30.0, "RBF per basis", True, np.float32)
 def test_gaussian_rbf(d, m, seed, spread, precision, rotated, dtype):

@@ -7,6 +7,7 @@ import pytest
 
 from moca import moments as mm
 from moca.backup import PREDICTIONS, bellman_target
+from moca.values import twin_axes
 
 VALUES = {
     "rbf": lambda k: mm.RBF(jax.random.normal(k, (8,)), jax.random.normal(jax.random.key(5), (8, 3)), jnp.ones(3)),
@@ -16,7 +17,9 @@ VALUES = {
 
 
 def twins(kind):
-    return jax.vmap(VALUES[kind])(jax.random.split(jax.random.key(0)))
+    """Two of a kind: weights of their own, bases that they share."""
+    both = jax.vmap(VALUES[kind])(jax.random.split(jax.random.key(0)))
+    return jax.tree.map(lambda axis, leaf: leaf if axis == 0 else leaf[0], twin_axes(both), both, is_leaf=lambda x: x is None)
 
 
 def mixture(spread=0.3, apart=0.5):
@@ -26,7 +29,11 @@ def mixture(spread=0.3, apart=0.5):
 
 def target(agent, kind, p=None, key=None, samples=4):
     prediction = PREDICTIONS[agent](mixture() if p is None else p, jax.random.key(0) if key is None else key, samples)
-    return bellman_target(jnp.array(1.0), jnp.array(0.0), 0.9, prediction, twins(kind))
+    return bellman_target(jnp.ones(1), jnp.zeros(1), 0.9, batch_of_one(prediction), twins(kind))[0]
+
+
+def batch_of_one(prediction):
+    return jax.tree.map(lambda leaf: leaf[None], prediction)
 
 
 @pytest.mark.parametrize("kind", VALUES)
@@ -53,7 +60,7 @@ def test_members_that_agree_make_the_mixture_the_match():
 @pytest.mark.parametrize("twin", [0, 1])
 def test_monte_carlo_is_unbiased_per_critic_and_its_variance_falls_as_one_over_k(twin):
     """Before the twin minimum."""
-    value = jax.tree.map(lambda leaf: leaf[twin], twins("rbf"))
+    value = VALUES["rbf"](jax.random.split(jax.random.key(0))[twin])
     matched = mm.moment_match(mixture())
     variances = []
     for samples in (4, 16):
@@ -78,13 +85,13 @@ def test_the_minimum_of_sampled_twins_is_biased_downwards():
 
 def test_the_end_cuts_the_future_off():
     prediction = mm.Dirac(jnp.zeros(3))
-    assert bellman_target(jnp.array(2.0), jnp.array(1.0), 0.9, prediction, twins("rbf")) == 2
+    assert bellman_target(jnp.full(1, 2.0), jnp.ones(1), 0.9, batch_of_one(prediction), twins("rbf")) == 2
 
 
 def test_bnaf_by_hand():
     """r + γ minᵢ Σⱼ wᵢⱼ exp(−½ ‖s′ − cⱼ‖²), in NumPy."""
     values, s = twins("rbf"), np.array([0.3, -0.2, 0.1], np.float32)
-    features = np.exp(-((s - np.asarray(values.centers[0], np.float64)) ** 2).sum(1) / 2)
+    features = np.exp(-((s - np.asarray(values.centers, np.float64)) ** 2).sum(1) / 2)
     truth = 1 + 0.9 * (np.asarray(values.weights, np.float64) @ features).min()
-    found = bellman_target(jnp.array(1.0), jnp.array(0.0), 0.9, mm.Dirac(s), values)
-    np.testing.assert_allclose(found, truth, rtol=1e-5)
+    found = bellman_target(jnp.ones(1), jnp.zeros(1), 0.9, mm.Dirac(s[None]), values)
+    np.testing.assert_allclose(found[0], truth, rtol=1e-5)

@@ -48,7 +48,7 @@ def test_ten_seeds_are_ten_runs(ten):
         assert len({np.asarray(own).tobytes() for own in weight}) == 10
     rows = np.asarray(trainer.state.replay)
     assert len({row.tobytes() for row in rows[:, 0]}) == 10
-    sample = jax.vmap(lambda replay, key: memory.sample(replay, key, 60, 16, 2))
+    sample = jax.vmap(lambda replay, key: memory.sample(replay, jax.random.bits(key, (16,)), jnp.array(60), 2))
     batches = sample(np.broadcast_to(rows[:1], rows.shape), trainer.state.key)
     assert len({np.asarray(own).tobytes() for own in batches.observation}) == 10
 

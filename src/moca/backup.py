@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 from moca import moments as mm
+from moca.values import twin_axes
 
 Prediction = Callable[[mm.GaussianMixture, Key[Array, ""], int], mm.Distribution]
 
@@ -25,12 +26,13 @@ PREDICTIONS: dict[str, Prediction] = {
 
 
 def bellman_target(
-    reward: Float[Array, ""],
-    terminated: Float[Array, ""],
+    reward: Float[Array, "n"],
+    terminated: Float[Array, "n"],
     gamma: float,
-    prediction: mm.Distribution,
+    predictions: mm.Distribution,
     values: mm.Function,
-) -> Float[Array, ""]:
-    """r + γ (1 − d) minᵢ E[Vᵢ⁻(s′)] for one transition [Eq. 5] [Alg. 1 l. 11]; `values` is the two targets, stacked."""
-    expected = jax.vmap(mm.expectation, (None, 0))(prediction, values)
-    return reward + gamma * (1 - terminated) * jnp.min(expected)
+) -> Float[Array, "n"]:
+    """r + γ (1 − d) minᵢ E[Vᵢ⁻(s′)] for n transitions [Eq. 5] [Alg. 1 l. 11]; `values` is two of them, see `twin`."""
+    over_batch = jax.vmap(mm.expectation, (0, None))
+    expected = jax.vmap(over_batch, (None, twin_axes(values)))(predictions, values)
+    return reward + gamma * (1 - terminated) * jnp.min(expected, axis=0)

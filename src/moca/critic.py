@@ -23,6 +23,11 @@ class ActionSlice(NamedTuple):
     factor: Float[Array, "act act"]  # L, with P = LLᵀ
     greedy: Float[Array, "act"]  # μ, the best action in the box
 
+    def advantage(self, action: Float[Array, "act"]) -> Float[Array, ""]:
+        """Q(s, a) − V(s), which is zero at μ and negative elsewhere in the box."""
+        short, shortest = (self.factor.T @ (a - self.vertex) for a in (action, self.greedy))
+        return (jnp.sum(shortest**2) - jnp.sum(short**2)) / 2
+
 
 class QuadraticCritic(eqx.Module):
     """A shared trunk with a vertex head and a Cholesky head, and beside it V, a function of the state alone."""
@@ -56,9 +61,7 @@ class QuadraticCritic(eqx.Module):
 
     def __call__(self, observation: Float[Array, "obs"], action: Float[Array, "act"]) -> Float[Array, ""]:
         """Q(s, a) [Eq. 3]."""
-        vertex, factor, greedy = self.slice(observation)
-        short = jnp.sum((factor.T @ (action - vertex)) ** 2) - jnp.sum((factor.T @ (greedy - vertex)) ** 2)
-        return self.value(observation) - short / 2
+        return self.value(observation) + self.slice(observation).advantage(action)
 
     def _factor(self, raw: Float[Array, "entries"]) -> Float[Array, "act act"]:
         """L: a diagonal of at least √floor, and in the full case what stands below it."""

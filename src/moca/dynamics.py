@@ -9,7 +9,7 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float, Key, UInt8
 
 from moca import config
 from moca import moments as mm
@@ -59,55 +59,64 @@ class GaussianEnsemble(eqx.Module):
 
     def predict(self, observation: Float[Array, "obs"], action: Float[Array, "act"]) -> mm.GaussianMixture:
         """The uniformly weighted mixture of the members' predictions for one state and action."""
-        count = len(self.members.biases[0])
-        components = jax.vmap(lambda member: self._member(member, observation, action))(self.members)
-        return mm.GaussianMixture(jnp.full(count, 1 / count), components)
+        return jax.tree.map(lambda leaf: leaf[0], self.predict_batch(observation[None], action[None]))
+
+    def predict_batch(self, observation: Float[Array, "n obs"], action: Float[Array, "n act"]) -> mm.GaussianMixture:
+        """The mixtures for n states and actions, with a leading axis over them."""
+        spread = self.statistics.deviation[1]
+        change, factor = self._standard(observation, action)
+
+        def mixture(s: Array, change: Array, factor: Array) -> mm.GaussianMixture:
+            mean = s + self.statistics.mean[1] + spread * change
+            weights = jnp.full(len(mean), 1 / len(mean))
+            if not self.full:
+                return mm.GaussianMixture(weights, mm.DiagonalGaussian(mean, (spread * factor) ** 2))
+            factor = spread[:, None] * factor
+            return mm.GaussianMixture(weights, mm.Gaussian(mean, factor @ factor.mT))
+
+        return jax.vmap(mixture, (0, -1, -1))(observation, change, factor)
 
     def nll(
-        self, observation: Float[Array, "k n obs"], action: Float[Array, "k n act"], following: Float[Array, "k n obs"]
-    ) -> Float[Array, "k"]:
-        """Each member's mean negative log-likelihood on its own batch, per dimension and in units of the spread."""
+        self, observation: Float[Array, "n obs"], action: Float[Array, "n act"], following: Float[Array, "n obs"]
+    ) -> Float[Array, "k n"]:
+        """Each member's negative log-likelihood of each transition, per dimension and in units of the spread."""
+        mean, factor = self._standard(observation, action)
+        target = ((following - observation - self.statistics.mean[1]) / self.statistics.deviation[1]).T
+        if not self.full:
+            return jnp.mean(((target - mean) / factor) ** 2 / 2 + jnp.log(factor), axis=1)
 
-        def one(member: MLP, s: Array, a: Array, next_s: Array) -> Float[Array, ""]:
-            mean, factor = self._standard(member, s, a)
-            target = (next_s - s - self.statistics.mean[1]) / self.statistics.deviation[1]
-            if not self.full:
-                return jnp.mean(((target - mean) / factor) ** 2 / 2 + jnp.log(factor))
-            white = jax.scipy.linalg.solve_triangular(factor, target - mean, lower=True)
+        def one(error: Float[Array, "obs"], factor: Float[Array, "obs obs"]) -> Float[Array, ""]:
+            white = jax.scipy.linalg.solve_triangular(factor, error, lower=True)
             return jnp.mean(white**2 / 2 + jnp.log(jnp.diagonal(factor)))
 
-        each = jax.vmap(jax.vmap(one, (None, 0, 0, 0)))(self.members, observation, action, following)
-        return each.mean(axis=1)
-
-    def _member(
-        self, member: MLP, observation: Float[Array, "obs"], action: Float[Array, "act"]
-    ) -> mm.DiagonalGaussian | mm.Gaussian:
-        """One member's Gaussian over the next state."""
-        mean, factor = self._standard(member, observation, action)
-        spread = self.statistics.deviation[1]
-        mean = observation + self.statistics.mean[1] + spread * mean
-        if not self.full:
-            return mm.DiagonalGaussian(mean, (spread * factor) ** 2)
-        factor = spread[:, None] * factor
-        return mm.Gaussian(mean, factor @ factor.T)
+        over_batch = jax.vmap(one, (-1, -1))
+        return jax.vmap(over_batch)(target - mean, factor)
 
     def _standard(
-        self, member: MLP, observation: Float[Array, "obs"], action: Float[Array, "act"]
-    ) -> tuple[Float[Array, "obs"], Float[Array, "..."]]:
-        """Mean and deviations (or Cholesky factor) of the change, in units of its spread."""
+        self, observation: Float[Array, "n obs"], action: Float[Array, "n act"]
+    ) -> tuple[Float[Array, "k obs n"], Float[Array, "k obs n"] | Float[Array, "k obs obs n"]]:
+        """Mean and deviations (or Cholesky factors) of the change, in units of its spread.
+
+        The batch comes last: what follows is arithmetic on few dimensions and many transitions.
+        """
         standard = (observation - self.statistics.mean[0]) / self.statistics.deviation[0]
-        size = len(observation)
-        raw = member(jnp.concatenate([standard, action]))
-        low, high = LOG_VARIANCE
-        log_variance = high - jax.nn.softplus(high - raw[size : 2 * size])
-        log_variance = low + jax.nn.softplus(log_variance - low)
-        deviation = jnp.exp(log_variance / 2)
+        inputs = jnp.concatenate([standard, action], axis=1)
+        raw = jax.vmap(lambda member: jax.vmap(member, out_axes=-1)(inputs))(self.members)
+        size = observation.shape[1]
+        middle, reach = sum(LOG_VARIANCE) / 2, (LOG_VARIANCE[1] - LOG_VARIANCE[0]) / 2
+        deviation = jnp.exp((middle + reach * jnp.tanh((raw[:, size : 2 * size] - middle) / reach)) / 2)
         if not self.full:
-            return raw[:size], deviation
+            return raw[:, :size], deviation
         rows, columns = jnp.tril_indices(size, -1)
-        return raw[:size], jnp.diag(deviation).at[rows, columns].set(raw[2 * size :])
+        factor = jnp.zeros((len(raw), size, size, len(observation))).at[:, rows, columns].set(raw[:, 2 * size :])
+        return raw[:, :size], factor.at[:, jnp.arange(size), jnp.arange(size)].set(deviation)
 
 
-def bootstrap(key: Key[Array, ""], members: int, count: int) -> Float[Array, "k n"]:
-    """For each member, indices of `count` draws with replacement from a batch of `count`."""
-    return jax.random.randint(key, (members, count), 0, count)
+def bootstrap(key: Key[Array, ""], members: int, count: int) -> UInt8[Array, "k n"]:
+    """For each member, how often each of `count` transitions is in a resample of `count` with replacement.
+
+    A loss weighted by these multiplicities is the loss on the resample, and no row is copied.
+    """
+    rows = jax.random.bits(key, (members, count)) % count
+    own = jnp.arange(members)[:, None]
+    return jnp.zeros((members, count), jnp.uint8).at[own, rows].add(1)

@@ -22,16 +22,16 @@ def episode_return(
     reset_key, noise_key = jax.random.split(key)
     env_state, observation = env.reset(reset_key)
 
-    def step(carry: tuple, key: Key[Array, ""]) -> tuple[tuple, None]:
+    def step(carry: tuple, normal: Float[Array, "obs"]) -> tuple[tuple, None]:
         env_state, observation, total, running = carry
-        seen = observation + noisy * (noise(key, observation) - observation)
+        seen = noise(observation, noisy * normal)
         env_state, step = env.step(env_state, agent.greedy(state, seen))
         total += jnp.where(running > 0, step.reward, 0.0)  # a reward after the end may be nan
         running *= 1 - step.terminated
         return (env_state, step.observation, total, running), None
 
     start = (env_state, observation, jnp.zeros(()), jnp.ones(()))
-    (_, _, total, _), _ = jax.lax.scan(step, start, jax.random.split(noise_key, decisions))
+    (_, _, total, _), _ = jax.lax.scan(step, start, jax.random.normal(noise_key, (decisions, env.observation_size)))
     return total
 
 

@@ -25,15 +25,20 @@ class MLP(eqx.Module):
         for layer_key, fan_in, fan_out in zip(keys, sizes[:-1], sizes[1:], strict=True):
             weight_key, bias_key = jax.random.split(layer_key)
             limit = fan_in**-0.5
-            self.weights.append(jax.random.uniform(weight_key, (fan_in, fan_out), minval=-limit, maxval=limit))
+            self.weights.append(jax.random.uniform(weight_key, (fan_out, fan_in), minval=-limit, maxval=limit))
             self.biases.append(jax.random.uniform(bias_key, (fan_out,), minval=-limit, maxval=limit))
 
     def __call__(self, x: Float[Array, "inputs"]) -> Float[Array, "outputs"]:
         """The last layer's output."""
         *hidden, (weight, bias) = zip(self.weights, self.biases, strict=True)
         for inner_weight, inner_bias in hidden:
-            x = self.activation(x @ inner_weight + inner_bias)
-        return x @ weight + bias
+            x = self.activation(_linear(x, inner_weight) + inner_bias)
+        return _linear(x, weight) + bias
+
+
+def _linear(x: Float[Array, "*n inputs"], weight: Float[Array, "outputs inputs"]) -> Float[Array, "*n outputs"]:
+    """x Wᵀ with no transpose of its own: the gradient of W then has W's layout, and the optimiser reads in order."""
+    return jax.lax.dot_general(x, weight, (((x.ndim - 1,), (1,)), ((), ())))
 
 
 M = TypeVar("M", bound=eqx.Module)

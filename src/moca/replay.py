@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Float, Int, UInt32
 
 
 class Transition(NamedTuple):
@@ -36,20 +36,21 @@ def add(replay: Replay, index: Int[Array, ""], transition: Transition) -> Replay
 
 
 def sample(
-    replay: Replay, key: Key[Array, ""], written: Int[Array, ""], count: int, observation_size: int
+    replay: Replay, bits: UInt32[Array, "*n"], written: Int[Array, ""], observation_size: int
 ) -> Transition:
-    """`count` transitions drawn uniformly, with replacement, from the `written` so far."""
-    return read(replay, jax.random.randint(key, (count,), 0, jnp.minimum(written, len(replay))), observation_size)
+    """For each random word a transition, uniform over the `written` so far (to the 2⁻³² of a remainder's bias)."""
+    held = jnp.minimum(written, len(replay)).astype(jnp.uint32)
+    return read(replay, (bits % held).astype(jnp.int32), observation_size)
 
 
-def read(replay: Replay, indices: Int[Array, "n"], observation_size: int) -> Transition:
+def read(replay: Replay, indices: Int[Array, "*n"], observation_size: int) -> Transition:
     """The transitions with these numbers, counted from the first ever."""
     rows = replay[indices % len(replay)]
-    action_end = rows.shape[1] - observation_size - 2
+    action_end = rows.shape[-1] - observation_size - 2
     return Transition(
-        observation=rows[:, :observation_size],
-        action=rows[:, observation_size:action_end],
-        reward=rows[:, action_end],
-        next_observation=rows[:, action_end + 1 : -1],
-        terminated=rows[:, -1],
+        observation=rows[..., :observation_size],
+        action=rows[..., observation_size:action_end],
+        reward=rows[..., action_end],
+        next_observation=rows[..., action_end + 1 : -1],
+        terminated=rows[..., -1],
     )

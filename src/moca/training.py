@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Float, Int, Key, UInt32
 
 from moca import config as settings
 from moca import replay as memory
@@ -37,6 +37,9 @@ for _section in [type(getattr(settings.Config(), f.name)) for f in dataclasses.f
     if dataclasses.is_dataclass(_section):
         _register(_section, lambda f: f.type is float)
 _register(Config, lambda f: f.name not in ("agent", "seed", "seeds"))
+
+
+BLOCK = 100  # decisions whose random numbers are drawn at once, at most
 
 
 class RunState(NamedTuple):
@@ -81,13 +84,21 @@ def train_episode(
     reset_key, first_key, loop_key, eval_key, diagnose_key = keys
     decisions = config.env.episode_length // config.env.action_repeat
     env_state, observation = env.reset(reset_key)
-    start = (env_state, noise(first_key, observation), state.learner, state.replay)
-    xs = (episode * decisions + jnp.arange(decisions), jax.random.split(loop_key, decisions))
-    step = lambda carry, x: _step(agent, env, noise, carry, *x)  # noqa: E731
-    (_, _, learner, replay), (rewards, learned, info) = jax.lax.scan(step, start, xs)
+    seen = noise(observation, jax.random.normal(first_key, observation.shape))
+    start = (env_state, seen, state.learner, state.replay)
+    size = max(n for n in range(1, BLOCK + 1) if decisions % n == 0)
+    indices = episode * decisions + jnp.arange(decisions).reshape(-1, size)
+
+    def block(carry: tuple, x: tuple) -> tuple[tuple, tuple]:
+        indices, key = x
+        draws = jax.vmap(lambda k: _draw(agent, env, k))(jax.random.split(key, size))
+        return jax.lax.scan(lambda c, each: _step(agent, env, noise, c, *each), carry, (indices, draws))
+
+    block_keys = jax.random.split(loop_key, len(indices))
+    (_, _, learner, replay), (rewards, learned, info) = jax.lax.scan(block, start, (indices, block_keys))
 
     metrics = {name: jnp.sum(values) / jnp.sum(learned) for name, values in info.items()}
-    newest = memory.read(replay, xs[0], env.observation_size)
+    newest = memory.read(replay, indices.ravel(), env.observation_size)
     metrics |= agent.diagnose(state.learner, learner, newest, diagnose_key)
     evaluated = jax.lax.cond(
         ((episode + 1) % config.train.eval_every == 0)
@@ -98,48 +109,59 @@ def train_episode(
     return RunState(learner, replay, state.key), evaluated | {"train_return": rewards.sum()} | metrics
 
 
+class Draw(NamedTuple):
+    """All random numbers of one decision."""
+
+    explore: Any
+    noise: Float[Array, "obs"]
+    rows: UInt32[Array, "updates batch"]
+    updates: Any  # with a leading axis over updates
+    restart: Key[Array, ""]
+
+
+def _draw(agent: Agent, env: Environment, key: Key[Array, ""]) -> Draw:
+    explore_key, noise_key, row_key, update_key, restart_key = jax.random.split(key, 5)
+    train = agent.config.train
+    return Draw(
+        agent.draw_exploration(explore_key),
+        jax.random.normal(noise_key, (env.observation_size,)),
+        jax.random.bits(row_key, (train.updates, train.batch)),
+        jax.vmap(agent.draw_update)(jax.random.split(update_key, train.updates)),
+        restart_key,
+    )
+
+
 def _step(
-    agent: Agent, env: Environment, noise: Noise, carry: tuple, index: Int[Array, ""], key: Key[Array, ""]
+    agent: Agent, env: Environment, noise: Noise, carry: tuple, index: Int[Array, ""], draw: Draw
 ) -> tuple[tuple, tuple[Float[Array, ""], Float[Array, ""], Info]]:
     """One decision: act, store, learn [Alg. 1 l. 3] [Alg. 1 l. 4]."""
     env_state, seen, learner, replay = carry
-    act_key, noise_key, sample_key, update_key, restart_key = jax.random.split(key, 5)
     config = agent.config
     step = index * config.env.action_repeat
-    action = agent.explore(learner, seen, act_key, Progress(step, step / config.train.steps))
+    action = agent.explore(learner, seen, draw.explore, Progress(step, step / config.train.steps))
     env_state, (observation, reward, terminated) = env.step(env_state, action)
-    next_seen = noise(noise_key, observation)
+    next_seen = noise(observation, draw.noise)
     transition = memory.Transition(seen, action, reward, next_seen, terminated.astype(reward.dtype))
     replay = memory.add(replay, index, transition)
-
-    def sample(key: Key[Array, ""]) -> memory.Transition:
-        return memory.sample(replay, key, index + 1, config.train.batch, env.observation_size)
-
+    batches = memory.sample(replay, draw.rows, index + 1, env.observation_size)
     learning = step + config.env.action_repeat > config.train.warmup
-    learner, info = _learn(
-        agent, learner, jax.vmap(sample)(jax.random.split(sample_key, config.train.updates)), update_key, learning
-    )
+    learner, info = _learn(agent, learner, batches, draw.updates, learning)
     if env.terminates:
-        env_state, next_seen = _restart(env, noise, restart_key, terminated, env_state, next_seen)
+        env_state, next_seen = _restart(env, noise, draw.restart, terminated, env_state, next_seen)
     return (env_state, next_seen, learner, replay), (reward, learning.astype(jnp.float32), info)
 
 
 def _learn(
-    agent: Agent, learner: Any, batches: memory.Transition, key: Key[Array, ""], learning: Array
+    agent: Agent, learner: Any, batches: memory.Transition, draws: Any, learning: Array
 ) -> tuple[Any, Info]:
-    """The learner after one update per batch [Alg. 1 l. 5], or as it was with zeros for info while it warms up."""
+    """The learner after one update per batch [Alg. 1 l. 5], or as it was with zeros for info while it warms up.
 
-    def update(learner: Any, x: tuple) -> tuple[Any, Info]:
-        return agent.update(learner, *x)
-
-    def learn(learner: Any) -> tuple[Any, Info]:
-        learner, info = jax.lax.scan(update, learner, (batches, jax.random.split(key, len(batches.reward))))
-        return learner, jax.tree.map(lambda x: x.mean(), info)
-
-    def wait(learner: Any) -> tuple[Any, Info]:
-        return learner, jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(learn, learner)[1])
-
-    return jax.lax.cond(learning, learn, wait, learner)
+    A select, not a branch: on a GPU a branch waits for the host at every step, and the select is part of the
+    optimisers' own kernels.
+    """
+    learned, info = jax.lax.scan(lambda state, x: agent.update(state, *x), learner, (batches, draws))
+    learner = jax.tree.map(lambda new, old: jnp.where(learning, new, old), learned, learner)
+    return learner, jax.tree.map(lambda x: jnp.where(learning, x.mean(), 0), info)
 
 
 def _restart(
@@ -148,7 +170,7 @@ def _restart(
     """A fresh episode where the last one ended; what was stored keeps the true last observation."""
     reset_key, noise_key = jax.random.split(key)
     fresh_state, observation = env.reset(reset_key)
-    fresh = (fresh_state, noise(noise_key, observation))
+    fresh = (fresh_state, noise(observation, jax.random.normal(noise_key, observation.shape)))
     return jax.tree.map(lambda new, old: jnp.where(terminated, new, old), fresh, (env_state, seen))
 
 

@@ -1,5 +1,7 @@
 """The value class a config names, before it has learned anything: zero everywhere."""
 
+from typing import TypeVar
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -7,6 +9,10 @@ from jaxtyping import Array, Key
 
 from moca import config
 from moca import moments as mm
+
+T = TypeVar("T")
+FIXED = ("centers", "precision")  # of an RBF, as in the paper
+BASES = (*FIXED, "frequencies", "phases", "directions", "offsets")
 
 
 def make_value(settings: config.Value, observation_size: int, key: Key[Array, ""]) -> mm.Function:
@@ -40,6 +46,26 @@ def make_value(settings: config.Value, observation_size: int, key: Key[Array, ""
             return mm.Polynomial(tuple(jnp.zeros((observation_size,) * degree) for degree in range(5)))
 
 
+def twin(value: mm.Function) -> mm.Function:
+    """Two functions of the same bases as one: what they are linear in gets a leading axis, the bases are shared."""
+    stack = lambda path, leaf: leaf if _is_basis(path) else jnp.stack([leaf, leaf])  # noqa: E731
+    return jax.tree_util.tree_map_with_path(stack, value)
+
+
+def twin_axes(tree: T) -> T:
+    """`in_axes` for the two functions, or for two critics that hold them."""
+    return jax.tree_util.tree_map_with_path(lambda path, leaf: None if _is_basis(path) else 0, tree)
+
+
+def first(twins: T) -> T:
+    """The first of two."""
+    return jax.tree_util.tree_map_with_path(lambda path, leaf: leaf if _is_basis(path) else leaf[0], twins)
+
+
+def _is_basis(path: tuple) -> bool:
+    return any(getattr(entry, "name", "") in BASES for entry in path)
+
+
 def freeze(value: mm.Function) -> mm.Function:
     """`value` with no gradient to the centres and precision of an RBF, which the paper fixes; saves computing it."""
     if not isinstance(value, mm.RBF):
@@ -50,8 +76,7 @@ def freeze(value: mm.Function) -> mm.Function:
 
 def learning_rates(value: mm.Function, settings: config.Value) -> mm.Function:
     """A rate for each array of `value`, in its own structure: of what V is linear in, and of learned bases."""
-    rates = dict.fromkeys(("centers", "precision"), 0.0) | {"constant": settings.constant_lr}
-    rates |= dict.fromkeys(("frequencies", "phases", "directions", "offsets"), settings.basis_lr)
+    rates = dict.fromkeys(BASES, settings.basis_lr) | dict.fromkeys(FIXED, 0.0) | {"constant": settings.constant_lr}
 
     def rate(path: tuple, leaf: Array) -> Array:
         return jnp.asarray(rates.get(getattr(path[0], "name", ""), settings.lr))

@@ -116,7 +116,7 @@ def test_the_targets_are_copied_when_due():
     update = jax.jit(agent.update)
     for count in range(1, 7):
         before = state.targets
-        state, _ = update(state, batch, jax.random.key(count))
+        state, _ = update(state, batch, agent.draw_update(jax.random.key(count)))
         copied = all(
             jnp.array_equal(a, b)
             for a, b in zip(*map(jax.tree.leaves, (state.targets, state.critics.value)), strict=True)
@@ -125,8 +125,7 @@ def test_the_targets_are_copied_when_due():
         assert (copied, kept) == ((True, False) if count % 3 == 0 else (False, True))
 
 
-# ("moca", "Discounted") misses its 2 % (0.927 for 0.9) since V has no constant: open, seen by `make test-slow`.
-EVERY_TIME = {("moca", "Endless"), ("bnaf", "Aimed")}
+EVERY_TIME = {("moca", "Discounted"), ("moca", "Endless"), ("bnaf", "Aimed")}
 CASES = [
     pytest.param(name, probe, id=f"{name}-{kind}", marks=() if (name, kind) in EVERY_TIME else pytest.mark.slow)
     for name in QUADRATIC_AGENTS
@@ -138,7 +137,8 @@ CASES = [
 @pytest.mark.parametrize(("name", "probe"), CASES)
 def test_probe(name, probe):
     env, states, values, span, actions = probe
-    rbf = {"value__kind": "rbf", "value__bases": 32, "value__lr": 1e-2, "value__lengthscales": "[0.7]"}
+    # These problems have no noise, so the loss falls to zero, and Adam at 1e-2 then steps on rounding (V(0) 0.93 for 0.9).
+    rbf = {"value__kind": "rbf", "value__bases": 32, "value__lr": 3e-3, "value__lengthscales": "[0.7]"}
     config = probes.tiny(
         agent=name, **(SETTINGS | rbf | {"train__steps": 6000, "env__episode_length": 1000, "train__batch": 64})
     )

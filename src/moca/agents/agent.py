@@ -32,8 +32,12 @@ class Agent(eqx.Module):
         """Parameters, targets and optimisers before the first step."""
 
     @abstractmethod
+    def draw_exploration(self, key: Key[Array, ""]) -> Any:
+        """The random numbers that one call of `explore` needs; the loop draws those of many steps at once."""
+
+    @abstractmethod
     def explore(
-        self, state: Any, observation: Float[Array, "obs"], key: Key[Array, ""], progress: Progress
+        self, state: Any, observation: Float[Array, "obs"], draw: Any, progress: Progress
     ) -> Float[Array, "act"]:
         """The action to learn from, within the bounds."""
 
@@ -60,5 +64,9 @@ class Agent(eqx.Module):
         return 2 * (action - low) / (high - low) - 1
 
     @abstractmethod
-    def update(self, state: Any, batch: Transition, key: Key[Array, ""]) -> tuple[Any, Info]:
+    def draw_update(self, key: Key[Array, ""]) -> Any:
+        """The random numbers that one call of `update` needs."""
+
+    @abstractmethod
+    def update(self, state: Any, batch: Transition, draw: Any) -> tuple[Any, Info]:
         """One gradient step on a batch; what it measured on the way."""

@@ -10,29 +10,36 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Float, Int, Key, UInt8
 
 from moca import moments as mm
 from moca.agents.agent import Agent, Info, Progress
 from moca.backup import PREDICTIONS, bellman_target
-from moca.critic import QuadraticCritic, keep_alive
+from moca.critic import ActionSlice, QuadraticCritic, keep_alive
 from moca.diagnostics import describe_model
 from moca.dynamics import GaussianEnsemble, bootstrap, update_statistics
-from moca.exploration import explore
+from moca.exploration import Dice, explore, roll
 from moca.nets import stacked
 from moca.replay import Transition
-from moca.values import freeze, learning_rates, make_value
+from moca.values import first, freeze, learning_rates, make_value, twin, twin_axes
 
 
 class QuadraticState(NamedTuple):
     """Everything that learns."""
 
-    critics: QuadraticCritic  # two, stacked
+    critics: QuadraticCritic  # two, stacked, but for the bases of V, which they share
     targets: mm.Function  # their V, as of the last copy
     ensemble: GaussianEnsemble | None  # None for BNAF, which has no model
     critic_optimiser: optax.OptState
     ensemble_optimiser: optax.OptState
     updates: Int[Array, ""]
+
+
+class UpdateDraw(NamedTuple):
+    """The random numbers of one update."""
+
+    multiplicity: UInt8[Array, "k n"]  # of each transition in each member's resample
+    prediction: Key[Array, ""]
 
 
 class QuadraticAgent(Agent):
@@ -49,6 +56,7 @@ class QuadraticAgent(Agent):
         config, observed, acted = self.config, self.env.observation_size, self.env.action_size
         value = make_value(config.value, observed, basis_key)
         critics = stacked(critic_key, 2, lambda k: QuadraticCritic(k, config.critic, value, observed, acted))
+        critics = eqx.tree_at(lambda c: c.value, critics, twin(value))
         ensemble = GaussianEnsemble(model_key, config.dynamics, observed, acted) if self.has_model else None
         members = ensemble.members if ensemble is not None else ()
         adam = optax.scale_by_adam()
@@ -56,28 +64,34 @@ class QuadraticAgent(Agent):
             critics, critics.value, ensemble, adam.init(critics), adam.init(members), jnp.zeros((), jnp.int32)
         )
 
+    def draw_exploration(self, key: Key[Array, ""]) -> Dice:
+        return roll(key, self.env.action_size)
+
     def explore(
-        self, state: QuadraticState, observation: Float[Array, "obs"], key: Key[Array, ""], progress: Progress
+        self, state: QuadraticState, observation: Float[Array, "obs"], draw: Dice, progress: Progress
     ) -> Float[Array, "act"]:
         settings = self.config.exploration
         warming_up = progress.step < self.config.train.warmup
         probability: Any = jnp.where(warming_up, 1.0, settings.probability)
         settings = dataclasses.replace(settings, probability=probability)
-        greedy = _first(state.critics).slice(observation).greedy
-        return self.to_bounds(explore(settings, greedy, key, progress.fraction))
+        greedy = first(state.critics).slice(observation).greedy
+        return self.to_bounds(explore(settings, greedy, draw, progress.fraction))
 
     def greedy(self, state: QuadraticState, observation: Float[Array, "obs"]) -> Float[Array, "act"]:
-        return self.to_bounds(_first(state.critics).slice(observation).greedy)
+        return self.to_bounds(first(state.critics).slice(observation).greedy)
 
     def value(self, state: QuadraticState, observation: Float[Array, "obs"]) -> Float[Array, ""]:
-        return _first(state.critics).value(observation)
+        return first(state.critics).value(observation)
 
-    def update(self, state: QuadraticState, batch: Transition, key: Key[Array, ""]) -> tuple[QuadraticState, Info]:
+    def draw_update(self, key: Key[Array, ""]) -> UpdateDraw:
         fit_key, prediction_key = jax.random.split(key)
+        return UpdateDraw(bootstrap(fit_key, self.config.dynamics.members, self.config.train.batch), prediction_key)
+
+    def update(self, state: QuadraticState, batch: Transition, draw: UpdateDraw) -> tuple[QuadraticState, Info]:
         batch = batch._replace(action=self.from_bounds(batch.action))
-        state, info = self._fit_ensemble(state, batch, fit_key)
-        predictions = self.predict(state.ensemble, batch, prediction_key)
-        target = jax.vmap(bellman_target, (0, 0, None, 0, None))(
+        state, info = self._fit_ensemble(state, batch, draw.multiplicity)
+        predictions = self.predict(state.ensemble, batch, draw.prediction)
+        target = bellman_target(
             batch.reward, batch.terminated, self.config.train.gamma, predictions, state.targets
         )
         state, critic_info = self._fit_critics(state, batch, target)
@@ -88,25 +102,23 @@ class QuadraticAgent(Agent):
         if ensemble is None:
             return mm.Dirac(batch.next_observation)
         prediction, samples = PREDICTIONS[self.config.agent], self.config.dynamics.samples
+        mixtures = ensemble.predict_batch(batch.observation, batch.action)
         keys = jax.random.split(key, len(batch.reward))
-        return jax.vmap(lambda s, a, k: prediction(ensemble.predict(s, a), k, samples))(
-            batch.observation, batch.action, keys
-        )
+        return jax.vmap(lambda mixture, k: prediction(mixture, k, samples))(mixtures, keys)
 
     def _fit_ensemble(
-        self, state: QuadraticState, batch: Transition, key: Key[Array, ""]
+        self, state: QuadraticState, batch: Transition, multiplicity: UInt8[Array, "k n"]
     ) -> tuple[QuadraticState, Info]:
         """One step on the likelihood of a bootstrap resample per member [Alg. 1 l. 8]."""
         if state.ensemble is None:
             return state, {}
         statistics = update_statistics(state.ensemble.statistics, batch.observation, batch.next_observation)
         ensemble = eqx.tree_at(lambda e: e.statistics, state.ensemble, statistics)
-        rows = bootstrap(key, self.config.dynamics.members, len(batch.reward))
-        resampled = jax.tree.map(lambda leaf: leaf[rows], batch)
 
         def loss(members: object) -> tuple[Float[Array, ""], Float[Array, "k"]]:
             candidate = eqx.tree_at(lambda e: e.members, ensemble, members)
-            each = candidate.nll(resampled.observation, resampled.action, resampled.next_observation)
+            likelihoods = candidate.nll(batch.observation, batch.action, batch.next_observation)
+            each = jnp.mean(multiplicity * likelihoods, axis=1)
             return each.sum(), each
 
         (_, each), gradient = jax.value_and_grad(loss, has_aux=True)(ensemble.members)
@@ -122,9 +134,8 @@ class QuadraticAgent(Agent):
         settings = self.config.critic
 
         def one(critic: QuadraticCritic) -> tuple[Float[Array, ""], Info]:
-            critic = eqx.tree_at(lambda c: c.value, critic, freeze(critic.value))
-            q = jax.vmap(critic)(batch.observation, batch.action)
             slices = jax.vmap(critic.slice)(batch.observation)
+            q = jax.vmap(critic.value)(batch.observation) + jax.vmap(ActionSlice.advantage)(slices, batch.action)
             error = jnp.mean((q - target) ** 2)
             flat = jnp.mean(jax.vmap(keep_alive, (0, None))(slices.factor, settings.keepalive_min))
             info = {
@@ -135,7 +146,12 @@ class QuadraticAgent(Agent):
             }
             return error + settings.keepalive * flat, info
 
-        gradient, info = jax.vmap(jax.grad(one, has_aux=True))(state.critics)
+        def loss(critics: QuadraticCritic) -> tuple[Float[Array, ""], Info]:
+            critics = eqx.tree_at(lambda c: c.value, critics, freeze(critics.value))
+            each, info = jax.vmap(one, (twin_axes(critics),))(critics)
+            return each.sum(), info
+
+        gradient, info = jax.grad(loss, has_aux=True)(state.critics)
         direction, optimiser = optax.scale_by_adam().update(gradient, state.critic_optimiser)
         rates = self._rates(state)
         critics = jax.tree.map(lambda w, step, rate: w - rate * step, state.critics, direction, rates)
@@ -171,7 +187,7 @@ class QuadraticAgent(Agent):
         if after.ensemble is None or before.ensemble is None:
             return {}
         episode = episode._replace(action=self.from_bounds(episode.action))
-        value = _first(after.critics).value
+        value = first(after.critics).value
         unseen = describe_model(before.ensemble, value, episode)
         seen = describe_model(after.ensemble, value, episode)
         info = seen | {"coverage_1sigma": unseen["coverage_1sigma"], "coverage_1sigma_seen": seen["coverage_1sigma"]}
@@ -187,13 +203,6 @@ class QuadraticAgent(Agent):
         def draw(key: Key[Array, ""]) -> Float[Array, "n"]:
             predictions = self.predict(state.ensemble, episode, key)
             zero = jnp.zeros_like(episode.reward)
-            return jax.vmap(bellman_target, (0, 0, None, 0, None))(
-                zero, zero, self.config.train.gamma, predictions, state.targets
-            )
+            return bellman_target(zero, zero, self.config.train.gamma, predictions, state.targets)
 
         return jax.vmap(draw)(jax.random.split(key, repeats)).var(axis=0, ddof=1).mean()
-
-
-def _first(critics: QuadraticCritic) -> QuadraticCritic:
-    """The first of the twins, the one that acts."""
-    return jax.tree.map(lambda leaf: leaf[0], critics)

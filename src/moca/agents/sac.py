@@ -13,6 +13,7 @@ import optax
 from jaxtyping import Array, Float, Key
 
 from moca.agents.agent import Agent, Info, Progress
+from moca.exploration import Dice, roll
 from moca.nets import MLP, stacked
 from moca.replay import Transition
 
@@ -48,13 +49,14 @@ class SACAgent(Agent):
             optax.adam(sac.alpha_lr).init(log_alpha),
         )  # fmt: skip
 
+    def draw_exploration(self, key: Key[Array, ""]) -> Dice:
+        return roll(key, self.env.action_size)
+
     def explore(
-        self, state: SACState, observation: Float[Array, "obs"], key: Key[Array, ""], progress: Progress
+        self, state: SACState, observation: Float[Array, "obs"], draw: Dice, progress: Progress
     ) -> Float[Array, "act"]:
-        uniform_key, policy_key = jax.random.split(key)
-        uniform = jax.random.uniform(uniform_key, (self.env.action_size,), minval=-1.0)
-        sampled, _ = _squash(state.actor, observation, jax.random.normal(policy_key, uniform.shape))
-        return self.to_bounds(jnp.where(progress.step < self.config.train.warmup, uniform, sampled))
+        sampled, _ = _squash(state.actor, observation, draw.normal)
+        return self.to_bounds(jnp.where(progress.step < self.config.train.warmup, draw.uniform, sampled))
 
     def greedy(self, state: SACState, observation: Float[Array, "obs"]) -> Float[Array, "act"]:
         mean, _ = _gaussian(state.actor, observation)
@@ -64,17 +66,21 @@ class SACAgent(Agent):
         mean, _ = _gaussian(state.actor, observation)
         return _q(state.critics, observation[None], jnp.tanh(mean)[None]).min()
 
-    def update(self, state: SACState, batch: Transition, key: Key[Array, ""]) -> tuple[SACState, Info]:
-        target_key, actor_key = jax.random.split(key)
-        state, critic_info = self._update_critics(state, batch, target_key)
-        state, actor_info = self._update_actor(state, batch, actor_key)
+    def draw_update(self, key: Key[Array, ""]) -> Float[Array, "two n act"]:
+        """For the actions of the target and of the actor's loss."""
+        return jax.random.normal(key, (2, self.config.train.batch, self.env.action_size))
+
+    def update(self, state: SACState, batch: Transition, draw: Float[Array, "two n act"]) -> tuple[SACState, Info]:
+        state, critic_info = self._update_critics(state, batch, draw[0])
+        state, actor_info = self._update_actor(state, batch, draw[1])
         tau = self.config.sac.tau
         targets = jax.tree.map(lambda old, new: old + tau * (new - old), state.targets, state.critics)
         return state._replace(targets=targets), critic_info | actor_info
 
-    def _update_critics(self, state: SACState, batch: Transition, key: Key[Array, ""]) -> tuple[SACState, Info]:
+    def _update_critics(
+        self, state: SACState, batch: Transition, noise: Float[Array, "n act"]
+    ) -> tuple[SACState, Info]:
         """Both critics towards r + γ (1 − d) (min Q⁻(s′, a′) − α log π(a′|s′)), a′ ~ π."""
-        noise = jax.random.normal(key, batch.action.shape)
         action, log_prob = jax.vmap(_squash, (None, 0, 0))(state.actor, batch.next_observation, noise)
         soft = _q(state.targets, batch.next_observation, action).min(axis=0) - jnp.exp(state.log_alpha) * log_prob
         target = batch.reward + self.config.train.gamma * (1 - batch.terminated) * soft
@@ -89,10 +95,9 @@ class SACAgent(Agent):
         state = state._replace(critics=eqx.apply_updates(state.critics, change), critic_optimiser=optimiser)
         return state, {"critic_loss": value, "q_mean": q.mean()}
 
-    def _update_actor(self, state: SACState, batch: Transition, key: Key[Array, ""]) -> tuple[SACState, Info]:
+    def _update_actor(self, state: SACState, batch: Transition, noise: Float[Array, "n act"]) -> tuple[SACState, Info]:
         """The actor up min Q − α log π; then the temperature towards the target entropy."""
         sac = self.config.sac
-        noise = jax.random.normal(key, batch.action.shape)
         alpha = jnp.exp(state.log_alpha)
 
         def loss(actor: MLP) -> tuple[Float[Array, ""], Float[Array, ""]]:

@@ -6,9 +6,8 @@ One draw per time step serves as s′ and as the next s [choice].
 import math
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float
 
 from moca import config
 
@@ -32,10 +31,9 @@ class Noise(eqx.Module):
         norm = jnp.linalg.norm(observation * jnp.array(self.inverse_scales, observation.dtype)) / math.sqrt(counted)
         return self.sigma_min + (self.sigma_max - self.sigma_min) * jnp.clip(norm, 0, 1)
 
-    def __call__(self, key: Key[Array, ""], observation: Float[Array, "obs"]) -> Float[Array, "obs"]:
-        """s̃ = s + ε with ε ~ N(0, σ(s)² I) [App. A.1]."""
-        noise = jax.random.normal(key, observation.shape, observation.dtype)
-        return observation + self.deviation(observation) * noise
+    def __call__(self, observation: Float[Array, "obs"], normal: Float[Array, "obs"]) -> Float[Array, "obs"]:
+        """s̃ = s + σ(s) ε for a standard normal ε [App. A.1]."""
+        return observation + self.deviation(observation) * normal
 
 
 def make_noise(settings: config.Noise, observation_size: int) -> Noise:

@@ -15,6 +15,7 @@ from jaxtyping import Array, Float, Key
 
 from moca.config import ConfigError
 from moca.envs.environment import Environment, Step
+from moca.envs.unrolled import unrolled
 
 
 class Playground(Environment):
@@ -59,7 +60,7 @@ class Playground(Environment):
         return state, self._vector(state.obs)
 
     def step(self, state: Any, action: Float[Array, "act"]) -> tuple[Any, Step]:
-        state = self.env.step(state, action)
+        state = unrolled(self.env.step)(state, action)
         return state, Step(self._vector(state.obs), jnp.asarray(state.reward, jnp.float32), state.done > 0)
 
     def _vector(self, observation: Any) -> Float[Array, "obs"]:

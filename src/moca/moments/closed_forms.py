@@ -47,8 +47,8 @@ def rbf_bases(p: DiagonalGaussian | Gaussian, f: RBF) -> Float[Array, "m"]:
         return _full_bases(Gaussian(p.mean, p.covariance), f)
     if f.precision.ndim == 1:
         widened = 1 + p.variance * f.precision
-        log_determinant = jnp.sum(jnp.log(widened))
-        return jnp.exp(-(log_determinant + squared_distances(p.mean, f.centers, f.precision / widened)) / 2)
+        exponent = squared_distances(p.mean, f.centers, f.precision / widened, plus=jnp.log(widened))
+        return jnp.exp(-exponent / 2)
     return _streamed_bases(p, f)
 
 

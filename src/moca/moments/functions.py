@@ -90,9 +90,9 @@ class RBF(Function):
 
 
 def squared_distances(
-    x: Float[Array, "d"], centers: Float[Array, "m d"], precision: Float[Array, "*m d"]
+    x: Float[Array, "d"], centers: Float[Array, "m d"], precision: Float[Array, "*m d"], plus: Array | float = 0.0
 ) -> Float[Array, "m"]:
-    """Σⱼ Λⱼ (xⱼ − cᵢⱼ)² for every centre, as one matrix product.
+    """Σⱼ Λⱼ (xⱼ − cᵢⱼ)² for every centre, as one matrix product; with a shared precision also + Σⱼ `plus`ⱼ ≥ 0.
 
     The square is expanded to Λx² − 2Λxc + Λc². Its three terms cancel, so each dimension's three stand side by
     side in the product (partial sums stay as small as the answer) and the centres' mean is the origin. In
@@ -102,7 +102,7 @@ def squared_distances(
     origin = centers.mean(axis=0)
     x, c = x - origin, centers - origin
     if precision.ndim == 1:
-        of_x = jnp.stack([precision * x * x, -2 * precision * x, precision], axis=-1)
+        of_x = jnp.stack([precision * x * x + plus, -2 * precision * x, precision], axis=-1)
         of_c = jnp.stack([jnp.ones_like(c), c, c * c], axis=-1)
     else:
         of_x = jnp.stack([x * x, -2 * x, jnp.ones_like(x)], axis=-1)

@@ -12,7 +12,7 @@ import imageio_ffmpeg
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Key
+from jaxtyping import Array, Float, Key
 
 from moca.agents import Agent
 from moca.envs.environment import ActionRepeat, Environment
@@ -31,13 +31,13 @@ def rollout(
     reset_key, noise_key = jax.random.split(key)
     state, observation = env.reset(reset_key)
 
-    def step(carry: tuple, key: Key[Array, ""]) -> tuple[tuple, tuple]:
+    def step(carry: tuple, normal: Float[Array, "obs"]) -> tuple[tuple, tuple]:
         state, observation, running = carry
-        state, (observation, reward, terminated) = env.step(state, agent.greedy(learner, noise(key, observation)))
+        state, (observation, reward, terminated) = env.step(state, agent.greedy(learner, noise(observation, normal)))
         return (state, observation, running & ~terminated), (state, jnp.where(running, reward, 0.0))
 
     start = (state, observation, jnp.array(True))
-    _, (states, rewards) = jax.lax.scan(step, start, jax.random.split(noise_key, decisions))
+    _, (states, rewards) = jax.lax.scan(step, start, jax.random.normal(noise_key, (decisions, env.observation_size)))
     return states, rewards
 
 

@@ -19,7 +19,9 @@ VALUES = {
 def twins(kind):
     """Two of a kind: weights of their own, bases that they share."""
     both = jax.vmap(VALUES[kind])(jax.random.split(jax.random.key(0)))
-    return jax.tree.map(lambda axis, leaf: leaf if axis == 0 else leaf[0], twin_axes(both), both, is_leaf=lambda x: x is None)
+    return jax.tree.map(
+        lambda axis, leaf: leaf if axis == 0 else leaf[0], twin_axes(both), both, is_leaf=lambda x: x is None
+    )
 
 
 def mixture(spread=0.3, apart=0.5):

@@ -10,6 +10,7 @@ MISTAKES = {
     ("figur", "toy"): "Did you mean figure?",
     ("figure", "toi"): "Did you mean toy?",
     ("benchmark", "--jsn"): "Did you mean --json?",
+    ("benchmark", "bakup"): "Did you mean backup?",
     ("--hepl",): "Did you mean --help?",
     ("benchmark", "--rounds", "0"): "--rounds: a whole number of at least 1 is needed, got '0'",
     ("figure", "toy", "--formats", "gif"): "choose from",
@@ -49,9 +50,10 @@ def test_the_moments_import_no_environment_and_no_optimiser():
 
 
 def test_benchmark_gives_ratios_as_json():
-    result = json.loads(moca("benchmark", "--json", "--rounds", "1").stdout)
+    result = json.loads(moca("benchmark", "backup", "--json", "--rounds", "1").stdout)
     for count in (4, 16, 64):
-        assert result[f"backup_over_mc{count}"] > 0
+        assert result["backup"][f"backup_over_mc{count}"] > 0
+    assert result["backup"]["ceiling_gflops"] > 0
 
 
 def test_figure_prints_where_it_lies(tmp_path):

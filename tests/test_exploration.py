@@ -12,7 +12,9 @@ from moca.exploration import explore, roll
 def draws(fraction, greedy=0.0, **settings):
     chosen = Exploration(**settings)
     keys = jax.random.split(jax.random.key(0), 20_000)
-    return np.asarray(jax.vmap(lambda k: explore(chosen, jnp.array([greedy]), roll(k, 1), jnp.array(fraction)))(keys))[:, 0]
+    return np.asarray(jax.vmap(lambda k: explore(chosen, jnp.array([greedy]), roll(k, 1), jnp.array(fraction)))(keys))[
+        :, 0
+    ]
 
 
 @pytest.mark.parametrize(("fraction", "sigma"), [(0.0, 0.3), (0.25, 0.2), (0.5, 0.1), (0.9, 0.1)])

@@ -1,24 +1,71 @@
-"""What the closed form costs beside sampling: ratios measured in one run, on whatever machine this is."""
+"""What things cost, measured in one process on whatever machine this is; ratios first, since those travel.
+
+Three parts: `backup` (the closed form beside sampling, and beside what the machine could do at best), `agents`
+(whole training programs) and `growth` (one update, as sizes grow).
+"""
 
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from statistics import median
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from moca import moments as mm
+from moca import presets
+from moca.agents import make_agent
+from moca.config import Config, override
+from moca.envs.environment import Environment, Step
+from moca.replay import Transition
+from moca.training import Trainer
 
 BATCH, BASES, DIMENSION = 4096, 256, 5  # beliefs, M and d: Cartpole's value function
 SAMPLES = (4, 16, 64)
+EPISODES = 6  # of each training program that are timed, every second one with an evaluation
 
 
-def run(rounds: int = 25) -> dict:
+def machine() -> dict[str, str]:
+    """Where the figures are from."""
+    return {"device": jax.devices()[0].device_kind, "platform": platform.platform(), "jax": jax.__version__}
+
+
+def on_gpu() -> bool:
+    """Whether JAX computes on a GPU here."""
+    return jax.default_backend() != "cpu"
+
+
+def describe(part: str, result: Any) -> str:
+    """One part's figures as lines to read."""
+    if part == "backup":
+        return "\n".join(f"{name:28s} {value:9.3f}" for name, value in result.items() if isinstance(value, float))
+    if part == "growth":
+        lines = [
+            f"{name:12s} time ~ size^{row['exponent']:.2f}   "
+            + ", ".join(f"{size}: {1e3 * seconds:.2f} ms" for size, seconds in row["seconds"].items())
+            for name, row in result.items()
+        ]
+        return "\n".join(lines)
+    titles = ("agent", "width", "runs", "run-steps/s", "no eval.", "ms/step", "compile", "MiB/run")
+    lines = ["{:13s}{:>6s}{:>6s}{:>13s}{:>10s}{:>9s}{:>9s}{:>9s}  cost over".format(*titles)]
+    for row in result:
+        numbers = "{agent:13s}{width:6d}{runs:6d}{run_steps_per_s:13,.0f}{run_steps_per_s_unevaluated:10,.0f}"
+        numbers += "{ms_per_step:9.3f}{compile_s:8.0f}s{mib_per_run:9.1f}  "
+        lines.append(numbers.format(**row) + ", ".join(f"{a} {cost:.2f}" for a, cost in row["cost_over"].items()))
+    return "\n".join(lines)
+
+
+def backup(rounds: int = 25) -> dict[str, Any]:
     """Seconds and ratios of the expectation E[V] over a batch, analytic against Monte Carlo.
 
     `backup_over_mcK` is the analytic time over that of drawing and averaging K samples per belief; `…_predrawn` gives
-    the sampler its normal numbers for free. `backup_over_ce` is over the value at the mean alone.
+    the sampler its normal numbers for free. `backup_over_ce` is over the value at the mean alone. `…_share` is the
+    share of the machine's measured ceiling that the analytic program reaches: of its arithmetic in full float32, and
+    of its memory bandwidth when the (batch, M) array of bases is written once and read once.
     """
     value, beliefs, key = problem()
     keys = jax.random.split(key, BATCH)
@@ -39,19 +86,151 @@ def run(rounds: int = 25) -> dict:
         programs[f"mc{count}"] = (sampled, (beliefs, value, keys))
         noise = jax.random.normal(key, (BATCH, count, DIMENSION))
         programs[f"mc{count}_predrawn"] = (jax.vmap(predrawn, (0, None, 0)), (beliefs, value, noise))
+    side, length = 2048, 2**25
+    programs["ceiling_product"] = (lambda a, b: jnp.dot(a, b, precision="highest"), (jnp.ones((side, side)),) * 2)
+    programs["ceiling_stream"] = (lambda x: 2 * x + 1, (jnp.ones(length),))
     seconds = time_together(programs, rounds)
-    ratios = {f"backup_over_{name}": seconds["analytic"] / seconds[name] for name in seconds if name != "analytic"}
+    arithmetic, bandwidth = 2 * side**3 / seconds["ceiling_product"], 8 * length / seconds["ceiling_stream"]
+    # Per belief and basis: a product over three numbers per dimension, the exponential, and the weighted sum.
+    operations = BATCH * BASES * (6 * DIMENSION + 2 + 2)
+    moved = 4 * (BATCH * (2 * DIMENSION + 1) + 2 * BATCH * BASES)
+    names = [name for name in seconds if name != "analytic" and not name.startswith("ceiling")]
     return {
-        **ratios,
+        **{f"backup_over_{name}": seconds["analytic"] / seconds[name] for name in names},
+        "arithmetic_share": operations / seconds["analytic"] / arithmetic,
+        "bandwidth_share": moved / seconds["analytic"] / bandwidth,
+        "ceiling_gflops": arithmetic / 1e9,
+        "ceiling_gbytes_per_s": bandwidth / 1e9,
         "seconds": seconds,
         "problem": {"batch": BATCH, "bases": BASES, "dimension": DIMENSION, "rounds": rounds},
-        "machine": {"device": jax.devices()[0].device_kind, "platform": platform.platform(), "jax": jax.__version__},
     }
+
+
+def agents(
+    names: Sequence[str], widths: Iterable[int], runs: Iterable[int], env: str = "CartpoleBalance"
+) -> list[dict[str, Any]]:
+    """Run-steps per second of whole training programs, with an evaluation after every episode and without any.
+
+    Programs are compiled side by side and then take turns, episode by episode. Time and memory of a program's
+    compilation are in its row.
+    """
+    cells = list(product(widths, runs, names))
+
+    def build(cell: tuple[int, int, str]) -> tuple[Trainer, float]:
+        width, count, name = cell
+        settings = {"agent": name, "noise.sigma": 0.05, "train.steps": (EPISODES + 2) * 1000, "train.eval_every": 2}
+        settings |= {f"{section}.width": width for section in ("critic", "dynamics", "sac")}
+        trainer = Trainer([presets.build("paper", env, settings)] * count, range(count))
+        started = time.perf_counter()
+        trainer.compile()
+        return trainer, time.perf_counter() - started
+
+    with ThreadPoolExecutor() as pool:
+        built = list(pool.map(build, cells))
+    iterators = [iter(trainer) for trainer, _ in built]
+    samples: list[list[float]] = [[] for _ in cells]
+    for _ in range(EPISODES + 2):
+        for iterator, own in zip(iterators, samples, strict=True):
+            started = time.perf_counter()
+            next(iterator)
+            own.append(time.perf_counter() - started)
+    rows: list[dict[str, Any]] = []
+    for (width, count, name), (trainer, compiling), own in zip(cells, built, samples, strict=True):
+        without, evaluated = median(own[2::2]), median(own[3::2])
+        memory = trainer.memory() / count / 2**20
+        rows.append({
+            "agent": name, "width": width, "runs": count, "env": env,
+            "run_steps_per_s": 1000 * count / evaluated, "ms_per_step": evaluated,
+            "run_steps_per_s_unevaluated": 1000 * count / without,
+            "compile_s": compiling, "mib_per_run": memory,
+        })  # fmt: skip
+    for row in rows:
+        same = {r["agent"]: r for r in rows if (r["width"], r["runs"]) == (row["width"], row["runs"])}
+        row["cost_over"] = {
+            other: row["ms_per_step"] / same[other]["ms_per_step"]
+            for other in ("moca-ce", "moca-mc", "bnaf")
+            if other in same and other != row["agent"]
+        }
+    return rows
+
+
+class Plain(Environment):
+    """No physics, only sizes."""
+
+    observation_size: int
+    action_low: tuple[float, ...] = (-1.0,)
+    action_high: tuple[float, ...] = (1.0,)
+    terminates: bool = False
+
+    def reset(self, key: jax.Array) -> tuple[Any, jax.Array]:
+        return (), jnp.zeros(self.observation_size)
+
+    def step(self, state: Any, action: jax.Array) -> tuple[Any, Step]:
+        return state, Step(jnp.zeros(self.observation_size), jnp.zeros(()), jnp.array(False))
+
+
+GROWTH: dict[str, tuple[int, ...]] = {
+    "bases M": (1024, 2048, 4096),
+    "dimension d": (16, 32, 64),
+    "members K": (10, 20, 40),
+    "batch": (256, 512, 1024),
+    "runs": (4, 8, 16),
+}
+
+
+def growth(rounds: int = 7) -> dict[str, dict[str, Any]]:
+    """Seconds of one MoCA update as one size grows, and the exponent fitted to it.
+
+    On a GPU everything else is sixteen-fold (by runs), so that arithmetic and not the launch of kernels is measured.
+    """
+    others = 16 if on_gpu() else 1
+    result = {}
+    for name, sizes in GROWTH.items():
+        programs = {str(size): _updates(**{name.split()[0]: size}, others=others) for size in sizes}
+        seconds = time_together(programs, rounds)
+        logs = np.log([*map(float, sizes)]), np.log([seconds[str(size)] for size in sizes])
+        result[name] = {
+            "exponent": float(np.polyfit(*logs, 1)[0]),
+            "seconds": {size: seconds[str(size)] / UPDATES for size in sizes},
+        }
+    return result
+
+
+UPDATES = 10
+
+
+def _updates(
+    bases: int = 256, dimension: int = 5, members: int = 5, batch: int = 128, runs: int = 1, others: int = 1
+) -> tuple[Callable, tuple]:
+    """A program of a few MoCA updates on random transitions, and its arguments."""
+    wide = {name: (value,) * dimension for name, value in (("low", -1.0), ("high", 1.0), ("lengthscales", 0.5))}
+    settings = {f"value.{name}": value for name, value in wide.items()} | {
+        "agent": "moca", "critic.width": 64, "dynamics.width": 64,
+        "value.bases": bases, "dynamics.members": members, "train.batch": batch,
+    }  # fmt: skip
+    agent = make_agent(override(Config(), settings), Plain(dimension))
+    count = runs * others
+    keys = jax.random.split(jax.random.key(0), count)
+
+    def transitions(key: jax.Array) -> Transition:
+        keys = jax.random.split(key, 4)
+        observation, following = (jax.random.normal(k, (batch, dimension)) for k in keys[:2])
+        action, reward = jax.random.uniform(keys[2], (batch, 1), minval=-1.0), jax.random.normal(keys[3], (batch,))
+        return Transition(observation, action, reward, following, jnp.zeros(batch))
+
+    def program(states: Any, batches: Transition, draws: Any) -> Any:
+        step = jax.vmap(lambda state, batch, draw: agent.update(state, batch, draw)[0])
+        return jax.lax.scan(lambda state, _: (step(state, batches, draws), None), states, length=UPDATES)[0]
+
+    arguments = (jax.vmap(agent.init)(keys), jax.vmap(transitions)(keys), jax.vmap(agent.draw_update)(keys))
+    return program, arguments
 
 
 def time_together(programs: dict[str, tuple[Callable, tuple]], rounds: int) -> dict[str, float]:
     """Median seconds of each compiled program, taking turns so that a busy machine slows all alike."""
-    compiled = {name: jax.jit(program).lower(*args).compile() for name, (program, args) in programs.items()}
+    with ThreadPoolExecutor() as pool:
+        built = pool.map(lambda work: jax.jit(work[0]).lower(*work[1]).compile(), programs.values())
+        compiled = dict(zip(programs, built, strict=True))
     samples: dict[str, list[float]] = {name: [] for name in programs}
     for _ in range(rounds + 1):
         for name, program in compiled.items():

@@ -45,6 +45,13 @@ def _at_least_one(text: str) -> int:
     return int(text)
 
 
+def _part(text: str) -> str:
+    parts = ("backup", "agents", "growth")
+    if text not in parts:
+        raise argparse.ArgumentTypeError(f"{text!r} is unknown.{nearest(text, parts)} Allowed: {', '.join(parts)}")
+    return text
+
+
 def _demo(arguments: argparse.Namespace) -> None:
     from rich.console import Console
 
@@ -63,20 +70,31 @@ def _figure(arguments: argparse.Namespace) -> None:
 def _benchmark(arguments: argparse.Namespace) -> None:
     import json
 
-    from moca import benchmark
+    from rich.console import Console
 
-    result = benchmark.run(arguments.rounds)
+    from moca import benchmark
+    from moca.training import use_all_cores
+
+    use_all_cores()
+    console = Console(stderr=True)
+    on_gpu = benchmark.on_gpu()
+    widths = arguments.widths or ([64, 256] if on_gpu else [64])
+    runs = arguments.runs or ([10, 240] if on_gpu else [1, 10])
+    parts = {
+        "backup": lambda: benchmark.backup(arguments.rounds),
+        "agents": lambda: benchmark.agents(arguments.agents, widths, runs, arguments.env),
+        "growth": benchmark.growth,
+    }
+    result: dict[str, Any] = {"machine": benchmark.machine()}
+    for part in arguments.parts or parts:
+        with console.status(f"Timing {part} …"):
+            result[part] = parts[part]()
+        if not arguments.json:
+            print(benchmark.describe(part, result[part]))
     if arguments.json:
         print(json.dumps(result, indent=2))
-        return
-    for name, value in result.items():
-        if isinstance(value, float):
-            print(f"{name:26s} {value:8.3f}")
-    for group in ("seconds", "problem", "machine"):
-        print(
-            f"{group}: "
-            + ", ".join(f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in result[group].items())
-        )
+    else:
+        print("machine: " + ", ".join(f"{name} {value}" for name, value in result["machine"].items()))
 
 
 def _config(arguments: argparse.Namespace) -> Config:
@@ -230,9 +248,20 @@ def _parser() -> tuple[Parser, dict[str, Parser]]:
     render.add_argument("--seed", type=int, default=0, help="of the episode (default: 0)")
     render.add_argument("--device", choices=["cpu", "gpu"], help="default: the best there is")
 
-    benchmark = command("benchmark", _benchmark, "time the closed-form backup beside Monte Carlo, as ratios")
+    benchmark = command("benchmark", _benchmark, "time the backup, whole training programs, and their growth")
+    benchmark.add_argument(
+        "parts",
+        nargs="*",
+        type=_part,
+        metavar="PART",
+        help="backup, agents, growth (default: all, which takes minutes)",
+    )
     benchmark.add_argument("--json", action="store_true", help="print JSON")
-    benchmark.add_argument("--rounds", type=_at_least_one, default=25, help="how often each is timed (default: 25)")
+    benchmark.add_argument("--rounds", type=_at_least_one, default=25, help="how often a backup is timed (default: 25)")
+    benchmark.add_argument("--agents", nargs="+", choices=AGENTS, default=["moca", "moca-ce", "moca-mc", "bnaf"])
+    benchmark.add_argument("--widths", nargs="+", type=_at_least_one, help="of all networks (64; on a GPU also 256)")
+    benchmark.add_argument("--runs", nargs="+", type=_at_least_one, help="in one program (1 10; on a GPU 10 240)")
+    benchmark.add_argument("--env", choices=sorted(presets.ENVIRONMENTS), default="CartpoleBalance")
     return parser, parsers
 
 

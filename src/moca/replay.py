@@ -35,9 +35,7 @@ def add(replay: Replay, index: Int[Array, ""], transition: Transition) -> Replay
     return jax.lax.dynamic_update_index_in_dim(replay, row, index % len(replay), axis=0)
 
 
-def sample(
-    replay: Replay, bits: UInt32[Array, "*n"], written: Int[Array, ""], observation_size: int
-) -> Transition:
+def sample(replay: Replay, bits: UInt32[Array, "*n"], written: Int[Array, ""], observation_size: int) -> Transition:
     """For each random word a transition, uniform over the `written` so far (to the 2⁻³² of a remainder's bias)."""
     held = jnp.minimum(written, len(replay)).astype(jnp.uint32)
     return read(replay, (bits % held).astype(jnp.int32), observation_size)

@@ -6,7 +6,9 @@ ratio and the warm-up are ours [choice].
 """
 
 import dataclasses
+import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import jax
@@ -151,9 +153,7 @@ def _step(
     return (env_state, next_seen, learner, replay), (reward, learning.astype(jnp.float32), info)
 
 
-def _learn(
-    agent: Agent, learner: Any, batches: memory.Transition, draws: Any, learning: Array
-) -> tuple[Any, Info]:
+def _learn(agent: Agent, learner: Any, batches: memory.Transition, draws: Any, learning: Array) -> tuple[Any, Info]:
     """The learner after one update per batch [Alg. 1 l. 5], or as it was with zeros for info while it warms up.
 
     A select, not a branch: on a GPU a branch waits for the host at every step, and the select is part of the
@@ -172,6 +172,19 @@ def _restart(
     fresh_state, observation = env.reset(reset_key)
     fresh = (fresh_state, noise(observation, jax.random.normal(noise_key, observation.shape)))
     return jax.tree.map(lambda new, old: jnp.where(terminated, new, old), fresh, (env_state, seen))
+
+
+def use_all_cores() -> None:
+    """Where JAX runs on a CPU, gives it one device per core, over which runs are then spread.
+
+    A program on one device leaves most cores idle when its networks are small. To be called before JAX computes
+    anything; later, or where the number was set by `JAX_NUM_CPU_DEVICES` or `XLA_FLAGS`, it changes nothing.
+    """
+    chosen = getattr(jax.config, "jax_num_cpu_devices", -1) >= 0
+    chosen |= "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
+    if not chosen:
+        with suppress(RuntimeError):  # JAX has started
+            jax.config.update("jax_num_cpu_devices", os.cpu_count() or 1)
 
 
 class Trainer:
@@ -218,6 +231,11 @@ class Trainer:
     def compile(self) -> None:
         """Builds the program; the first episode would otherwise."""
         self._compiled = self._program.lower(self.configs, self.state, self._number()).compile()
+
+    def memory(self) -> int:
+        """Bytes that the compiled program needs for its state and for what is in between."""
+        analysis = self._compiled.memory_analysis()
+        return analysis.temp_size_in_bytes + analysis.argument_size_in_bytes
 
     def __iter__(self) -> Iterator[Report]:
         if self._compiled is None:

@@ -137,7 +137,7 @@ CASES = [
 @pytest.mark.parametrize(("name", "probe"), CASES)
 def test_probe(name, probe):
     env, states, values, span, actions = probe
-    # These problems have no noise, so the loss falls to zero, and Adam at 1e-2 then steps on rounding (V(0) 0.93 for 0.9).
+    # Without noise the loss falls to zero, and Adam at a rate of 1e-2 then steps on rounding (V(0) 0.93 for 0.9).
     rbf = {"value__kind": "rbf", "value__bases": 32, "value__lr": 3e-3, "value__lengthscales": "[0.7]"}
     config = probes.tiny(
         agent=name, **(SETTINGS | rbf | {"train__steps": 6000, "env__episode_length": 1000, "train__batch": 64})

@@ -91,9 +91,7 @@ class QuadraticAgent(Agent):
         batch = batch._replace(action=self.from_bounds(batch.action))
         state, info = self._fit_ensemble(state, batch, draw.multiplicity)
         predictions = self.predict(state.ensemble, batch, draw.prediction)
-        target = bellman_target(
-            batch.reward, batch.terminated, self.config.train.gamma, predictions, state.targets
-        )
+        target = bellman_target(batch.reward, batch.terminated, self.config.train.gamma, predictions, state.targets)
         state, critic_info = self._fit_critics(state, batch, target)
         return self._sync_targets(state), info | critic_info
 

@@ -5,6 +5,8 @@ by the next first one, and report a time limit as an end.
 """
 
 import os
+import sys
+from contextlib import redirect_stdout
 from ctypes.util import find_library
 from typing import Any
 
@@ -31,7 +33,8 @@ class Playground(Environment):
     def __init__(self, name: str) -> None:
         if "DISPLAY" not in os.environ and find_library("EGL"):
             os.environ.setdefault("MUJOCO_GL", "egl")  # before MuJoCo is imported, so that films need no display
-        from mujoco_playground import dm_control_suite, registry
+        with redirect_stdout(sys.stderr):  # where what it says about optional parts belongs
+            from mujoco_playground import dm_control_suite, registry
 
         self.name = name
         try:

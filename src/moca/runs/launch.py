@@ -18,7 +18,7 @@ from moca.evaluation import evaluate as evaluate_learner
 from moca.runs import film
 from moca.runs.directory import RunDirectory
 from moca.runs.display import Display, label, learning_curve
-from moca.training import Trainer, init_run, make_env
+from moca.training import Trainer, init_run, make_env, use_all_cores
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,6 +114,7 @@ def train(
     custom = None if env is None else type(env).__name__
     directory = RunDirectory.create(Path(out), config, variations, seeds * len(varied), custom)
     directory.write_status("compiling", 0)
+    use_all_cores()
     trainer = Trainer(configs, seeds * len(varied), env)
     started = time.perf_counter()
     with console.status("Compiling the training program (half a minute, once) …"):

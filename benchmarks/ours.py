@@ -1,0 +1,36 @@
+"""MoCA itself: `python ours.py AGENT WIDTH RUNS`. More than one run is spread over two CPU devices."""
+
+import sys
+import time
+
+import jax
+from measure import BATCH, ENVIRONMENT, EPISODE, WARMUP, report, timed_steps
+
+
+def main(agent: str, width: int, runs: int) -> None:
+    if runs > 1:
+        jax.config.update("jax_num_cpu_devices", 2)
+    from moca import presets
+    from moca.training import Trainer
+
+    episodes = timed_steps(width) // EPISODE
+    settings = {
+        "agent": agent,
+        "train.batch": BATCH,
+        "train.warmup": WARMUP,
+        "train.steps": (episodes + 2) * EPISODE,  # one to warm up, and the last, which is evaluated, is never run
+        "train.eval_every": 10**6,
+    }
+    settings |= {f"{part}.width": width for part in ("critic", "dynamics", "sac")}
+    trainer = Trainer([presets.build("paper", ENVIRONMENT, settings)] * runs, range(runs))
+    trainer.compile()
+    training = iter(trainer)
+    next(training)
+    start = time.perf_counter()
+    for _ in range(episodes):
+        next(training)
+    report("moca", agent, width, runs, episodes * EPISODE, time.perf_counter() - start)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

@@ -70,6 +70,7 @@ def settings(width: int, steps: int) -> dict[str, Any]:
     }
     model = {
         "_target_": "mbrl.models.GaussianMLP",
+        "_recursive_": False,  # it makes its activation function itself
         "device": "cpu",
         "in_size": 6,
         "out_size": 6,

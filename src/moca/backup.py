@@ -25,6 +25,12 @@ PREDICTIONS: dict[str, Prediction] = {
 }
 
 
+def expected_values(predictions: mm.Distribution, values: mm.Function) -> Float[Array, "two n"]:
+    """E[Vᵢ(s′)] of both functions (see `twin`) for n predictions."""
+    over_batch = jax.vmap(mm.expectation, (0, None))
+    return jax.vmap(over_batch, (None, twin_axes(values)))(predictions, values)
+
+
 def bellman_target(
     reward: Float[Array, "n"],
     terminated: Float[Array, "n"],
@@ -32,7 +38,5 @@ def bellman_target(
     predictions: mm.Distribution,
     values: mm.Function,
 ) -> Float[Array, "n"]:
-    """r + γ (1 − d) minᵢ E[Vᵢ⁻(s′)] for n transitions [Eq. 5] [Alg. 1 l. 11]; `values` is two of them, see `twin`."""
-    over_batch = jax.vmap(mm.expectation, (0, None))
-    expected = jax.vmap(over_batch, (None, twin_axes(values)))(predictions, values)
-    return reward + gamma * (1 - terminated) * jnp.min(expected, axis=0)
+    """r + γ (1 − d) minᵢ E[Vᵢ⁻(s′)] for n transitions [Eq. 5] [Alg. 1 l. 11]."""
+    return reward + gamma * (1 - terminated) * jnp.min(expected_values(predictions, values), axis=0)

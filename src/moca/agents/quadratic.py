@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int, Key, UInt8
 
 from moca import moments as mm
 from moca.agents.agent import Agent, Info, Progress
-from moca.backup import PREDICTIONS, bellman_target
+from moca.backup import PREDICTIONS, bellman_target, expected_values
 from moca.critic import ActionSlice, QuadraticCritic, keep_alive
 from moca.diagnostics import describe_model
 from moca.dynamics import GaussianEnsemble, bootstrap, update_statistics
@@ -190,17 +190,32 @@ class QuadraticAgent(Agent):
         seen = describe_model(after.ensemble, value, episode)
         info = seen | {"coverage_1sigma": unseen["coverage_1sigma"], "coverage_1sigma_seen": seen["coverage_1sigma"]}
         if self.config.agent == "moca-mc":
-            info["target_variance"] = self._target_variance(after, episode, key)
+            info |= self._sampling(after.ensemble, after.targets, episode, key)
         return info
 
-    def _target_variance(
-        self, state: QuadraticState, episode: Transition, key: Key[Array, ""], repeats: int = 8
-    ) -> Float[Array, ""]:
-        """Variance of γ minᵢ E[Vᵢ⁻] over fresh draws of the samples, averaged over the episode."""
+    def _sampling(
+        self,
+        ensemble: GaussianEnsemble,
+        values: mm.Function,
+        episode: Transition,
+        key: Key[Array, ""],
+        repeats: int = 8,
+    ) -> Info:
+        """What sampling does to γ minᵢ E[Vᵢ⁻], averaged over the episode.
 
-        def draw(key: Key[Array, ""]) -> Float[Array, "n"]:
-            predictions = self.predict(state.ensemble, episode, key)
-            zero = jnp.zeros_like(episode.reward)
-            return bellman_target(zero, zero, self.config.train.gamma, predictions, state.targets)
-
-        return jax.vmap(draw)(jax.random.split(key, repeats)).var(axis=0, ddof=1).mean()
+        `target_variance` is its variance over fresh draws. `target_bias` is its mean less the closed form: either
+        critic's average is unbiased, the smaller of two is not. It is the smaller average less that of the critic
+        whose expectation is smaller, on the same draws, so that the noise of the draws cancels.
+        """
+        gamma = self.config.train.gamma
+        sampled = jax.vmap(lambda k: expected_values(self.predict(ensemble, episode, k), values))(
+            jax.random.split(key, repeats)
+        )
+        mixtures = ensemble.predict_batch(episode.observation, episode.action)
+        smaller = expected_values(jax.vmap(mm.moment_match)(mixtures), values).argmin(axis=0)
+        least = sampled.min(axis=1)
+        unbiased = jnp.where(smaller == 0, sampled[:, 0], sampled[:, 1])
+        return {
+            "target_variance": gamma**2 * least.var(axis=0, ddof=1).mean(),
+            "target_bias": gamma * (least - unbiased).mean(),
+        }

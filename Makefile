@@ -35,7 +35,7 @@ types: install
 
 check: lint types test ## linter, types, tests: what CI runs
 
-bench: install ## time the closed form beside sampling
+bench: install ## time the backup, training programs and their growth (minutes)
 	$(BIN)/moca benchmark
 
 mutants: install ## break each formula on purpose; every mutant must be caught (half an hour)

@@ -9,7 +9,7 @@ BATCH = 128
 DEPTH = 2
 EPISODE = 1000  # steps; the time limit
 WARMUP = 1000  # environment steps before the clock starts; everything is compiled in them
-PACKAGES = ("moca-rl", "sbx-rl", "stable-baselines3", "brax", "mbrl", "playground", "mujoco-mjx", "jax", "torch")
+PACKAGES = ("moca-rl", "sbx-rl", "stable-baselines3", "brax", "playground", "mujoco-mjx", "jax", "torch")
 
 
 def timed_steps(width: int) -> int:

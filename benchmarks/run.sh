@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Benchmarks MoCA and its peers: one JSON line per measurement on stdout, progress on stderr.
 #
-#   bash benchmarks/run.sh [ROUNDS] [PEERS]     for example: bash benchmarks/run.sh 3 "sbx sb3 brax mbpo"
+#   bash benchmarks/run.sh [ROUNDS] [PEERS]     for example: bash benchmarks/run.sh 3 "sbx sb3 brax"
 #
 # Each library has a virtual environment of its own, benchmarks/.venv-NAME, which is made when it is missing.
 set -euo pipefail
 cd "$(dirname "$0")"
 rounds=${1:-3}
-peers=${2:-sbx sb3 brax mbpo}
+peers=${2:-sbx sb3 brax}
 python=${PYTHON:-python3.11}
 export JAX_PLATFORMS=cpu
 export JAX_COMPILATION_CACHE_DIR=$PWD/.cache # compiling is never timed; this only saves waiting
@@ -33,6 +33,10 @@ measure() { # NAME SCRIPT ARGUMENT...
     ".venv-$name/bin/python" "$@" || echo "{\"library\": \"$name\", \"failed\": \"$*\"}"
 }
 
+wanted() { # NAME
+    [[ " $peers " == *" $1 "* ]]
+}
+
 install moca -e ..
 for peer in $peers; do
     case $peer in
@@ -43,11 +47,11 @@ for peer in $peers; do
 done
 
 # Ours and SBX take turns, so that a busy machine slows both alike.
-[[ " $peers " == *" sbx "* ]] && measure sbx gymnasium_cartpole.py
+wanted sbx && measure sbx gymnasium_cartpole.py
 for _ in $(seq "$rounds"); do
     for width in 64 256; do
         measure moca ours.py bnaf "$width" 1
-        [[ " $peers " == *" sbx "* ]] && measure sbx sb.py sbx "$width"
+        wanted sbx && measure sbx sb.py sbx "$width"
         measure moca ours.py bnaf "$width" 10
     done
 done
@@ -56,7 +60,7 @@ for width in 64 256; do
         measure moca ours.py "$agent" "$width" 1
         measure moca ours.py "$agent" "$width" 10
     done
-    [[ " $peers " == *" sb3 "* ]] && measure sb3 sb.py sb3 "$width"
-    [[ " $peers " == *" brax "* ]] && measure brax brax_sac.py "$width"
+    wanted sb3 && measure sb3 sb.py sb3 "$width"
+    wanted brax && measure brax brax_sac.py "$width"
 done
 exit 0

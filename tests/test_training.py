@@ -66,6 +66,26 @@ def test_no_key_is_used_twice():
     np.testing.assert_array_equal(jax.random.key_data(trainer.state.key[0]), jax.random.key_data(episodes))
 
 
+def test_no_random_number_is_used_twice():
+    """Two blocks of an episode, two episodes, two runs: every action and every noise is one of a kind."""
+    settings = {"env__episode_length": 200, "train__steps": 400, "train__warmup": 1000, "noise__sigma": 0.5}
+    trainer, _ = trained(seeds=(0, 1), **settings)
+    rows = np.asarray(trainer.state.replay).reshape(800, -1)
+    exact, _ = trained(seeds=(0, 1), **(settings | {"noise__sigma": 0.0}))
+    noise = rows[:, 4:6] - np.asarray(exact.state.replay).reshape(800, -1)[:, 4:6]
+    assert len(set(rows[:, 2])) == 800
+    assert len(set(noise.ravel().round(5))) > 1500
+
+
+def test_sampling_is_uniform_over_what_was_written():
+    replay = jnp.arange(8.0)[:, None] * jnp.ones(7)
+    for written, held in ((3, 3), (8, 8), (50, 8)):
+        bits = jax.random.bits(jax.random.key(written), (20_000,))
+        rows = np.asarray(memory.sample(replay, bits, jnp.array(written), 2).reward).astype(int)
+        np.testing.assert_allclose(np.bincount(rows, minlength=8)[:held] / len(rows), 1 / held, atol=0.02)
+        assert rows.max() == held - 1
+
+
 def test_the_same_seed_twice_is_the_same_run(ten):
     assert digest(trained(seeds=tuple(range(10)))[0]) == digest(ten[0])
 
@@ -171,6 +191,23 @@ def test_runs_are_spread_over_the_devices():
         assert int(used) == devices
         totals.append(float(total))
     np.testing.assert_allclose(*totals, rtol=1e-4)
+
+
+def test_training_uses_all_cores(tmp_path):
+    """Each run on a core of its own, unless the user has said how many devices there are to be."""
+    code = (
+        "import jax, moca\n"
+        "from tests import probes\n"
+        f"moca.train(probes.tiny(seeds=2), {str(tmp_path)!r} + '/run', env=probes.Drift())\n"
+        "print(len(jax.devices()))"
+    )
+    for settings, devices in (({}, os.cpu_count()), ({"JAX_NUM_CPU_DEVICES": "1"}, 1)):
+        target = code.replace("/run", f"/run{devices}")
+        environment = {**os.environ, "JAX_PLATFORMS": "cpu", **settings}
+        run = subprocess.run(
+            [sys.executable, "-c", target], capture_output=True, text=True, check=True, env=environment
+        )
+        assert int(run.stdout) == devices
 
 
 def test_without_noise_both_scores_are_the_same_episodes():

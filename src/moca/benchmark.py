@@ -50,16 +50,16 @@ def describe(part: str, result: Any) -> str:
             for name, row in result.items()
         ]
         return "\n".join(lines)
-    titles = ("agent", "width", "runs", "run-steps/s", "no eval.", "ms/step", "compile", "MiB/run")
-    lines = ["{:13s}{:>6s}{:>6s}{:>13s}{:>10s}{:>9s}{:>9s}{:>9s}  cost over".format(*titles)]
+    titles = ("agent", "width", "runs", "run-steps/s", "no eval.", "ms/step", "MiB/run")
+    lines = ["{:13s}{:>6s}{:>6s}{:>13s}{:>10s}{:>9s}{:>9s}  cost over".format(*titles)]
     for row in result:
         numbers = "{agent:13s}{width:6d}{runs:6d}{run_steps_per_s:13,.0f}{run_steps_per_s_unevaluated:10,.0f}"
-        numbers += "{ms_per_step:9.3f}{compile_s:8.0f}s{mib_per_run:9.1f}  "
+        numbers += "{ms_per_step:9.3f}{mib_per_run:9.1f}  "
         lines.append(numbers.format(**row) + ", ".join(f"{a} {cost:.2f}" for a, cost in row["cost_over"].items()))
     return "\n".join(lines)
 
 
-def backup(rounds: int = 25) -> dict[str, Any]:
+def backup(rounds: int = 25, batch: int | None = None) -> dict[str, Any]:
     """Seconds and ratios of the expectation E[V] over a batch, analytic against Monte Carlo.
 
     `backup_over_mcK` is the analytic time over that of drawing and averaging K samples per belief; `…_predrawn` gives
@@ -67,7 +67,7 @@ def backup(rounds: int = 25) -> dict[str, Any]:
     share of the machine's measured ceiling that the analytic program reaches: of its arithmetic in full float32, and
     of its memory bandwidth when the (batch, M) array of bases is written once and read once.
     """
-    batch = BATCH * (64 if on_gpu() else 1)  # enough that the launch of a kernel is not what is timed
+    batch = batch or BATCH * (64 if on_gpu() else 1)  # enough that the launch of a kernel is not what is timed
     value, beliefs, key = problem(batch)
     keys = jax.random.split(key, batch)
 
@@ -112,23 +112,23 @@ def agents(
 ) -> list[dict[str, Any]]:
     """Run-steps per second of whole training programs, with an evaluation after every episode and without any.
 
-    Programs are compiled side by side and then take turns, episode by episode. Time and memory of a program's
-    compilation are in its row.
+    Programs are compiled side by side, which `compile_all_s` took, and then take turns, episode by episode.
     """
     cells = list(product(widths, runs, names))
 
-    def build(cell: tuple[int, int, str]) -> tuple[Trainer, float]:
+    def build(cell: tuple[int, int, str]) -> Trainer:
         width, count, name = cell
         settings = {"agent": name, "noise.sigma": 0.05, "train.steps": (EPISODES + 2) * 1000, "train.eval_every": 2}
         settings |= {f"{section}.width": width for section in ("critic", "dynamics", "sac")}
         trainer = Trainer([presets.build("paper", env, settings)] * count, range(count))
-        started = time.perf_counter()
         trainer.compile()
-        return trainer, time.perf_counter() - started
+        return trainer
 
+    started = time.perf_counter()
     with ThreadPoolExecutor() as pool:
-        built = list(pool.map(build, cells))
-    iterators = [iter(trainer) for trainer, _ in built]
+        trainers = list(pool.map(build, cells))
+    compiling = time.perf_counter() - started
+    iterators = [iter(trainer) for trainer in trainers]
     samples: list[list[float]] = [[] for _ in cells]
     for _ in range(EPISODES + 2):
         for iterator, own in zip(iterators, samples, strict=True):
@@ -136,14 +136,14 @@ def agents(
             next(iterator)
             own.append(time.perf_counter() - started)
     rows: list[dict[str, Any]] = []
-    for (width, count, name), (trainer, compiling), own in zip(cells, built, samples, strict=True):
+    for (width, count, name), trainer, own in zip(cells, trainers, samples, strict=True):
         without, evaluated = median(own[2::2]), median(own[3::2])
         memory = trainer.memory() / count / 2**20
         rows.append({
             "agent": name, "width": width, "runs": count, "env": env,
             "run_steps_per_s": 1000 * count / evaluated, "ms_per_step": evaluated,
             "run_steps_per_s_unevaluated": 1000 * count / without,
-            "compile_s": compiling, "mib_per_run": memory,
+            "compile_all_s": compiling, "mib_per_run": memory,
         })  # fmt: skip
     for row in rows:
         same = {r["agent"]: r for r in rows if (r["width"], r["runs"]) == (row["width"], row["runs"])}

@@ -127,9 +127,12 @@ def _out(arguments: argparse.Namespace, config: Config) -> Path:
 
 
 def _use_device(device: str | None) -> None:
-    """Has JAX use that kind of device, and says so if it is not there."""
+    """Has JAX use that kind of device, all cores of a CPU among them, and says so if it is not there."""
     import jax
 
+    from moca.training import use_all_cores
+
+    use_all_cores()
     if device:
         jax.config.update("jax_platforms", {"cpu": "cpu", "gpu": "cuda"}[device])
     try:

@@ -112,9 +112,7 @@ class Value:
     lengthscales: tuple[float, ...] = field(default=(), metadata=_limits(above=0))
     lr: float = field(default=1e-4, metadata=_limits(low=0))  # of what V is linear in
     constant_lr: float = field(default=0.0, metadata=_limits(low=0))  # of a constant basis; zero leaves it out
-    basis_lr: float = field(
-        default=0.0, metadata=_limits(low=0)
-    )  # of centres, frequencies, directions; zero fixes them
+    basis_lr: float = field(default=0.0, metadata=_limits(low=0))  # of frequencies and directions; zero fixes them
 
 
 @dataclass(frozen=True)

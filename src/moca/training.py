@@ -41,7 +41,7 @@ for _section in [type(getattr(settings.Config(), f.name)) for f in dataclasses.f
 _register(Config, lambda f: f.name not in ("agent", "seed", "seeds"))
 
 
-BLOCK = 100  # decisions whose random numbers are drawn at once, at most
+BLOCK = 100  # decisions whose random numbers are drawn at once: the largest divisor of an episode's up to this
 
 
 class RunState(NamedTuple):
@@ -233,9 +233,10 @@ class Trainer:
         self._compiled = self._program.lower(self.configs, self.state, self._number()).compile()
 
     def memory(self) -> int:
-        """Bytes that the compiled program needs for its state and for what is in between."""
+        """Bytes that the program, once compiled, needs on all devices for its state and for what is in between."""
         analysis = self._compiled.memory_analysis()
-        return analysis.temp_size_in_bytes + analysis.argument_size_in_bytes
+        devices = len(self.state.replay.sharding.device_set)
+        return devices * (analysis.temp_size_in_bytes + analysis.argument_size_in_bytes)
 
     def __iter__(self) -> Iterator[Report]:
         if self._compiled is None:

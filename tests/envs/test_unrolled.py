@@ -18,9 +18,10 @@ def primitives(function, *args):
             unrolls = equation.params.get("unroll", 1)
             names.append(f"{equation.primitive.name}{unrolls if unrolls > 1 else ''}")
             for value in equation.params.values():
-                inner = getattr(value, "jaxpr", value)
-                if hasattr(inner, "eqns"):
-                    walk(inner)
+                for part in value if isinstance(value, tuple) else [value]:
+                    inner = getattr(part, "jaxpr", part)
+                    if hasattr(inner, "eqns"):
+                        walk(inner)
 
     walk(jax.make_jaxpr(function)(*args).jaxpr)
     return names
@@ -60,7 +61,8 @@ def test_every_kind_of_triangle(lower, transposed, unit):
 
 
 def test_a_matrix_that_is_not_positive_gives_nan():
-    assert jnp.isnan(unrolled(jnp.linalg.cholesky)(-jnp.eye(2))).any()
+    for matrix in (-jnp.eye(2), jnp.ones((2, 2))):
+        assert jnp.isnan(unrolled(jnp.linalg.cholesky)(matrix)).any()
 
 
 @pytest.mark.parametrize("reverse", [True, False])

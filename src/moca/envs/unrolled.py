@@ -38,10 +38,11 @@ def _evaluate(traced: ClosedJaxpr, args: Sequence[Array]) -> list[Array]:
     for equation in jaxpr.eqns:
         inputs = [read(atom) for atom in equation.invars]
         rewrite = _REWRITES.get(equation.primitive.name)
-        outputs = rewrite(inputs, equation.params) if rewrite else None
-        if outputs is None:
-            outputs = equation.primitive.bind(*inputs, **equation.primitive.get_bind_params(equation.params))
-            outputs = outputs if equation.primitive.multiple_results else [outputs]
+        with equation.ctx.manager:
+            outputs = rewrite(inputs, equation.params) if rewrite else None
+            if outputs is None:
+                outputs = equation.primitive.bind(*inputs, **equation.primitive.get_bind_params(equation.params))
+                outputs = outputs if equation.primitive.multiple_results else [outputs]
         values.update(zip(equation.outvars, outputs, strict=True))
     return [read(atom) for atom in jaxpr.outvars]
 
@@ -56,7 +57,7 @@ def _scan(inputs: list[Array], params: dict[str, Any]) -> list[Array] | None:
 
 def _cholesky(inputs: list[Array], params: dict[str, Any]) -> list[Array] | None:
     (matrix,) = inputs
-    if matrix.ndim != 2 or len(matrix) > TINY:
+    if matrix.ndim != 2 or len(matrix) > TINY or not jnp.issubdtype(matrix.dtype, jnp.floating):
         return None
     return [_factor(matrix)]
 
@@ -68,7 +69,8 @@ def _factor(matrix: Float[Array, "n n"]) -> Float[Array, "n n"]:
     for row in range(size):
         for column in range(row + 1):
             rest = matrix[row, column] - sum(factor[row][k] * factor[column][k] for k in range(column))
-            factor[row][column] = jnp.sqrt(rest) if row == column else rest / factor[column][column]
+            positive = jnp.where(rest > 0, rest, jnp.nan)
+            factor[row][column] = jnp.sqrt(positive) if row == column else rest / factor[column][column]
     return jnp.stack([jnp.stack(row) for row in factor])
 
 
@@ -95,6 +97,4 @@ _REWRITES: dict[str, Callable[[list[Array], dict[str, Any]], list[Array] | None]
     "cholesky": _cholesky,
     "triangular_solve": _triangular_solve,
     "jit": _call,
-    "pjit": _call,
-    "closed_call": _call,
 }

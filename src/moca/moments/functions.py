@@ -92,7 +92,7 @@ class RBF(Function):
 def squared_distances(
     x: Float[Array, "d"], centers: Float[Array, "m d"], precision: Float[Array, "*m d"], plus: Array | float = 0.0
 ) -> Float[Array, "m"]:
-    """Σⱼ Λⱼ (xⱼ − cᵢⱼ)² for every centre, as one matrix product; with a shared precision also + Σⱼ `plus`ⱼ ≥ 0.
+    """Σⱼ Λⱼ (xⱼ − cᵢⱼ)² for every centre, as one matrix product; plus Σⱼ `plus`ⱼ ≥ 0.
 
     The square is expanded to Λx² − 2Λxc + Λc². Its three terms cancel, so each dimension's three stand side by
     side in the product (partial sums stay as small as the answer) and the centres' mean is the origin. In
@@ -106,7 +106,7 @@ def squared_distances(
         of_c = jnp.stack([jnp.ones_like(c), c, c * c], axis=-1)
     else:
         of_x = jnp.stack([x * x, -2 * x, jnp.ones_like(x)], axis=-1)
-        of_c = jnp.stack([precision, precision * c, precision * c * c], axis=-1)
+        of_c = jnp.stack([precision, precision * c, precision * c * c + plus], axis=-1)
     # Rounding can leave a small negative number, and a basis must not exceed one.
     return jnp.maximum(dot(of_c.reshape(len(c), -1), of_x.reshape(-1)), 0)
 

@@ -107,6 +107,7 @@ def train(
         env: the environment, if not the one the config names.
         console: where progress goes; nowhere by default.
     """
+    use_all_cores()
     console = console or Console(quiet=True)
     seeds = [config.seed + i for i in range(config.seeds)]
     variations = [dict(settings) for settings in varied for _ in seeds]
@@ -114,7 +115,6 @@ def train(
     custom = None if env is None else type(env).__name__
     directory = RunDirectory.create(Path(out), config, variations, seeds * len(varied), custom)
     directory.write_status("compiling", 0)
-    use_all_cores()
     trainer = Trainer(configs, seeds * len(varied), env)
     started = time.perf_counter()
     with console.status("Compiling the training program (half a minute, once) …"):

@@ -36,7 +36,7 @@ types: install
 check: lint types test ## linter, types, tests: what CI runs
 
 bench: install ## time the backup, training programs and their growth (minutes)
-	$(BIN)/moca benchmark
+	$(BIN)/moca benchmark backup agents growth
 
 mutants: install ## break each formula on purpose; every mutant must be caught (half an hour)
 	$(BIN)/python tests/mutants.py

@@ -52,7 +52,7 @@ def test_the_moments_import_no_environment_and_no_optimiser():
 def test_benchmark_gives_ratios_as_json():
     result = json.loads(moca("benchmark", "backup", "--json", "--rounds", "1").stdout)
     for count in (4, 16, 64):
-        assert result["backup"][f"backup_over_mc{count}"] > 0
+        assert result[f"backup_over_mc{count}"] > 0
     assert result["backup"]["ceiling_gflops"] > 0
 
 

@@ -59,6 +59,13 @@ def describe(part: str, result: Any) -> str:
     return "\n".join(lines)
 
 
+def ratios(result: dict[str, Any]) -> dict[str, float]:
+    """The ratios of all parts by name, such as `backup_over_mc4` and `moca_over_ce` (of the first such program)."""
+    found = {name: value for name, value in result.get("backup", {}).items() if "_over_" in name}
+    moca = next((row for row in result.get("agents", []) if row["agent"] == "moca"), {"cost_over": {}})
+    return found | {f"moca_over_{other.removeprefix('moca-')}": cost for other, cost in moca["cost_over"].items()}
+
+
 def backup(rounds: int = 25, batch: int | None = None) -> dict[str, Any]:
     """Seconds and ratios of the expectation E[V] over a batch, analytic against Monte Carlo.
 

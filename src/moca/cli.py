@@ -79,20 +79,20 @@ def _benchmark(arguments: argparse.Namespace) -> None:
     console = Console(stderr=True)
     on_gpu = benchmark.on_gpu()
     widths = arguments.widths or ([64, 256] if on_gpu else [64])
-    runs = arguments.runs or ([10, 240] if on_gpu else [1, 10])
+    runs = arguments.runs or ([10, 240] if on_gpu else [1])
     parts = {
         "backup": lambda: benchmark.backup(arguments.rounds),
         "agents": lambda: benchmark.agents(arguments.agents, widths, runs, arguments.env),
         "growth": benchmark.growth,
     }
     result: dict[str, Any] = {"machine": benchmark.machine()}
-    for part in arguments.parts or parts:
+    for part in arguments.parts or ("backup", "agents"):
         with console.status(f"Timing {part} …"):
             result[part] = parts[part]()
         if not arguments.json:
             print(benchmark.describe(part, result[part]))
     if arguments.json:
-        print(json.dumps(result, indent=2))
+        print(json.dumps(benchmark.ratios(result) | result, indent=2))
     else:
         print("machine: " + ", ".join(f"{name} {value}" for name, value in result["machine"].items()))
 
@@ -257,13 +257,13 @@ def _parser() -> tuple[Parser, dict[str, Parser]]:
         nargs="*",
         type=_part,
         metavar="PART",
-        help="backup, agents, growth (default: all, which takes minutes)",
+        help="backup, agents, growth (default: backup agents, a few minutes)",
     )
     benchmark.add_argument("--json", action="store_true", help="print JSON")
     benchmark.add_argument("--rounds", type=_at_least_one, default=25, help="how often a backup is timed (default: 25)")
     benchmark.add_argument("--agents", nargs="+", choices=AGENTS, default=["moca", "moca-ce", "moca-mc", "bnaf"])
     benchmark.add_argument("--widths", nargs="+", type=_at_least_one, help="of all networks (64; on a GPU also 256)")
-    benchmark.add_argument("--runs", nargs="+", type=_at_least_one, help="in one program (1 10; on a GPU 10 240)")
+    benchmark.add_argument("--runs", nargs="+", type=_at_least_one, help="in one program (1; on a GPU 10 240)")
     benchmark.add_argument("--env", choices=sorted(presets.ENVIRONMENTS), default="CartpoleBalance")
     return parser, parsers
 

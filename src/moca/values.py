@@ -1,4 +1,4 @@
-"""The value class a config names, before it has learned anything: zero everywhere."""
+"""The value class a config names, zero everywhere before it learns; two of it that share their bases; its rates."""
 
 from typing import TypeVar
 

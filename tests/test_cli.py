@@ -61,3 +61,11 @@ def test_figure_prints_where_it_lies(tmp_path):
     assert run.stdout.splitlines()[-1] == str(tmp_path / "figure1.png")
     assert run.stderr == ""
     assert (tmp_path / "figure1.png").stat().st_size > 10_000
+
+
+def test_the_benchmarks_ratios_by_name():
+    from moca.benchmark import ratios
+
+    rows = [{"agent": "bnaf", "cost_over": {}}, {"agent": "moca", "cost_over": {"moca-ce": 1.01, "bnaf": 2.0}}]
+    found = ratios({"backup": {"backup_over_mc4": 0.1, "seconds": {}}, "agents": rows})
+    assert found == {"backup_over_mc4": 0.1, "moca_over_ce": 1.01, "moca_over_bnaf": 2.0}

@@ -62,8 +62,10 @@ def describe(part: str, result: Any) -> str:
 def ratios(result: dict[str, Any]) -> dict[str, float]:
     """The ratios of all parts by name, such as `backup_over_mc4` and `moca_over_ce` (of the first such program)."""
     found = {name: value for name, value in result.get("backup", {}).items() if "_over_" in name}
-    moca = next((row for row in result.get("agents", []) if row["agent"] == "moca"), {"cost_over": {}})
-    return found | {f"moca_over_{other.removeprefix('moca-')}": cost for other, cost in moca["cost_over"].items()}
+    costs = [row["cost_over"] for row in result.get("agents", []) if row["agent"] == "moca"]
+    for cost in costs[:1]:
+        found |= {f"moca_over_{other.removeprefix('moca-')}": value for other, value in cost.items()}
+    return found
 
 
 def backup(rounds: int = 25, batch: int | None = None) -> dict[str, Any]:

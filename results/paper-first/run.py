@@ -19,7 +19,7 @@ from moca.training import Trainer
 SEEDS = range(10)
 SIGMAS = (0.025, 0.05)
 STEPS = {"CartpoleBalance": 100_000, "PendulumSwingup": 200_000}
-DIAGNOSTICS = ("coverage_1sigma", "epistemic_std", "ce_bias", "curvature", "vertex_size", "q_mean")
+DIAGNOSTICS = ("coverage_1sigma", "epistemic_std", "ce_bias", "curvature", "saturation", "q_mean")
 
 
 def main(agent: str, task: str, path: Path) -> None:

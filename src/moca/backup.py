@@ -37,6 +37,8 @@ def bellman_target(
     gamma: float,
     predictions: mm.Distribution,
     values: mm.Function,
+    bounds: tuple[float, float] = (-jnp.inf, jnp.inf),
 ) -> Float[Array, "n"]:
-    """r + γ (1 − d) minᵢ E[Vᵢ⁻(s′)] for n transitions [Eq. 5] [Alg. 1 l. 11]."""
-    return reward + gamma * (1 - terminated) * jnp.min(expected_values(predictions, values), axis=0)
+    """r + γ (1 − d) minᵢ E[Vᵢ⁻(s′)] for n transitions [Eq. 5] [Alg. 1 l. 11]; the expectation kept within `bounds`."""
+    expected = jnp.clip(jnp.min(expected_values(predictions, values), axis=0), *bounds)
+    return reward + gamma * (1 - terminated) * expected

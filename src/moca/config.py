@@ -20,7 +20,10 @@ QUADRATIC_AGENTS = ("moca", "moca-ce", "moca-mc", "moca-mixture", "bnaf")
 AGENTS = (*QUADRATIC_AGENTS, "sac")
 CURVATURES = ("diagonal", "full")
 COVARIANCES = ("diagonal", "full")
-VALUES = ("rbf", "fourier", "erf", "quadratic", "polynomial")
+VALUES = ("rbf", "rbf-learned", "fourier", "erf", "quadratic", "polynomial")
+HEADS = ("vertex", "slope")
+RANDOM_ACTIONS = ("uniform", "extreme")
+NOISE_LEVELS = ("known", "learned")
 NOISES = ("homoscedastic", "state-norm")
 
 
@@ -29,7 +32,7 @@ class ConfigError(ValueError):
 
 
 def _limits(**bounds: Any) -> dict[str, Any]:
-    """Metadata of a field: `low`, `high` (inclusive unless `above`/`below` are given), or `among`."""
+    """Metadata of a field: `low`, `high` (inclusive unless `above`/`below` are given), `infinite`, or `among`."""
     return {"limits": bounds}
 
 
@@ -95,6 +98,7 @@ class Critic:
     vertex_lr: float = field(default=1e-5, metadata=_limits(low=0))
     vertex_lr_end: float = field(default=1e-5, metadata=_limits(low=0))
     target_period: int = field(default=100, metadata=_limits(low=1))  # updates between hard copies
+    head: str = field(default="vertex", metadata=_limits(among=HEADS))  # what the network outputs: μ̃, or Pμ̃
     curvature: str = field(default="diagonal", metadata=_limits(among=CURVATURES))
     curvature_floor: float = field(default=1e-3, metadata=_limits(above=0))  # least diagonal entry of P
     keepalive: float = field(default=1e-4, metadata=_limits(low=0))
@@ -112,7 +116,9 @@ class Value:
     lengthscales: tuple[float, ...] = field(default=(), metadata=_limits(above=0))
     lr: float = field(default=1e-4, metadata=_limits(low=0))  # of what V is linear in
     constant_lr: float = field(default=0.0, metadata=_limits(low=0))  # of a constant basis; zero leaves it out
-    basis_lr: float = field(default=0.0, metadata=_limits(low=0))  # of frequencies and directions; zero fixes them
+    basis_lr: float = field(default=0.0, metadata=_limits(low=0))  # of learned bases; zero fixes them
+    least: float = field(default=-math.inf, metadata=_limits(infinite=True))  # of E[V(s′)], as rewards bound it
+    most: float = field(default=math.inf, metadata=_limits(infinite=True))
 
 
 @dataclass(frozen=True)
@@ -128,13 +134,29 @@ class Dynamics:
 
 
 @dataclass(frozen=True)
+class Belief:
+    """What the agent takes for the state: the observation, or the mean of a filter's Gaussian belief."""
+
+    filter: bool = field(default=False, metadata=_limits())
+    noise: str = field(default="known", metadata=_limits(among=NOISE_LEVELS))
+    sigma: float = field(default=0.1, metadata=_limits(above=0))  # where a learned noise level starts
+    sigma_lr: float = field(default=0.03, metadata=_limits(low=0))  # of its logarithm, per episode
+
+
+@dataclass(frozen=True)
 class Exploration:
-    """Uniform with a probability, else Gaussian around the greedy action; in units of half the action range."""
+    """Random with a probability, else Gaussian around the greedy action; in units of half the action range.
+
+    Which of the two, and the random action, are drawn anew after `hold` decisions on average. Random actions are
+    uniform, or one of the two ends in every dimension.
+    """
 
     probability: float = field(default=0.2, metadata=_limits(low=0, high=1))
     sigma: float = field(default=1.0, metadata=_limits(low=0))
     sigma_end: float = field(default=0.1, metadata=_limits(low=0))
     anneal: float = field(default=0.5, metadata=_limits(above=0, high=1))  # fraction of training until sigma_end
+    hold: float = field(default=1.0, metadata=_limits(low=1))
+    random: str = field(default="uniform", metadata=_limits(among=RANDOM_ACTIONS))
 
 
 @dataclass(frozen=True)
@@ -150,6 +172,7 @@ class Config:
     critic: Critic = field(default_factory=Critic)
     value: Value = field(default_factory=Value)
     dynamics: Dynamics = field(default_factory=Dynamics)
+    belief: Belief = field(default_factory=Belief)
     exploration: Exploration = field(default_factory=Exploration)
     sac: SAC = field(default_factory=SAC)
 
@@ -173,6 +196,8 @@ class Config:
         if train.batch > train.capacity:
             raise ConfigError(f"train.batch = {train.batch} must not exceed train.capacity = {train.capacity}")
         value = self.value
+        if not value.least < value.most:
+            raise ConfigError(f"value.least = {value.least:g} must lie below value.most = {value.most:g}")
         for name in ("high", "lengthscales"):
             if len(getattr(value, name)) != len(value.low):
                 raise ConfigError(
@@ -229,7 +254,7 @@ def override(config: Config, settings: Mapping[str, Any]) -> Config:
 
 
 def to_json(config: Config) -> str:
-    """The config in full, as JSON; infinities are the string "inf"."""
+    """The config in full, as JSON; infinities are the strings "inf" and "-inf"."""
     return json.dumps(_plain(dataclasses.asdict(config)), indent=2)
 
 
@@ -296,6 +321,8 @@ def _convert(name: str, value: Any, item: dataclasses.Field) -> Any:
             whole = float(value)
             if whole.is_integer():
                 return int(whole)
+        if kind is bool and str(value).lower() in ("true", "false"):
+            return str(value).lower() == "true"
         if kind is str and isinstance(value, str):
             return value
         if kind == tuple[float, ...]:
@@ -303,7 +330,9 @@ def _convert(name: str, value: Any, item: dataclasses.Field) -> Any:
             return tuple(float(part) for part in parts if part != "")
     except (TypeError, ValueError):
         pass
-    wanted = {float: "a number", int: "a whole number", str: "a word"}.get(kind, "a list of numbers")
+    wanted = {float: "a number", int: "a whole number", bool: "true or false", str: "a word"}.get(
+        kind, "a list of numbers"
+    )
     raise ConfigError(f"{name} must be {wanted}, got {value!r}")
 
 
@@ -314,7 +343,7 @@ def _check(name: str, value: Any, item: dataclasses.Field) -> None:
         raise ConfigError(f"{name} = {value!r} is unknown.{nearest(str(value), limits['among'])} Allowed: {shown}")
     for number in value if isinstance(value, tuple) else [value]:
         if isinstance(number, int | float):
-            _check_range(name, number, limits, isinstance(value, tuple))
+            _check_range(name, number, limits, isinstance(value, tuple) or limits.get("infinite", False))
 
 
 def _check_range(name: str, number: float, limits: Mapping[str, Any], may_be_infinite: bool) -> None:
@@ -335,7 +364,7 @@ def _plain(tree: Any) -> Any:
         return {name: _plain(value) for name, value in tree.items()}
     if isinstance(tree, tuple):
         return [_plain(value) for value in tree]
-    return "inf" if tree == math.inf else tree
+    return {math.inf: "inf", -math.inf: "-inf"}.get(tree, tree) if isinstance(tree, float) else tree
 
 
 _DEFAULTS = Config()

@@ -19,18 +19,21 @@ from moca.nets import MLP
 class ActionSlice(NamedTuple):
     """What Q(s, ·) is at one state: V − ½ ‖a − μ̃‖²_P + ½ ‖μ − μ̃‖²_P."""
 
-    vertex: Float[Array, "act"]  # μ̃, not squashed
+    slope: Float[Array, "act"]  # Pμ̃, of the quadratic at a = 0
     factor: Float[Array, "act act"]  # L, with P = LLᵀ
     greedy: Float[Array, "act"]  # μ, the best action in the box
 
     def advantage(self, action: Float[Array, "act"]) -> Float[Array, ""]:
-        """Q(s, a) − V(s), which is zero at μ and negative elsewhere in the box."""
-        short, shortest = (self.factor.T @ (a - self.vertex) for a in (action, self.greedy))
-        return (jnp.sum(shortest**2) - jnp.sum(short**2)) / 2
+        """Q(s, a) − V(s), which is zero at μ and negative elsewhere in the box: (a − μ)ᵀ (Pμ̃ − ½ P(a + μ))."""
+        middle = self.factor @ (self.factor.T @ (action + self.greedy)) / 2
+        return jnp.sum((action - self.greedy) * (self.slope - middle))
 
 
 class QuadraticCritic(eqx.Module):
-    """A shared trunk with a vertex head and a Cholesky head, and beside it V, a function of the state alone."""
+    """A shared trunk with a vertex head and a Cholesky head, and beside it V, a function of the state alone.
+
+    The vertex head outputs μ̃ (the paper), or the slope Pμ̃, which stays well scaled where P vanishes.
+    """
 
     trunk: MLP
     vertex_head: MLP
@@ -38,6 +41,7 @@ class QuadraticCritic(eqx.Module):
     value: mm.Function
     floor: Float[Array, ""]
     full: bool = eqx.field(static=True)
+    head: str = eqx.field(static=True)
 
     def __init__(
         self, key: Key[Array, ""], settings: config.Critic, value: mm.Function, observation_size: int, action_size: int
@@ -46,18 +50,25 @@ class QuadraticCritic(eqx.Module):
         self.trunk = MLP(trunk_key, (observation_size, *(settings.width,) * settings.depth))
         self.vertex_head = MLP(vertex_key, (settings.width, action_size))
         self.full = settings.curvature == "full"
+        self.head = settings.head
         entries = action_size * (action_size + 1) // 2 if self.full else action_size
         self.cholesky_head = MLP(cholesky_key, (settings.width, entries))
         self.value = value
         self.floor = jnp.asarray(settings.curvature_floor, jnp.float32)
 
     def slice(self, observation: Float[Array, "obs"]) -> ActionSlice:
-        """Vertex, curvature and greedy action at one state."""
+        """Slope, curvature and greedy action at one state."""
         hidden = jax.nn.relu(self.trunk(observation))
-        vertex = self.vertex_head(hidden)
+        output = self.vertex_head(hidden)
         factor = self._factor(self.cholesky_head(hidden))
+        if self.head == "vertex":
+            vertex, slope = output, factor @ (factor.T @ output)
+        elif self.full:
+            vertex, slope = jax.scipy.linalg.cho_solve((factor, True), output), output
+        else:
+            vertex, slope = output / jnp.diagonal(factor) ** 2, output
         greedy = box_maximiser(factor @ factor.T, vertex) if self.full else jnp.clip(vertex, -1, 1)
-        return ActionSlice(vertex, factor, greedy)
+        return ActionSlice(slope, factor, greedy)
 
     def __call__(self, observation: Float[Array, "obs"], action: Float[Array, "act"]) -> Float[Array, ""]:
         """Q(s, a) [Eq. 3]."""

@@ -9,11 +9,13 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import optax
 from jaxtyping import Array, Float, Key, UInt8
 
 from moca import config
 from moca import moments as mm
 from moca.nets import MLP, stacked
+from moca.replay import Transition
 
 LOG_VARIANCE = (-14.0, 4.0)  # of a change in units of its spread: a softly bounded range [choice]
 
@@ -77,13 +79,28 @@ class GaussianEnsemble(eqx.Module):
         return jax.vmap(mixture, (0, -1, -1))(observation, change, factor)
 
     def nll(
-        self, observation: Float[Array, "n obs"], action: Float[Array, "n act"], following: Float[Array, "n obs"]
+        self,
+        observation: Float[Array, "n obs"],
+        action: Float[Array, "n act"],
+        following: Float[Array, "n obs"],
+        blur: Float[Array, "n obs"] | None = None,
     ) -> Float[Array, "k n"]:
-        """Each member's negative log-likelihood of each transition, per dimension and in units of the spread."""
+        """Each member's negative log-likelihood of each transition, per dimension and in units of the spread.
+
+        `blur`, where given, are variances known to come on top of the members' own.
+        """
+        spread = self.statistics.deviation[1]
         mean, factor = self._standard(observation, action)
-        target = ((following - observation - self.statistics.mean[1]) / self.statistics.deviation[1]).T
+        target = ((following - observation - self.statistics.mean[1]) / spread).T
+        more = None if blur is None else (blur / spread**2).T
         if not self.full:
-            return jnp.mean(((target - mean) / factor) ** 2 / 2 + jnp.log(factor), axis=1)
+            if more is None:
+                return jnp.mean(((target - mean) / factor) ** 2 / 2 + jnp.log(factor), axis=1)
+            variance = factor**2 + more
+            return jnp.mean(((target - mean) ** 2 / variance + jnp.log(variance)) / 2, axis=1)
+        if more is not None:
+            covariance = jnp.einsum("kijn,kljn->knil", factor, factor) + jax.vmap(jnp.diag)(more.T)
+            factor = jnp.moveaxis(jnp.linalg.cholesky(covariance), 1, -1)
 
         def one(error: Float[Array, "obs"], factor: Float[Array, "obs obs"]) -> Float[Array, ""]:
             white = jax.scipy.linalg.solve_triangular(factor, error, lower=True)
@@ -120,3 +137,54 @@ def bootstrap(key: Key[Array, ""], members: int, count: int) -> UInt8[Array, "k 
     rows = jax.random.bits(key, (members, count)) % count
     own = jnp.arange(members)[:, None]
     return jnp.zeros((members, count), jnp.uint8).at[own, rows].add(1)
+
+
+class Model(NamedTuple):
+    """An ensemble that learns, and how noisy it takes observations to be where that is learned too."""
+
+    ensemble: GaussianEnsemble
+    optimiser: optax.OptState
+    log_sigma: Float[Array, "obs"]
+    sigma_optimiser: optax.OptState
+
+
+def make_model(
+    key: Key[Array, ""], settings: config.Dynamics, sigma: float, observation_size: int, action_size: int
+) -> Model:
+    """A model before its first step."""
+    ensemble = GaussianEnsemble(key, settings, observation_size, action_size)
+    log_sigma = jnp.full(observation_size, jnp.log(sigma))
+    adam = optax.scale_by_adam()
+    return Model(ensemble, adam.init(ensemble.members), log_sigma, adam.init(log_sigma))
+
+
+def fit(
+    model: Model,
+    settings: config.Dynamics,
+    batch: Transition,
+    multiplicity: UInt8[Array, "k n"],
+    noise: Float[Array, "n obs"] | None = None,
+) -> tuple[Model, Float[Array, ""]]:
+    """One step on the likelihood of a bootstrap resample per member [Alg. 1 l. 8]; the mean loss before it.
+
+    Under a filter, which gives the variances of the observation noise, the target is what was measured and the
+    likelihood allows for that noise and for the uncertainty of s. The mean of a belief, unlike a noisy observation,
+    is no biased place to predict from: its error does not depend on it.
+    """
+    statistics = update_statistics(model.ensemble.statistics, batch.observation, batch.next_observation)
+    ensemble = eqx.tree_at(lambda e: e.statistics, model.ensemble, statistics)
+    following, blur = batch.next_observation, None
+    if noise is not None and batch.measured is not None and batch.spread is not None:
+        following, blur = batch.measured, batch.spread + noise
+
+    def loss(members: MLP) -> tuple[Float[Array, ""], Float[Array, "k"]]:
+        candidate = eqx.tree_at(lambda e: e.members, ensemble, members)
+        likelihoods = candidate.nll(batch.observation, batch.action, following, blur)
+        each = jnp.mean(multiplicity * likelihoods, axis=1)
+        return each.sum(), each
+
+    (_, each), gradient = jax.value_and_grad(loss, has_aux=True)(ensemble.members)
+    direction, optimiser = optax.scale_by_adam().update(gradient, model.optimiser)
+    members = jax.tree.map(lambda w, step: w - settings.lr * step, ensemble.members, direction)
+    ensemble = eqx.tree_at(lambda e: e.members, ensemble, members)
+    return model._replace(ensemble=ensemble, optimiser=optimiser), each.mean()

@@ -1,5 +1,8 @@
 """How good the greedy policy is: episodes without exploration, under the observation noise and without it [choice]."""
 
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
@@ -9,38 +12,42 @@ from moca.envs.environment import Environment
 from moca.envs.noise import Noise
 
 
-def episode_return(
+def rollout(
     agent: Agent,
-    state: object,
+    learner: Any,
     env: Environment,
     noise: Noise,
     decisions: int,
     key: Key[Array, ""],
-    noisy: Float[Array, ""],
-) -> Float[Array, ""]:
-    """Undiscounted return of one greedy episode; what the agent sees is noisy if `noisy` is one, exact if zero."""
+    noisy: Float[Array, ""] | float = 1.0,
+    keep: Callable[[Any], Any] = lambda env_state: (),
+) -> tuple[Any, Float[Array, "decisions"]]:
+    """One greedy episode: what `keep` picks from each state, and the rewards, zero after the end.
+
+    What the agent sees is noisy if `noisy` is one, exact if zero.
+    """
     reset_key, noise_key = jax.random.split(key)
     env_state, observation = env.reset(reset_key)
+    normals = noisy * jax.random.normal(noise_key, (decisions + 1, env.observation_size))
 
-    def step(carry: tuple, normal: Float[Array, "obs"]) -> tuple[tuple, None]:
-        env_state, observation, total, running = carry
-        seen = noise(observation, noisy * normal)
-        env_state, step = env.step(env_state, agent.greedy(state, seen))
-        total += jnp.where(running > 0, step.reward, 0.0)  # a reward after the end may be nan
-        running *= 1 - step.terminated
-        return (env_state, step.observation, total, running), None
+    def step(carry: tuple, normal: Float[Array, "obs"]) -> tuple[tuple, tuple]:
+        env_state, belief, running = carry
+        action = agent.greedy(learner, belief.mean)
+        env_state, (observation, reward, terminated) = env.step(env_state, action)
+        belief, _ = agent.track(learner, belief, action, noise(observation, normal))
+        reward = jnp.where(running, reward, 0.0)  # after the end it may be nan
+        return (env_state, belief, running & ~terminated), (keep(env_state), reward)
 
-    start = (env_state, observation, jnp.zeros(()), jnp.ones(()))
-    (_, _, total, _), _ = jax.lax.scan(step, start, jax.random.normal(noise_key, (decisions, env.observation_size)))
-    return total
+    start = (env_state, agent.observe(learner, noise(observation, normals[0])), jnp.array(True))
+    return jax.lax.scan(step, start, normals[1:])[1]
 
 
 def evaluate(
-    agent: Agent, state: object, env: Environment, noise: Noise, decisions: int, episodes: int, key: Key[Array, ""]
+    agent: Agent, learner: Any, env: Environment, noise: Noise, decisions: int, episodes: int, key: Key[Array, ""]
 ) -> dict[str, Float[Array, ""]]:
     """Mean and spread of the return over `episodes` noisy episodes, and the mean over the same ones without noise."""
     noisy = jnp.repeat(jnp.array([1.0, 0.0]), episodes)
     keys = jnp.tile(jax.random.split(key, episodes), 2)
-    returns = jax.vmap(lambda k, n: episode_return(agent, state, env, noise, decisions, k, n))(keys, noisy)
+    returns = jax.vmap(lambda k, n: rollout(agent, learner, env, noise, decisions, k, n)[1].sum())(keys, noisy)
     seen, clean = returns[:episodes], returns[episodes:]
     return {"return_mean": seen.mean(), "return_std": seen.std(), "return_noise_free": clean.mean()}

@@ -1,4 +1,4 @@
-"""Algorithm 1's exploration [Alg. 1 l. 3]: uniform now and then, else Gaussian around the greedy action."""
+"""Algorithm 1's exploration [Alg. 1 l. 3]: random now and then, else Gaussian around the greedy action."""
 
 from typing import NamedTuple
 
@@ -12,19 +12,21 @@ from moca import config
 class Dice(NamedTuple):
     """The random numbers of one action."""
 
-    choice: Float[Array, ""]  # uniform in [0, 1)
-    uniform: Float[Array, "act"]  # uniform in [−1, 1)
-    normal: Float[Array, "act"]
+    choice: Float[Array, "*n"]  # uniform in [0, 1)
+    random: Float[Array, "*n act"]  # the action if it is to be random, in [−1, 1]
+    normal: Float[Array, "*n act"]
 
 
-def roll(key: Key[Array, ""], action_size: int) -> Dice:
-    """Fresh random numbers for one action."""
-    choice_key, uniform_key, normal_key = jax.random.split(key, 3)
-    return Dice(
-        jax.random.uniform(choice_key),
-        jax.random.uniform(uniform_key, (action_size,), minval=-1.0),
-        jax.random.normal(normal_key, (action_size,)),
-    )
+def roll(key: Key[Array, ""], settings: config.Exploration, decisions: int, action_size: int) -> Dice:
+    """The random numbers of an episode; choice and random action keep their value for `hold` decisions on average."""
+    choice_key, action_key, normal_key, hold_key = jax.random.split(key, 4)
+    choice = jax.random.uniform(choice_key, (decisions,))
+    random = jax.random.uniform(action_key, (decisions, action_size), minval=-1.0)
+    if settings.random == "extreme":
+        random = jnp.where(random < 0, -1.0, 1.0)
+    anew = jax.random.uniform(hold_key, (decisions,)) * settings.hold < 1
+    since = jax.lax.cummax(jnp.where(anew, jnp.arange(decisions), 0))
+    return Dice(choice[since], random[since], jax.random.normal(normal_key, (decisions, action_size)))
 
 
 def explore(
@@ -33,4 +35,4 @@ def explore(
     """An action in [−1, 1]; the deviation goes from `sigma` to `sigma_end` over the first `anneal` of the training."""
     sigma = settings.sigma + (settings.sigma_end - settings.sigma) * jnp.clip(fraction / settings.anneal, 0, 1)
     perturbed = jnp.clip(greedy + sigma * dice.normal, -1, 1)
-    return jnp.where(dice.choice < settings.probability, dice.uniform, perturbed)
+    return jnp.where(dice.choice < settings.probability, dice.random, perturbed)

@@ -20,11 +20,13 @@ from moca import config as settings
 from moca import replay as memory
 from moca.agents import Agent, Progress, make_agent
 from moca.agents.agent import Info
+from moca.belief import Belief
 from moca.config import Config, ConfigError
 from moca.envs.environment import ActionRepeat, Environment
 from moca.envs.noise import Noise, make_noise
 from moca.envs.playground import Playground
 from moca.evaluation import evaluate
+from moca.exploration import Dice
 
 
 def _register(section: type, data: Callable[[dataclasses.Field], bool]) -> None:
@@ -70,7 +72,8 @@ def init_run(config: Config, env: Environment, key: Key[Array, ""]) -> RunState:
     capacity = min(config.train.capacity, config.train.steps // config.env.action_repeat)
     learner_key, episode_key = jax.random.split(key)
     learner = make_agent(config, env).init(learner_key)
-    return RunState(learner, memory.empty(capacity, env.observation_size, env.action_size), episode_key)
+    replay = memory.empty(capacity, env.observation_size, env.action_size, config.belief.filter)
+    return RunState(learner, replay, episode_key)
 
 
 def train_episode(
@@ -82,25 +85,28 @@ def train_episode(
     """
     agent = make_agent(config, env)
     noise = make_noise(config.noise, env.observation_size)
-    keys = jax.random.split(jax.random.fold_in(state.key, episode), 5)
-    reset_key, first_key, loop_key, eval_key, diagnose_key = keys
+    keys = jax.random.split(jax.random.fold_in(state.key, episode), 6)
+    reset_key, first_key, explore_key, loop_key, eval_key, diagnose_key = keys
     decisions = config.env.episode_length // config.env.action_repeat
     env_state, observation = env.reset(reset_key)
     seen = noise(observation, jax.random.normal(first_key, observation.shape))
-    start = (env_state, seen, state.learner, state.replay)
+    start = (env_state, agent.observe(state.learner, seen), state.learner, state.replay)
     size = max(n for n in range(1, BLOCK + 1) if decisions % n == 0)
-    indices = episode * decisions + jnp.arange(decisions).reshape(-1, size)
+    indices = episode * decisions + jnp.arange(decisions)
+    explorations = agent.draw_exploration(explore_key, decisions)
+    in_blocks = lambda x: x.reshape(-1, size, *x.shape[1:])  # noqa: E731
 
     def block(carry: tuple, x: tuple) -> tuple[tuple, tuple]:
-        indices, key = x
+        indices, explorations, key = x
         draws = jax.vmap(lambda k: _draw(agent, env, k))(jax.random.split(key, size))
-        return jax.lax.scan(lambda c, each: _step(agent, env, noise, c, *each), carry, (indices, draws))
+        return jax.lax.scan(lambda c, each: _step(agent, env, noise, c, *each), carry, (indices, explorations, draws))
 
-    block_keys = jax.random.split(loop_key, len(indices))
-    (_, _, learner, replay), (rewards, learned, info) = jax.lax.scan(block, start, (indices, block_keys))
+    block_keys = jax.random.split(loop_key, decisions // size)
+    xs = (*jax.tree.map(in_blocks, (indices, explorations)), block_keys)
+    (_, _, learner, replay), (rewards, learned, info) = jax.lax.scan(block, start, xs)
 
     metrics = {name: jnp.sum(values) / jnp.sum(learned) for name, values in info.items()}
-    newest = memory.read(replay, indices.ravel(), env.observation_size)
+    newest = memory.read(replay, indices, env.observation_size, env.action_size)
     metrics |= agent.diagnose(state.learner, learner, newest, diagnose_key)
     evaluated = jax.lax.cond(
         ((episode + 1) % config.train.eval_every == 0)
@@ -112,9 +118,8 @@ def train_episode(
 
 
 class Draw(NamedTuple):
-    """All random numbers of one decision."""
+    """The random numbers of one decision, but for the exploration's, which may hold for many."""
 
-    explore: Any
     noise: Float[Array, "obs"]
     rows: UInt32[Array, "updates batch"]
     updates: Any  # with a leading axis over updates
@@ -122,10 +127,9 @@ class Draw(NamedTuple):
 
 
 def _draw(agent: Agent, env: Environment, key: Key[Array, ""]) -> Draw:
-    explore_key, noise_key, row_key, update_key, restart_key = jax.random.split(key, 5)
+    noise_key, row_key, update_key, restart_key = jax.random.split(key, 4)
     train = agent.config.train
     return Draw(
-        agent.draw_exploration(explore_key),
         jax.random.normal(noise_key, (env.observation_size,)),
         jax.random.bits(row_key, (train.updates, train.batch)),
         jax.vmap(agent.draw_update)(jax.random.split(update_key, train.updates)),
@@ -134,23 +138,29 @@ def _draw(agent: Agent, env: Environment, key: Key[Array, ""]) -> Draw:
 
 
 def _step(
-    agent: Agent, env: Environment, noise: Noise, carry: tuple, index: Int[Array, ""], draw: Draw
+    agent: Agent, env: Environment, noise: Noise, carry: tuple, index: Int[Array, ""], dice: Dice, draw: Draw
 ) -> tuple[tuple, tuple[Float[Array, ""], Float[Array, ""], Info]]:
     """One decision: act, store, learn [Alg. 1 l. 3] [Alg. 1 l. 4]."""
-    env_state, seen, learner, replay = carry
+    env_state, belief, learner, replay = carry
     config = agent.config
     step = index * config.env.action_repeat
-    action = agent.explore(learner, seen, draw.explore, Progress(step, step / config.train.steps))
+    action = agent.explore(learner, belief.mean, dice, Progress(step, step / config.train.steps))
     env_state, (observation, reward, terminated) = env.step(env_state, action)
-    next_seen = noise(observation, draw.noise)
-    transition = memory.Transition(seen, action, reward, next_seen, terminated.astype(reward.dtype))
+    measured = noise(observation, draw.noise)
+    next_belief, spread = agent.track(learner, belief, action, measured)
+    ended = terminated.astype(reward.dtype)
+    kept = None if spread is None else measured
+    transition = memory.Transition(belief.mean, action, reward, next_belief.mean, ended, kept, spread)
     replay = memory.add(replay, index, transition)
-    batches = memory.sample(replay, draw.rows, index + 1, env.observation_size)
+    batches = memory.sample(replay, draw.rows, index + 1, env.observation_size, env.action_size)
     learning = step + config.env.action_repeat > config.train.warmup
     learner, info = _learn(agent, learner, batches, draw.updates, learning)
     if env.terminates:
-        env_state, next_seen = _restart(env, noise, draw.restart, terminated, env_state, next_seen)
-    return (env_state, next_seen, learner, replay), (reward, learning.astype(jnp.float32), info)
+        fresh = _restart(agent, learner, noise, draw.restart)
+        env_state, next_belief = jax.tree.map(
+            lambda new, old: jnp.where(terminated, new, old), fresh, (env_state, next_belief)
+        )
+    return (env_state, next_belief, learner, replay), (reward, learning.astype(jnp.float32), info)
 
 
 def _learn(agent: Agent, learner: Any, batches: memory.Transition, draws: Any, learning: Array) -> tuple[Any, Info]:
@@ -164,14 +174,12 @@ def _learn(agent: Agent, learner: Any, batches: memory.Transition, draws: Any, l
     return learner, jax.tree.map(lambda x: jnp.where(learning, x.mean(), 0), info)
 
 
-def _restart(
-    env: Environment, noise: Noise, key: Key[Array, ""], terminated: Array, env_state: Any, seen: Float[Array, "obs"]
-) -> tuple[Any, Float[Array, "obs"]]:
-    """A fresh episode where the last one ended; what was stored keeps the true last observation."""
+def _restart(agent: Agent, learner: Any, noise: Noise, key: Key[Array, ""]) -> tuple[Any, Belief]:
+    """A fresh episode, for where the last one ended; what was stored keeps the true last observation."""
     reset_key, noise_key = jax.random.split(key)
-    fresh_state, observation = env.reset(reset_key)
-    fresh = (fresh_state, noise(observation, jax.random.normal(noise_key, observation.shape)))
-    return jax.tree.map(lambda new, old: jnp.where(terminated, new, old), fresh, (env_state, seen))
+    env_state, observation = agent.env.reset(reset_key)
+    seen = noise(observation, jax.random.normal(noise_key, observation.shape))
+    return env_state, agent.observe(learner, seen)
 
 
 def use_all_cores() -> None:

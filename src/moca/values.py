@@ -1,6 +1,7 @@
 """The value class a config names, zero everywhere before it learns; two of it that share their bases; its rates."""
 
-from typing import TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -18,7 +19,8 @@ BASES = (*FIXED, "frequencies", "phases", "directions", "offsets")
 def make_value(settings: config.Value, observation_size: int, key: Key[Array, ""]) -> mm.Function:
     """V of that class, with bases drawn from `key` and all weights zero [choice].
 
-    RBF centres are uniform within the bounds [App. B.4] and one diagonal of lengthscales serves all bases [App. B.5].
+    RBF centres are uniform within the bounds [App. B.4] and one diagonal of lengthscales serves all bases [App. B.5];
+    where they are learned, each basis gets its own.
     Frequencies and directions are Gaussian in units of the lengthscales.
     """
     if len(settings.low) != observation_size:
@@ -30,8 +32,9 @@ def make_value(settings: config.Value, observation_size: int, key: Key[Array, ""
     weights = jnp.zeros(settings.bases)
     row_key, offset_key = jax.random.split(key)
     match settings.kind:
-        case "rbf":
-            return mm.RBF(weights, jax.random.uniform(row_key, shape, minval=low, maxval=high), lengthscales**-2)
+        case "rbf" | "rbf-learned":
+            precision = lengthscales**-2 if settings.kind == "rbf" else jnp.broadcast_to(lengthscales**-2, shape)
+            return mm.RBF(weights, jax.random.uniform(row_key, shape, minval=low, maxval=high), precision)
         case "fourier":
             phases = jax.random.uniform(offset_key, shape[:1], maxval=2 * jnp.pi)
             return mm.Fourier(weights, jax.random.normal(row_key, shape) / lengthscales, phases)
@@ -48,37 +51,49 @@ def make_value(settings: config.Value, observation_size: int, key: Key[Array, ""
 
 def twin(value: mm.Function) -> mm.Function:
     """Two functions of the same bases as one: what they are linear in gets a leading axis, the bases are shared."""
-    stack = lambda path, leaf: leaf if _is_basis(path) else jnp.stack([leaf, leaf])  # noqa: E731
-    return jax.tree_util.tree_map_with_path(stack, value)
+    return _map_named(lambda name, leaf: leaf if name in BASES else jnp.stack([leaf, leaf]), value)
 
 
 def twin_axes(tree: T) -> T:
     """`in_axes` for the two functions, or for two critics that hold them."""
-    return jax.tree_util.tree_map_with_path(lambda path, leaf: None if _is_basis(path) else 0, tree)
+    return _map_named(lambda name, leaf: None if name in BASES else 0, tree)
 
 
 def first(twins: T) -> T:
     """The first of two."""
-    return jax.tree_util.tree_map_with_path(lambda path, leaf: leaf if _is_basis(path) else leaf[0], twins)
+    return _map_named(lambda name, leaf: leaf if name in BASES else leaf[0], twins)
 
 
-def _is_basis(path: tuple) -> bool:
-    return any(getattr(entry, "name", "") in BASES for entry in path)
-
-
-def freeze(value: mm.Function) -> mm.Function:
-    """`value` with no gradient to the centres and precision of an RBF, which the paper fixes; saves computing it."""
-    if not isinstance(value, mm.RBF):
+def freeze(value: mm.Function, settings: config.Value) -> mm.Function:
+    """`value` with no gradient to the centres and precision of the paper's RBF, which are fixed; saves computing it."""
+    if settings.kind != "rbf":
         return value
-    fixed = jax.lax.stop_gradient((value.centers, value.precision))
-    return eqx.tree_at(lambda f: (f.centers, f.precision), value, fixed)
+    where = lambda f: (f.centers, f.precision)  # noqa: E731
+    return eqx.tree_at(where, value, jax.lax.stop_gradient(where(value)))
 
 
 def learning_rates(value: mm.Function, settings: config.Value) -> mm.Function:
     """A rate for each array of `value`, in its own structure: of what V is linear in, and of learned bases."""
-    rates = dict.fromkeys(BASES, settings.basis_lr) | dict.fromkeys(FIXED, 0.0) | {"constant": settings.constant_lr}
+    rates = dict.fromkeys(BASES, settings.basis_lr) | {"constant": settings.constant_lr}
+    if settings.kind == "rbf":
+        rates |= dict.fromkeys(FIXED, 0.0)
+    return _map_named(lambda name, leaf: jnp.asarray(rates.get(name, settings.lr)), value)
 
-    def rate(path: tuple, leaf: Array) -> Array:
-        return jnp.asarray(rates.get(getattr(path[0], "name", ""), settings.lr))
 
-    return jax.tree_util.tree_map_with_path(rate, value)
+def in_logarithm(gradient: T, parameters: T) -> T:
+    """The gradient, that of precisions taken in their logarithm: they are positive, and learn as factors."""
+    return _map_named(lambda name, g, w: g * w if name == "precision" else g, gradient, parameters)
+
+
+def descend(parameters: T, direction: T, rates: T) -> T:
+    """The parameters after a step; precisions are multiplied, see `in_logarithm`."""
+    return _map_named(
+        lambda name, w, step, rate: w * jnp.exp(-rate * step) if name == "precision" else w - rate * step,
+        parameters, direction, rates,
+    )  # fmt: skip
+
+
+def _map_named(function: Callable[..., Any], tree: T, *rest: T) -> T:
+    """`jax.tree.map`, with the name of the field that holds a leaf as first argument."""
+    name = lambda path: next((e.name for e in reversed(path) if hasattr(e, "name")), "")  # noqa: E731
+    return jax.tree_util.tree_map_with_path(lambda path, *leaves: function(name(path), *leaves), tree, *rest)

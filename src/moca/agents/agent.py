@@ -1,14 +1,19 @@
 """What the training loop asks of an agent."""
 
 from abc import abstractmethod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
+from moca.belief import Belief, correct, propagate
 from moca.config import Config
+from moca.dynamics import Model
 from moca.envs.environment import Environment
+from moca.envs.noise import make_noise
+from moca.exploration import Dice, roll
 from moca.replay import Transition
 
 Info = dict[str, Float[Array, ""]]
@@ -22,7 +27,11 @@ class Progress(NamedTuple):
 
 
 class Agent(eqx.Module):
-    """Pure functions of a state that holds all that learns. Settings that are floats may be traced."""
+    """Pure functions of a state that holds all that learns. Settings that are floats may be traced.
+
+    What the functions below call an observation is the mean of a belief where the config asks for a filter. The
+    filter uses the `model` of the agent's state, which is None only where neither it nor the agent needs one.
+    """
 
     config: Config
     env: Environment
@@ -31,13 +40,13 @@ class Agent(eqx.Module):
     def init(self, key: Key[Array, ""]) -> Any:
         """Parameters, targets and optimisers before the first step."""
 
-    @abstractmethod
-    def draw_exploration(self, key: Key[Array, ""]) -> Any:
-        """The random numbers that one call of `explore` needs; the loop draws those of many steps at once."""
+    def draw_exploration(self, key: Key[Array, ""], decisions: int) -> Dice:
+        """The random numbers that `explore` needs in an episode, with a leading axis over decisions."""
+        return roll(key, self.config.exploration, decisions, self.env.action_size)
 
     @abstractmethod
     def explore(
-        self, state: Any, observation: Float[Array, "obs"], draw: Any, progress: Progress
+        self, state: Any, observation: Float[Array, "obs"], draw: Dice, progress: Progress
     ) -> Float[Array, "act"]:
         """The action to learn from, within the bounds."""
 
@@ -48,6 +57,37 @@ class Agent(eqx.Module):
     @abstractmethod
     def value(self, state: Any, observation: Float[Array, "obs"]) -> Float[Array, ""]:
         """What the agent expects from here on under its own policy."""
+
+    def observe(self, state: Any, measured: Float[Array, "obs"]) -> Belief:
+        """The belief after one observation alone, the first of an episode."""
+        noise = self.noise_variance(state.model, measured)
+        return Belief(measured, None if noise is None else jnp.diag(noise))
+
+    def track(
+        self, state: Any, belief: Belief, action: Float[Array, "act"], measured: Float[Array, "obs"]
+    ) -> tuple[Belief, Float[Array, "obs"] | None]:
+        """The belief after an action and the observation that followed; and `Transition.spread`.
+
+        Until the model has seen its first batch, each observation is believed alone.
+        """
+        alone = self.observe(state, measured)
+        if belief.covariance is None:
+            return alone, None
+        prior, spread = propagate(state.model.ensemble, belief, self.from_bounds(action))
+        noise = self.noise_variance(state.model, prior.mean)
+        filtered = (correct(prior, measured, cast(Array, noise)), spread)
+        unfiltered = (alone, jnp.diagonal(belief.covariance))
+        blind = state.model.ensemble.statistics.batches == 0
+        return jax.tree.map(lambda a, b: jnp.where(blind, a, b), unfiltered, filtered)
+
+    def noise_variance(self, model: Model | None, observation: Float[Array, "*n obs"]) -> Float[Array, "*n obs"] | None:
+        """Of each observed dimension at these states, as the filter believes it; None without a filter."""
+        if not self.config.belief.filter or model is None:
+            return None
+        if self.config.belief.noise == "learned":
+            return jnp.broadcast_to(jnp.exp(2 * model.log_sigma), observation.shape)
+        deviation = make_noise(self.config.noise, self.env.observation_size).deviation(observation)
+        return jnp.broadcast_to(jnp.square(deviation)[..., None], observation.shape)
 
     def diagnose(self, before: Any, after: Any, episode: Transition, key: Key[Array, ""]) -> Info:
         """What a look at the newest episode tells, with the agent as it was before that episode and as it is after."""

@@ -15,13 +15,14 @@ from jaxtyping import Array, Float, Int, Key, UInt8
 from moca import moments as mm
 from moca.agents.agent import Agent, Info, Progress
 from moca.backup import PREDICTIONS, bellman_target, expected_values
+from moca.belief import anticipate
 from moca.critic import ActionSlice, QuadraticCritic, keep_alive
 from moca.diagnostics import describe_model
-from moca.dynamics import GaussianEnsemble, bootstrap, update_statistics
-from moca.exploration import Dice, explore, roll
+from moca.dynamics import Model, bootstrap, fit, make_model
+from moca.exploration import Dice, explore
 from moca.nets import stacked
 from moca.replay import Transition
-from moca.values import first, freeze, learning_rates, make_value, twin, twin_axes
+from moca.values import descend, first, freeze, in_logarithm, learning_rates, make_value, twin, twin_axes
 
 
 class QuadraticState(NamedTuple):
@@ -29,9 +30,8 @@ class QuadraticState(NamedTuple):
 
     critics: QuadraticCritic  # two, stacked, but for the bases of V, which they share
     targets: mm.Function  # their V, as of the last copy
-    ensemble: GaussianEnsemble | None  # None for BNAF, which has no model
+    model: Model | None  # None for BNAF without a filter, which needs none
     critic_optimiser: optax.OptState
-    ensemble_optimiser: optax.OptState
     updates: Int[Array, ""]
 
 
@@ -46,7 +46,7 @@ class QuadraticAgent(Agent):
     """`config.agent` picks the prediction; everything else is shared."""
 
     @property
-    def has_model(self) -> bool:
+    def predicts(self) -> bool:
         """Whether s′ is predicted (the MoCA agents) or taken as observed (BNAF)."""
         return self.config.agent in PREDICTIONS
 
@@ -57,15 +57,10 @@ class QuadraticAgent(Agent):
         value = make_value(config.value, observed, basis_key)
         critics = stacked(critic_key, 2, lambda k: QuadraticCritic(k, config.critic, value, observed, acted))
         critics = eqx.tree_at(lambda c: c.value, critics, twin(value))
-        ensemble = GaussianEnsemble(model_key, config.dynamics, observed, acted) if self.has_model else None
-        members = ensemble.members if ensemble is not None else ()
-        adam = optax.scale_by_adam()
-        return QuadraticState(
-            critics, critics.value, ensemble, adam.init(critics), adam.init(members), jnp.zeros((), jnp.int32)
-        )
-
-    def draw_exploration(self, key: Key[Array, ""]) -> Dice:
-        return roll(key, self.env.action_size)
+        needed = self.predicts or config.belief.filter
+        model = make_model(model_key, config.dynamics, config.belief.sigma, observed, acted) if needed else None
+        optimiser = optax.scale_by_adam().init(critics)
+        return QuadraticState(critics, critics.value, model, optimiser, jnp.zeros((), jnp.int32))
 
     def explore(
         self, state: QuadraticState, observation: Float[Array, "obs"], draw: Dice, progress: Progress
@@ -89,41 +84,26 @@ class QuadraticAgent(Agent):
 
     def update(self, state: QuadraticState, batch: Transition, draw: UpdateDraw) -> tuple[QuadraticState, Info]:
         batch = batch._replace(action=self.from_bounds(batch.action))
-        state, info = self._fit_ensemble(state, batch, draw.multiplicity)
-        predictions = self.predict(state.ensemble, batch, draw.prediction)
-        target = bellman_target(batch.reward, batch.terminated, self.config.train.gamma, predictions, state.targets)
+        info: Info = {}
+        if state.model is not None:
+            noise = self.noise_variance(state.model, batch.next_observation)
+            model, info["dynamics_nll"] = fit(state.model, self.config.dynamics, batch, draw.multiplicity, noise)
+            state = state._replace(model=model)
+        predictions = self.predict(state.model, batch, draw.prediction)
+        bounds = (self.config.value.least, self.config.value.most)
+        gamma = self.config.train.gamma
+        target = bellman_target(batch.reward, batch.terminated, gamma, predictions, state.targets, bounds)
         state, critic_info = self._fit_critics(state, batch, target)
         return self._sync_targets(state), info | critic_info
 
-    def predict(self, ensemble: GaussianEnsemble | None, batch: Transition, key: Key[Array, ""]) -> mm.Distribution:
+    def predict(self, model: Model | None, batch: Transition, key: Key[Array, ""]) -> mm.Distribution:
         """What s′ is taken to be, for each transition of a batch with actions in [−1, 1] [Alg. 1 l. 10]."""
-        if ensemble is None:
+        if model is None or not self.predicts:
             return mm.Dirac(batch.next_observation)
         prediction, samples = PREDICTIONS[self.config.agent], self.config.dynamics.samples
-        mixtures = ensemble.predict_batch(batch.observation, batch.action)
+        mixtures = self._mixtures(model, batch)
         keys = jax.random.split(key, len(batch.reward))
         return jax.vmap(lambda mixture, k: prediction(mixture, k, samples))(mixtures, keys)
-
-    def _fit_ensemble(
-        self, state: QuadraticState, batch: Transition, multiplicity: UInt8[Array, "k n"]
-    ) -> tuple[QuadraticState, Info]:
-        """One step on the likelihood of a bootstrap resample per member [Alg. 1 l. 8]."""
-        if state.ensemble is None:
-            return state, {}
-        statistics = update_statistics(state.ensemble.statistics, batch.observation, batch.next_observation)
-        ensemble = eqx.tree_at(lambda e: e.statistics, state.ensemble, statistics)
-
-        def loss(members: object) -> tuple[Float[Array, ""], Float[Array, "k"]]:
-            candidate = eqx.tree_at(lambda e: e.members, ensemble, members)
-            likelihoods = candidate.nll(batch.observation, batch.action, batch.next_observation)
-            each = jnp.mean(multiplicity * likelihoods, axis=1)
-            return each.sum(), each
-
-        (_, each), gradient = jax.value_and_grad(loss, has_aux=True)(ensemble.members)
-        direction, optimiser = optax.scale_by_adam().update(gradient, state.ensemble_optimiser)
-        members = jax.tree.map(lambda w, step: w - self.config.dynamics.lr * step, ensemble.members, direction)
-        ensemble = eqx.tree_at(lambda e: e.members, ensemble, members)
-        return state._replace(ensemble=ensemble, ensemble_optimiser=optimiser), {"dynamics_nll": each.mean()}
 
     def _fit_critics(
         self, state: QuadraticState, batch: Transition, target: Float[Array, "n"]
@@ -140,19 +120,19 @@ class QuadraticAgent(Agent):
                 "critic_loss": error,
                 "q_mean": q.mean(),
                 "curvature": jnp.mean(jnp.sum(slices.factor**2, axis=(1, 2))),
-                "vertex_size": jnp.abs(slices.vertex).mean(),
+                "saturation": jnp.mean(jnp.abs(slices.greedy) >= 1),
             }
             return error + settings.keepalive * flat, info
 
         def loss(critics: QuadraticCritic) -> tuple[Float[Array, ""], Info]:
-            critics = eqx.tree_at(lambda c: c.value, critics, freeze(critics.value))
+            critics = eqx.tree_at(lambda c: c.value, critics, freeze(critics.value, self.config.value))
             each, info = jax.vmap(one, (twin_axes(critics),))(critics)
             return each.sum(), info
 
         gradient, info = jax.grad(loss, has_aux=True)(state.critics)
+        gradient = in_logarithm(gradient, state.critics)
         direction, optimiser = optax.scale_by_adam().update(gradient, state.critic_optimiser)
-        rates = self._rates(state)
-        critics = jax.tree.map(lambda w, step, rate: w - rate * step, state.critics, direction, rates)
+        critics = descend(state.critics, direction, self._rates(state))
         state = state._replace(critics=critics, critic_optimiser=optimiser)
         return state, jax.tree.map(lambda x: x.mean(), info) | {"target_mean": target.mean()}
 
@@ -174,6 +154,12 @@ class QuadraticAgent(Agent):
             ),
         )
 
+    def _mixtures(self, model: Model, batch: Transition) -> mm.GaussianMixture:
+        """The ensemble's predictions of the next state, or of the mean of the next belief."""
+        mixtures = model.ensemble.predict_batch(batch.observation, batch.action)
+        noise = self.noise_variance(model, batch.next_observation)
+        return mixtures if noise is None or batch.spread is None else anticipate(mixtures, batch.spread, noise)
+
     def _sync_targets(self, state: QuadraticState) -> QuadraticState:
         """A hard copy every N_target updates [Alg. 1 l. 13]."""
         updates = state.updates + 1
@@ -182,24 +168,23 @@ class QuadraticAgent(Agent):
         return state._replace(targets=targets, updates=updates)
 
     def diagnose(self, before: QuadraticState, after: QuadraticState, episode: Transition, key: Key[Array, ""]) -> Info:
-        if after.ensemble is None or before.ensemble is None:
+        if after.model is None or before.model is None:
             return {}
         episode = episode._replace(action=self.from_bounds(episode.action))
         value = first(after.critics).value
-        unseen = describe_model(before.ensemble, value, episode)
-        seen = describe_model(after.ensemble, value, episode)
+
+        def describe(model: Model) -> Info:
+            noise = self.noise_variance(model, episode.next_observation)
+            return describe_model(model.ensemble, self._mixtures(model, episode), value, episode, noise)
+
+        unseen, seen = describe(before.model), describe(after.model)
         info = seen | {"coverage_1sigma": unseen["coverage_1sigma"], "coverage_1sigma_seen": seen["coverage_1sigma"]}
         if self.config.agent == "moca-mc":
-            info |= self._sampling(after.ensemble, after.targets, episode, key)
+            info |= self._sampling(after.model, after.targets, episode, key)
         return info
 
     def _sampling(
-        self,
-        ensemble: GaussianEnsemble,
-        values: mm.Function,
-        episode: Transition,
-        key: Key[Array, ""],
-        repeats: int = 8,
+        self, model: Model, values: mm.Function, episode: Transition, key: Key[Array, ""], repeats: int = 8
     ) -> Info:
         """What sampling does to γ minᵢ E[Vᵢ⁻], averaged over the episode.
 
@@ -208,11 +193,11 @@ class QuadraticAgent(Agent):
         whose expectation is smaller, on the same draws, so that the noise of the draws cancels.
         """
         gamma = self.config.train.gamma
-        sampled = jax.vmap(lambda k: expected_values(self.predict(ensemble, episode, k), values))(
+        sampled = jax.vmap(lambda k: expected_values(self.predict(model, episode, k), values))(
             jax.random.split(key, repeats)
         )
-        mixtures = ensemble.predict_batch(episode.observation, episode.action)
-        smaller = expected_values(jax.vmap(mm.moment_match)(mixtures), values).argmin(axis=0)
+        matched = jax.vmap(mm.moment_match)(self._mixtures(model, episode))
+        smaller = expected_values(matched, values).argmin(axis=0)
         least = sampled.min(axis=1)
         unbiased = jnp.where(smaller == 0, sampled[:, 0], sampled[:, 1])
         return {

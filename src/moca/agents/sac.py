@@ -10,10 +10,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float, Key, UInt8
 
 from moca.agents.agent import Agent, Info, Progress
-from moca.exploration import Dice, roll
+from moca.dynamics import Model, bootstrap, fit, make_model
+from moca.exploration import Dice
 from moca.nets import MLP, stacked
 from moca.replay import Transition
 
@@ -27,36 +28,44 @@ class SACState(NamedTuple):
     critics: MLP  # two, stacked
     targets: MLP
     log_alpha: Float[Array, ""]
+    model: Model | None  # for a filter
     actor_optimiser: optax.OptState
     critic_optimiser: optax.OptState
     alpha_optimiser: optax.OptState
+
+
+class UpdateDraw(NamedTuple):
+    """The random numbers of one update."""
+
+    normal: Float[Array, "two n act"]  # for the actions of the target and of the actor's loss
+    multiplicity: UInt8[Array, "k n"] | None  # as of the paper's agents, where there is a model
 
 
 class SACAgent(Agent):
     """π(a|s) is a Gaussian squashed by tanh; Qᵢ(s, a) are two networks, of which the smaller is believed."""
 
     def init(self, key: Key[Array, ""]) -> SACState:
-        actor_key, critic_key = jax.random.split(key)
+        actor_key, critic_key, model_key = jax.random.split(key, 3)
         sac, observed, acted = self.config.sac, self.env.observation_size, self.env.action_size
         hidden = (sac.width,) * sac.depth
         actor = MLP(actor_key, (observed, *hidden, 2 * acted))
         critics = stacked(critic_key, 2, lambda k: MLP(k, (observed + acted, *hidden, 1)))
         log_alpha = jnp.log(jnp.asarray(sac.alpha, jnp.float32))
+        model = None
+        if self.config.belief.filter:
+            model = make_model(model_key, self.config.dynamics, self.config.belief.sigma, observed, acted)
         return SACState(
-            actor, critics, critics, log_alpha,
+            actor, critics, critics, log_alpha, model,
             optax.adam(sac.actor_lr).init(actor),
             optax.adam(sac.critic_lr).init(critics),
             optax.adam(sac.alpha_lr).init(log_alpha),
         )  # fmt: skip
 
-    def draw_exploration(self, key: Key[Array, ""]) -> Dice:
-        return roll(key, self.env.action_size)
-
     def explore(
         self, state: SACState, observation: Float[Array, "obs"], draw: Dice, progress: Progress
     ) -> Float[Array, "act"]:
         sampled, _ = _squash(state.actor, observation, draw.normal)
-        return self.to_bounds(jnp.where(progress.step < self.config.train.warmup, draw.uniform, sampled))
+        return self.to_bounds(jnp.where(progress.step < self.config.train.warmup, draw.random, sampled))
 
     def greedy(self, state: SACState, observation: Float[Array, "obs"]) -> Float[Array, "act"]:
         mean, _ = _gaussian(state.actor, observation)
@@ -66,16 +75,24 @@ class SACAgent(Agent):
         mean, _ = _gaussian(state.actor, observation)
         return _q(state.critics, observation[None], jnp.tanh(mean)[None]).min()
 
-    def draw_update(self, key: Key[Array, ""]) -> Float[Array, "two n act"]:
-        """For the actions of the target and of the actor's loss."""
-        return jax.random.normal(key, (2, self.config.train.batch, self.env.action_size))
+    def draw_update(self, key: Key[Array, ""]) -> UpdateDraw:
+        normal_key, fit_key = jax.random.split(key)
+        batch, filters = self.config.train.batch, self.config.belief.filter
+        normal = jax.random.normal(normal_key, (2, batch, self.env.action_size))
+        return UpdateDraw(normal, bootstrap(fit_key, self.config.dynamics.members, batch) if filters else None)
 
-    def update(self, state: SACState, batch: Transition, draw: Float[Array, "two n act"]) -> tuple[SACState, Info]:
-        state, critic_info = self._update_critics(state, batch, draw[0])
-        state, actor_info = self._update_actor(state, batch, draw[1])
+    def update(self, state: SACState, batch: Transition, draw: UpdateDraw) -> tuple[SACState, Info]:
+        info: Info = {}
+        batch = batch._replace(action=self.from_bounds(batch.action))
+        if state.model is not None and draw.multiplicity is not None:
+            noise = self.noise_variance(state.model, batch.next_observation)
+            model, info["dynamics_nll"] = fit(state.model, self.config.dynamics, batch, draw.multiplicity, noise)
+            state = state._replace(model=model)
+        state, critic_info = self._update_critics(state, batch, draw.normal[0])
+        state, actor_info = self._update_actor(state, batch, draw.normal[1])
         tau = self.config.sac.tau
         targets = jax.tree.map(lambda old, new: old + tau * (new - old), state.targets, state.critics)
-        return state._replace(targets=targets), critic_info | actor_info
+        return state._replace(targets=targets), info | critic_info | actor_info
 
     def _update_critics(
         self, state: SACState, batch: Transition, noise: Float[Array, "n act"]
@@ -84,10 +101,9 @@ class SACAgent(Agent):
         action, log_prob = jax.vmap(_squash, (None, 0, 0))(state.actor, batch.next_observation, noise)
         soft = _q(state.targets, batch.next_observation, action).min(axis=0) - jnp.exp(state.log_alpha) * log_prob
         target = batch.reward + self.config.train.gamma * (1 - batch.terminated) * soft
-        taken = self.from_bounds(batch.action)
 
         def loss(critics: MLP) -> tuple[Float[Array, ""], Float[Array, "two n"]]:
-            q = _q(critics, batch.observation, taken)
+            q = _q(critics, batch.observation, batch.action)
             return jnp.mean((q - target) ** 2), q
 
         (value, q), gradient = jax.value_and_grad(loss, has_aux=True)(state.critics)

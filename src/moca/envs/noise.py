@@ -23,12 +23,13 @@ class Noise(eqx.Module):
     sigma_max: Float[Array, ""]
     inverse_scales: tuple[float, ...] = eqx.field(static=True)
 
-    def deviation(self, observation: Float[Array, "obs"]) -> Float[Array, ""]:
+    def deviation(self, observation: Float[Array, "*n obs"]) -> Float[Array, "*n"]:
         """σ(s), one number for all dimensions [App. A.2]."""
         if not self.inverse_scales:
-            return self.sigma_max
+            return jnp.broadcast_to(self.sigma_max, observation.shape[:-1])
         counted = sum(scale > 0 for scale in self.inverse_scales)
-        norm = jnp.linalg.norm(observation * jnp.array(self.inverse_scales, observation.dtype)) / math.sqrt(counted)
+        scaled = observation * jnp.array(self.inverse_scales, observation.dtype)
+        norm = jnp.linalg.norm(scaled, axis=-1) / math.sqrt(counted)
         return self.sigma_min + (self.sigma_max - self.sigma_min) * jnp.clip(norm, 0, 1)
 
     def __call__(self, observation: Float[Array, "obs"], normal: Float[Array, "obs"]) -> Float[Array, "obs"]:

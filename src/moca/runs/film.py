@@ -10,35 +10,14 @@ from typing import Any
 
 import imageio_ffmpeg
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Key
 
-from moca.agents import Agent
 from moca.envs.environment import ActionRepeat, Environment
-from moca.envs.noise import Noise
 from moca.envs.playground import Playground
 
 # MuJoCo's numbers for the kinds of geometry; its module is not imported for them.
 PLANE, BOX, RODS = 0, 6, (3, 5)
 SIZE = (480, 640)  # height, width; multiples of 16, as the encoder wants them
-
-
-def rollout(
-    agent: Agent, learner: Any, env: Environment, noise: Noise, decisions: int, key: Key[Array, ""]
-) -> tuple[Any, Array]:
-    """The states of one greedy episode, with a leading axis over decisions, and its rewards."""
-    reset_key, noise_key = jax.random.split(key)
-    state, observation = env.reset(reset_key)
-
-    def step(carry: tuple, normal: Float[Array, "obs"]) -> tuple[tuple, tuple]:
-        state, observation, running = carry
-        state, (observation, reward, terminated) = env.step(state, agent.greedy(learner, noise(observation, normal)))
-        return (state, observation, running & ~terminated), (state, jnp.where(running, reward, 0.0))
-
-    start = (state, observation, jnp.array(True))
-    _, (states, rewards) = jax.lax.scan(step, start, jax.random.normal(noise_key, (decisions, env.observation_size)))
-    return states, rewards
 
 
 def write(path: Path, env: Environment, states: Any, rewards: np.ndarray) -> str:

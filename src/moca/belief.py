@@ -1,0 +1,78 @@
+"""A belief over the state [choice]: the ensemble's prediction times the observation, a Gaussian in closed form.
+
+The paper takes an observation for the state. Under noise that turns every measurement error into a jump of the state;
+a filter keeps what earlier observations told. The agent then acts and learns on the mean of its belief, and the next
+mean is random only as far as the next observation will be a surprise: its covariance is P S⁻¹ P, with P the covariance
+of the predicted state and S = P + R that of the predicted observation.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from moca import moments as mm
+from moca.dynamics import GaussianEnsemble
+
+
+class Belief(NamedTuple):
+    """N(mean, covariance) over the state; without a filter the observation, and no covariance."""
+
+    mean: Float[Array, "obs"]
+    covariance: Float[Array, "obs obs"] | None
+
+
+def propagate(
+    ensemble: GaussianEnsemble, belief: Belief, action: Float[Array, "act"]
+) -> tuple[Belief, Float[Array, "obs"]]:
+    """The belief about s′ before it is observed, and the part of its variances that comes from not knowing s.
+
+    The mean goes through the ensemble's mean, the covariance through its derivative F [choice]: F P Fᵀ, plus what
+    the ensemble itself is unsure of.
+    """
+
+    def predict(s: Float[Array, "obs"]) -> tuple[Float[Array, "obs"], mm.GaussianMixture]:
+        mixture = ensemble.predict(s, action)
+        return mixture.mean, mixture
+
+    derivative, mixture = jax.jacfwd(predict, has_aux=True)(belief.mean)
+    carried = derivative @ belief.covariance @ derivative.T
+    mean, aleatoric, epistemic = mm.decompose(mixture, full=True)
+    return Belief(mean, carried + aleatoric + epistemic), jnp.diagonal(carried)
+
+
+def correct(belief: Belief, measured: Float[Array, "obs"], noise: Float[Array, "obs"]) -> Belief:
+    """The belief after an observation with independent errors of these variances (Kalman's update).
+
+    One dimension after the other, which needs no factorisation: after each, mean and covariance are those given the
+    dimensions so far.
+    """
+
+    def dimension(belief: tuple, j: Array) -> tuple[tuple, None]:
+        mean, covariance = belief
+        gain = covariance[:, j] / jnp.maximum(covariance[j, j] + noise[j], jnp.finfo(mean.dtype).tiny)
+        return (mean + gain * (measured[j] - mean[j]), covariance - gain[:, None] * covariance[j]), None
+
+    size = len(measured)
+    mean, covariance = jax.lax.scan(dimension, tuple(belief), jnp.arange(size), unroll=min(size, 8))[0]
+    return Belief(mean, covariance)
+
+
+def anticipate(
+    mixtures: mm.GaussianMixture, spread: Float[Array, "n obs"], noise: Float[Array, "n obs"]
+) -> mm.GaussianMixture:
+    """What the mean of the next belief will be, from the ensemble's predictions of the next state.
+
+    A member's covariance C becomes P S⁻¹ P with P = C + diag(spread) and S = P + diag(noise): as much as the next
+    observation will move the mean. Without noise that is P, the next state itself.
+    """
+    components = mixtures.components
+    if isinstance(components, mm.DiagonalGaussian):
+        prior = components.variance + spread[:, None]
+        moved = prior * prior / jnp.maximum(prior + noise[:, None], jnp.finfo(prior.dtype).tiny)
+        return mm.GaussianMixture(mixtures.weights, mm.DiagonalGaussian(components.mean, moved))
+    as_matrix = jax.vmap(jnp.diag)
+    prior = components.covariance + as_matrix(spread)[:, None]
+    moved = prior @ jnp.linalg.solve(prior + as_matrix(noise)[:, None], prior)
+    return mm.GaussianMixture(mixtures.weights, mm.Gaussian(components.mean, (moved + moved.mT) / 2))

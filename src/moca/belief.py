@@ -6,7 +6,7 @@ mean is random only as far as the next observation will be a surprise: its covar
 of the predicted state and S = P + R that of the predicted observation.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -55,8 +55,8 @@ def correct(belief: Belief, measured: Float[Array, "obs"], noise: Float[Array, "
         return (mean + gain * (measured[j] - mean[j]), covariance - gain[:, None] * covariance[j]), None
 
     size = len(measured)
-    mean, covariance = jax.lax.scan(dimension, tuple(belief), jnp.arange(size), unroll=min(size, 8))[0]
-    return Belief(mean, covariance)
+    moments: Any = (belief.mean, belief.covariance)
+    return Belief(*jax.lax.scan(dimension, moments, jnp.arange(size), unroll=min(size, 8))[0])
 
 
 def anticipate(

@@ -67,6 +67,7 @@ class Train:
     batch: int = field(default=128, metadata=_limits(low=1))
     capacity: int = field(default=1_000_000, metadata=_limits(low=1))
     updates: int = field(default=1, metadata=_limits(low=1))  # per decision
+    decay: float = field(default=1.0, metadata=_limits(low=0))  # of all learning rates, linearly, by the end
     warmup: int = field(default=1000, metadata=_limits(low=0))  # environment steps of random actions before learning
     gamma: float = field(default=0.99, metadata=_limits(low=0, below=1))
     eval_episodes: int = field(default=10, metadata=_limits(low=1))

@@ -160,7 +160,7 @@ def make_model(
 
 def fit(
     model: Model,
-    settings: config.Dynamics,
+    lr: Float[Array, ""] | float,
     batch: Transition,
     multiplicity: UInt8[Array, "k n"],
     noise: Float[Array, "n obs"] | None = None,
@@ -185,6 +185,6 @@ def fit(
 
     (_, each), gradient = jax.value_and_grad(loss, has_aux=True)(ensemble.members)
     direction, optimiser = optax.scale_by_adam().update(gradient, model.optimiser)
-    members = jax.tree.map(lambda w, step: w - settings.lr * step, ensemble.members, direction)
+    members = jax.tree.map(lambda w, step: w - lr * step, ensemble.members, direction)
     ensemble = eqx.tree_at(lambda e: e.members, ensemble, members)
     return model._replace(ensemble=ensemble, optimiser=optimiser), each.mean()

@@ -103,6 +103,16 @@ class Agent(eqx.Module):
         low, high = jnp.array(self.env.action_low), jnp.array(self.env.action_high)
         return 2 * (action - low) / (high - low) - 1
 
+    def done(self, updates: Int[Array, ""]) -> Float[Array, ""]:
+        """The share of all its updates that an agent has made."""
+        train = self.config.train
+        total = max(1, (train.steps - train.warmup) // self.config.env.action_repeat * train.updates)
+        return jnp.minimum(updates / total, 1)
+
+    def rate(self, lr: float, updates: Int[Array, ""]) -> Float[Array, ""]:
+        """A learning rate as it stands after so many updates."""
+        return lr * (1 + (self.config.train.decay - 1) * self.done(updates))
+
     @abstractmethod
     def draw_update(self, key: Key[Array, ""]) -> Any:
         """The random numbers that one call of `update` needs."""

@@ -87,7 +87,8 @@ class QuadraticAgent(Agent):
         info: Info = {}
         if state.model is not None:
             noise = self.noise_variance(state.model, batch.next_observation)
-            model, info["dynamics_nll"] = fit(state.model, self.config.dynamics, batch, draw.multiplicity, noise)
+            lr = self.rate(self.config.dynamics.lr, state.updates)
+            model, info["dynamics_nll"] = fit(state.model, lr, batch, draw.multiplicity, noise)
             state = state._replace(model=model)
         predictions = self.predict(state.model, batch, draw.prediction)
         bounds = (self.config.value.least, self.config.value.most)
@@ -138,13 +139,11 @@ class QuadraticAgent(Agent):
 
     def _rates(self, state: QuadraticState) -> QuadraticCritic:
         """The learning rate of every array of a critic, in its structure."""
-        settings, train = self.config.critic, self.config.train
-        total = max(1, (train.steps - train.warmup) // self.config.env.action_repeat * train.updates)
-        done = jnp.minimum(state.updates / total, 1)
+        settings, done = self.config.critic, self.done(state.updates)
         trunk = settings.lr + (settings.lr_end - settings.lr) * done
         vertex = settings.vertex_lr + (settings.vertex_lr_end - settings.vertex_lr) * done
         rates = jax.tree.map(lambda leaf: trunk, state.critics)
-        return eqx.tree_at(
+        rates = eqx.tree_at(
             lambda c: (c.vertex_head, c.value, c.floor),
             rates,
             (
@@ -153,6 +152,7 @@ class QuadraticAgent(Agent):
                 jnp.zeros(()),
             ),
         )
+        return jax.tree.map(lambda rate: self.rate(rate, state.updates), rates)
 
     def _mixtures(self, model: Model, batch: Transition) -> mm.GaussianMixture:
         """The ensemble's predictions of the next state, or of the mean of the next belief."""

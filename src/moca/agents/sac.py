@@ -4,13 +4,12 @@ Haarnoja et al. 2018 with twin critics and a learned temperature. The paper prin
 most implementations share [choice]. Actions live in [−1, 1] inside; bounds are applied on the way out.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Key, UInt8
+from jaxtyping import Array, Float, Int, Key, UInt8
 
 from moca.agents.agent import Agent, Info, Progress
 from moca.dynamics import Model, bootstrap, fit, make_model
@@ -18,6 +17,7 @@ from moca.exploration import Dice
 from moca.nets import MLP, stacked
 from moca.replay import Transition
 
+T = TypeVar("T")
 LOG_STD_RANGE = (-5.0, 2.0)
 
 
@@ -32,6 +32,7 @@ class SACState(NamedTuple):
     actor_optimiser: optax.OptState
     critic_optimiser: optax.OptState
     alpha_optimiser: optax.OptState
+    updates: Int[Array, ""]
 
 
 class UpdateDraw(NamedTuple):
@@ -54,11 +55,10 @@ class SACAgent(Agent):
         model = None
         if self.config.belief.filter:
             model = make_model(model_key, self.config.dynamics, self.config.belief.sigma, observed, acted)
-        return SACState(
+        return SACState(  # type: ignore[call-arg]
             actor, critics, critics, log_alpha, model,
-            optax.adam(sac.actor_lr).init(actor),
-            optax.adam(sac.critic_lr).init(critics),
-            optax.adam(sac.alpha_lr).init(log_alpha),
+            *(optax.scale_by_adam().init(learned) for learned in (actor, critics, log_alpha)),
+            jnp.zeros((), jnp.int32),
         )  # fmt: skip
 
     def explore(
@@ -86,13 +86,14 @@ class SACAgent(Agent):
         batch = batch._replace(action=self.from_bounds(batch.action))
         if state.model is not None and draw.multiplicity is not None:
             noise = self.noise_variance(state.model, batch.next_observation)
-            model, info["dynamics_nll"] = fit(state.model, self.config.dynamics, batch, draw.multiplicity, noise)
+            lr = self.rate(self.config.dynamics.lr, state.updates)
+            model, info["dynamics_nll"] = fit(state.model, lr, batch, draw.multiplicity, noise)
             state = state._replace(model=model)
         state, critic_info = self._update_critics(state, batch, draw.normal[0])
         state, actor_info = self._update_actor(state, batch, draw.normal[1])
         tau = self.config.sac.tau
         targets = jax.tree.map(lambda old, new: old + tau * (new - old), state.targets, state.critics)
-        return state._replace(targets=targets), info | critic_info | actor_info
+        return state._replace(targets=targets, updates=state.updates + 1), info | critic_info | actor_info
 
     def _update_critics(
         self, state: SACState, batch: Transition, noise: Float[Array, "n act"]
@@ -107,8 +108,10 @@ class SACAgent(Agent):
             return jnp.mean((q - target) ** 2), q
 
         (value, q), gradient = jax.value_and_grad(loss, has_aux=True)(state.critics)
-        change, optimiser = optax.adam(self.config.sac.critic_lr).update(gradient, state.critic_optimiser)
-        state = state._replace(critics=eqx.apply_updates(state.critics, change), critic_optimiser=optimiser)
+        critics, optimiser = _descend(
+            state.critics, gradient, state.critic_optimiser, self.rate(self.config.sac.critic_lr, state.updates)
+        )
+        state = state._replace(critics=critics, critic_optimiser=optimiser)
         return state, {"critic_loss": value, "q_mean": q.mean()}
 
     def _update_actor(self, state: SACState, batch: Transition, noise: Float[Array, "n act"]) -> tuple[SACState, Info]:
@@ -122,17 +125,24 @@ class SACAgent(Agent):
             return jnp.mean(alpha * log_prob - q), -log_prob.mean()
 
         (value, entropy), gradient = jax.value_and_grad(loss, has_aux=True)(state.actor)
-        change, optimiser = optax.adam(sac.actor_lr).update(gradient, state.actor_optimiser)
+        actor, optimiser = _descend(
+            state.actor, gradient, state.actor_optimiser, self.rate(sac.actor_lr, state.updates)
+        )
         # d/d(log α) of log α · (entropy − target)
         surplus = entropy - sac.entropy_per_action * self.env.action_size
-        alpha_change, alpha_optimiser = optax.adam(sac.alpha_lr).update(surplus, state.alpha_optimiser)
+        log_alpha, alpha_optimiser = _descend(
+            state.log_alpha, surplus, state.alpha_optimiser, self.rate(sac.alpha_lr, state.updates)
+        )
         state = state._replace(
-            actor=eqx.apply_updates(state.actor, change),
-            actor_optimiser=optimiser,
-            log_alpha=state.log_alpha + alpha_change,
-            alpha_optimiser=alpha_optimiser,
+            actor=actor, actor_optimiser=optimiser, log_alpha=log_alpha, alpha_optimiser=alpha_optimiser
         )
         return state, {"actor_loss": value, "entropy": entropy, "alpha": alpha}
+
+
+def _descend(parameters: T, gradient: T, optimiser: optax.OptState, rate: Array) -> tuple[T, optax.OptState]:
+    """One step of Adam."""
+    direction, optimiser = optax.scale_by_adam().update(gradient, optimiser)
+    return jax.tree.map(lambda w, step: w - rate * step, parameters, direction), optimiser
 
 
 def _gaussian(actor: MLP, observation: Float[Array, "obs"]) -> tuple[Float[Array, "act"], Float[Array, "act"]]:

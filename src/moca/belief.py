@@ -6,7 +6,7 @@ mean is random only as far as the next observation will be a surprise: its covar
 of the predicted state and S = P + R that of the predicted observation.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,7 @@ from jaxtyping import Array, Float
 
 from moca import moments as mm
 from moca.dynamics import GaussianEnsemble
+from moca.replay import Transition
 
 
 class Belief(NamedTuple):
@@ -42,21 +43,46 @@ def propagate(
     return Belief(mean, carried + aleatoric + epistemic), jnp.diagonal(carried)
 
 
-def correct(belief: Belief, measured: Float[Array, "obs"], noise: Float[Array, "obs"]) -> Belief:
-    """The belief after an observation with independent errors of these variances (Kalman's update).
+def correct(
+    belief: Belief, measured: Float[Array, "obs"], noise: Float[Array, "obs"]
+) -> tuple[Belief, Float[Array, ""]]:
+    """The belief after an observation with independent errors of these variances, and that observation's surprise.
 
-    One dimension after the other, which needs no factorisation: after each, mean and covariance are those given the
-    dimensions so far.
+    Kalman's update, one dimension after the other, which needs no factorisation: after each, mean and covariance are
+    those given the dimensions so far. The surprise is the negative log-density, up to a constant.
     """
 
-    def dimension(belief: tuple, j: Array) -> tuple[tuple, None]:
-        mean, covariance = belief
-        gain = covariance[:, j] / jnp.maximum(covariance[j, j] + noise[j], jnp.finfo(mean.dtype).tiny)
-        return (mean + gain * (measured[j] - mean[j]), covariance - gain[:, None] * covariance[j]), None
+    def dimension(carry: tuple, j: Array) -> tuple[tuple, None]:
+        mean, covariance, surprise = carry
+        variance = jnp.maximum(covariance[j, j] + noise[j], jnp.finfo(mean.dtype).tiny)
+        gain, error = covariance[:, j] / variance, measured[j] - mean[j]
+        surprise += (error**2 / variance + jnp.log(variance)) / 2
+        return (mean + gain * error, covariance - gain[:, None] * covariance[j], surprise), None
 
     size = len(measured)
-    moments: Any = (belief.mean, belief.covariance)
-    return Belief(*jax.lax.scan(dimension, moments, jnp.arange(size), unroll=min(size, 8))[0])
+    start: Any = (belief.mean, belief.covariance, jnp.zeros(()))
+    (mean, covariance, surprise), _ = jax.lax.scan(dimension, start, jnp.arange(size), unroll=min(size, 8))
+    return Belief(mean, covariance), surprise
+
+
+def surprise(ensemble: GaussianEnsemble, episode: Transition, noise: Float[Array, "obs"]) -> Float[Array, ""]:
+    """The mean surprise of an episode's observations, filtered anew with these variances of the noise.
+
+    What the noise is shows in how errors of one step follow from those of the step before, which one-step
+    predictions cannot tell from noise of the process. Actions are in [−1, 1]; after an end a fresh belief begins.
+    """
+
+    def step(carry: tuple[Belief, Array], row: Transition) -> tuple[tuple[Belief, Array], Float[Array, ""]]:
+        belief, fresh = carry
+        alone = Belief(row.observation, jnp.diag(noise))
+        belief = jax.tree.map(lambda a, b: jnp.where(fresh, a, b), alone, belief)
+        prior, _ = propagate(ensemble, belief, row.action)
+        posterior, surprised = correct(prior, cast(Array, row.measured), noise)
+        return (posterior, row.terminated > 0), surprised
+
+    size = episode.observation.shape[-1]
+    nothing = Belief(jnp.zeros(size), jnp.zeros((size, size)))
+    return jax.lax.scan(step, (nothing, jnp.array(True)), episode)[1].mean()
 
 
 def anticipate(

@@ -115,9 +115,10 @@ class Value:
     low: tuple[float, ...] = field(default=(), metadata=_limits())
     high: tuple[float, ...] = field(default=(), metadata=_limits())
     lengthscales: tuple[float, ...] = field(default=(), metadata=_limits(above=0))
+    encoder: int = field(default=0, metadata=_limits(low=0))  # dimensions of a learned latent state; zero: V is on s
     lr: float = field(default=1e-4, metadata=_limits(low=0))  # of what V is linear in
     constant_lr: float = field(default=0.0, metadata=_limits(low=0))  # of a constant basis; zero leaves it out
-    basis_lr: float = field(default=0.0, metadata=_limits(low=0))  # of learned bases; zero fixes them
+    basis_lr: float = field(default=0.0, metadata=_limits(low=0))  # of learned bases and of an encoder
     least: float = field(default=-math.inf, metadata=_limits(infinite=True))  # of E[V(s′)], as rewards bound it
     most: float = field(default=math.inf, metadata=_limits(infinite=True))
 
@@ -141,7 +142,7 @@ class Belief:
     filter: bool = field(default=False, metadata=_limits())
     noise: str = field(default="known", metadata=_limits(among=NOISE_LEVELS))
     sigma: float = field(default=0.1, metadata=_limits(above=0))  # where a learned noise level starts
-    sigma_lr: float = field(default=0.03, metadata=_limits(low=0))  # of its logarithm, per episode
+    sigma_lr: float = field(default=0.1, metadata=_limits(low=0))  # of its logarithm, per episode
 
 
 @dataclass(frozen=True)

@@ -10,27 +10,27 @@ from moca.replay import Transition
 
 
 def describe_model(
-    ensemble: GaussianEnsemble,
-    predictions: mm.GaussianMixture,
-    value: mm.Function,
-    episode: Transition,
-    noise: Float[Array, "n obs"] | None,
+    ensemble: GaussianEnsemble, episode: Transition, noise: Float[Array, "n obs"] | None
 ) -> dict[str, Float[Array, ""]]:
     """Averages over the transitions of an episode (actions in [−1, 1]).
 
     `coverage_1sigma` is the share of dimensions in which what was observed of s′ lies within one predicted standard
-    deviation; a calibrated Gaussian has 68.3 %. `ce_bias` is E[V(s′)] − V(E[s′]) under the agent's `predictions`, what
-    certainty equivalence leaves out. `noise` are the variances of the observations where a filter knows them.
+    deviation; a calibrated Gaussian has 68.3 %. `noise` are the variances of the observations where a filter knows
+    them; they are no part of the two deviations.
     """
     mixtures = ensemble.predict_batch(episode.observation, episode.action)
     mean, aleatoric, epistemic = mm.decompose(mixtures, full=False)
     variance, following = aleatoric + epistemic, episode.next_observation
     if noise is not None and episode.measured is not None and episode.spread is not None:
         variance, following = variance + episode.spread + noise, episode.measured
-    bias = jax.vmap(lambda mixture: mm.expectation(mm.moment_match(mixture), value) - value(mixture.mean))
     return {
         "coverage_1sigma": jnp.mean(jnp.abs(following - mean) <= jnp.sqrt(variance)),
         "aleatoric_std": jnp.sqrt(aleatoric).mean(),
         "epistemic_std": jnp.sqrt(epistemic).mean(),
-        "ce_bias": bias(predictions).mean(),
     }
+
+
+def ce_bias(predictions: mm.GaussianMixture, value: mm.Function) -> Float[Array, ""]:
+    """The mean of E[V(s′)] − V(E[s′]): what certainty equivalence leaves out."""
+    each = jax.vmap(lambda mixture: mm.expectation(mm.moment_match(mixture), value) - value(mixture.mean))
+    return each(predictions).mean()

@@ -109,6 +109,10 @@ class GaussianEnsemble(eqx.Module):
         over_batch = jax.vmap(one, (-1, -1))
         return jax.vmap(over_batch)(target - mean, factor)
 
+    def standardised(self, observation: Float[Array, "*n obs"]) -> Float[Array, "*n obs"]:
+        """States in units of the spread that states were seen to have."""
+        return (observation - self.statistics.mean[0]) / self.statistics.deviation[0]
+
     def _standard(
         self, observation: Float[Array, "n obs"], action: Float[Array, "n act"]
     ) -> tuple[Float[Array, "k obs n"], Float[Array, "k obs n"] | Float[Array, "k obs obs n"]]:
@@ -116,8 +120,7 @@ class GaussianEnsemble(eqx.Module):
 
         The batch comes last: what follows is arithmetic on few dimensions and many transitions.
         """
-        standard = (observation - self.statistics.mean[0]) / self.statistics.deviation[0]
-        inputs = jnp.concatenate([standard, action], axis=1)
+        inputs = jnp.concatenate([self.standardised(observation), action], axis=1)
         raw = jax.vmap(lambda member: jax.vmap(member, out_axes=-1)(inputs))(self.members)
         size = observation.shape[1]
         middle, reach = sum(LOG_VARIANCE) / 2, (LOG_VARIANCE[1] - LOG_VARIANCE[0]) / 2

@@ -108,6 +108,7 @@ def train_episode(
     metrics = {name: jnp.sum(values) / jnp.sum(learned) for name, values in info.items()}
     newest = memory.read(replay, indices, env.observation_size, env.action_size)
     metrics |= agent.diagnose(state.learner, learner, newest, diagnose_key)
+    learner = agent.learn_noise(learner, newest)
     evaluated = jax.lax.cond(
         ((episode + 1) % config.train.eval_every == 0)
         | ((episode + 1) * config.env.episode_length == config.train.steps),

@@ -1,32 +1,65 @@
-"""The value class a config names, zero everywhere before it learns; two of it that share their bases; its rates."""
+"""The value class a config names, zero everywhere before it learns; two of it that share their bases; its rates.
 
+V is a function of the state, or of a learned latent state: see `Encoded`.
+"""
+
+import dataclasses
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Key
+from jaxtyping import Array, Float, Key
 
 from moca import config
 from moca import moments as mm
+from moca.nets import MLP
 
 T = TypeVar("T")
 FIXED = ("centers", "precision")  # of an RBF, as in the paper
-BASES = (*FIXED, "frequencies", "phases", "directions", "offsets")
+BASES = (*FIXED, "frequencies", "phases", "directions", "offsets", "encoder")
 
 
-def make_value(settings: config.Value, observation_size: int, key: Key[Array, ""]) -> mm.Function:
+class Encoded(mm.Function):
+    """V(s) = f(z) with z = tanh(encoder(s)), the paper's future work.
+
+    It has no closed form under a Gaussian over s; f has one under a Gaussian over z, which the model then predicts.
+    """
+
+    encoder: MLP
+    inner: mm.Function
+
+    @property
+    def dimension(self) -> int:
+        return self.encoder.weights[0].shape[-1]
+
+    def encode(self, x: Float[Array, "d"]) -> Float[Array, "latent"]:
+        """The latent state."""
+        return jnp.tanh(self.encoder(x))
+
+    def _evaluate(self, x: Float[Array, "d"]) -> Float[Array, ""]:
+        return self.inner(self.encode(x))
+
+
+def make_value(settings: config.Value, observation_size: int, key: Key[Array, ""], width: int = 64) -> mm.Function:
     """V of that class, with bases drawn from `key` and all weights zero [choice].
 
     RBF centres are uniform within the bounds [App. B.4] and one diagonal of lengthscales serves all bases [App. B.5];
     where they are learned, each basis gets its own.
-    Frequencies and directions are Gaussian in units of the lengthscales.
+    Frequencies and directions are Gaussian in units of the lengthscales. `width` is that of an encoder's two layers.
     """
     if len(settings.low) != observation_size:
         raise config.ConfigError(
             f"value.low has {len(settings.low)} numbers, but the environment shows {observation_size} dimensions"
         )
+    if settings.encoder:
+        encoder_key, key = jax.random.split(key)
+        size = settings.encoder
+        # Within the range of tanh; in eight dimensions a lengthscale of two [choice].
+        latent: Any = {"low": (-1.0,) * size, "high": (1.0,) * size, "lengthscales": ((size / 2) ** 0.5,) * size}
+        inner = make_value(dataclasses.replace(settings, encoder=0, **latent), size, key)
+        return Encoded(MLP(encoder_key, (observation_size, width, width, size)), inner)
     low, high, lengthscales = (jnp.array(numbers) for numbers in (settings.low, settings.high, settings.lengthscales))
     shape = (settings.bases, observation_size)
     weights = jnp.zeros(settings.bases)
@@ -68,7 +101,7 @@ def freeze(value: mm.Function, settings: config.Value) -> mm.Function:
     """`value` with no gradient to the centres and precision of the paper's RBF, which are fixed; saves computing it."""
     if settings.kind != "rbf":
         return value
-    where = lambda f: (f.centers, f.precision)  # noqa: E731
+    where = lambda f: (closed(f).centers, closed(f).precision)  # noqa: E731
     return eqx.tree_at(where, value, jax.lax.stop_gradient(where(value)))
 
 
@@ -78,6 +111,11 @@ def learning_rates(value: mm.Function, settings: config.Value) -> mm.Function:
     if settings.kind == "rbf":
         rates |= dict.fromkeys(FIXED, 0.0)
     return _map_named(lambda name, leaf: jnp.asarray(rates.get(name, settings.lr)), value)
+
+
+def closed(value: mm.Function) -> Any:
+    """The part of V that has the closed form: V itself, or what stands behind an encoder."""
+    return value.inner if isinstance(value, Encoded) else value
 
 
 def in_logarithm(gradient: T, parameters: T) -> T:
@@ -94,6 +132,10 @@ def descend(parameters: T, direction: T, rates: T) -> T:
 
 
 def _map_named(function: Callable[..., Any], tree: T, *rest: T) -> T:
-    """`jax.tree.map`, with the name of the field that holds a leaf as first argument."""
-    name = lambda path: next((e.name for e in reversed(path) if hasattr(e, "name")), "")  # noqa: E731
-    return jax.tree_util.tree_map_with_path(lambda path, *leaves: function(name(path), *leaves), tree, *rest)
+    """`jax.tree.map`, with the name of the field that holds a leaf, or of the encoder's, as first argument."""
+
+    def named(path: tuple, *leaves: Any) -> Any:
+        names = [entry.name for entry in path if hasattr(entry, "name")]
+        return function("encoder" if "encoder" in names else names[-1] if names else "", *leaves)
+
+    return jax.tree_util.tree_map_with_path(named, tree, *rest)

@@ -6,9 +6,10 @@ from typing import Any, NamedTuple, cast
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import optax
 from jaxtyping import Array, Float, Int, Key
 
-from moca.belief import Belief, correct, propagate
+from moca.belief import Belief, correct, propagate, surprise
 from moca.config import Config
 from moca.dynamics import Model
 from moca.envs.environment import Environment
@@ -75,10 +76,10 @@ class Agent(eqx.Module):
             return alone, None
         prior, spread = propagate(state.model.ensemble, belief, self.from_bounds(action))
         noise = self.noise_variance(state.model, prior.mean)
-        filtered = (correct(prior, measured, cast(Array, noise)), spread)
+        posterior, _ = correct(prior, measured, cast(Array, noise))
         unfiltered = (alone, jnp.diagonal(belief.covariance))
         blind = state.model.ensemble.statistics.batches == 0
-        return jax.tree.map(lambda a, b: jnp.where(blind, a, b), unfiltered, filtered)
+        return jax.tree.map(lambda a, b: jnp.where(blind, a, b), unfiltered, (posterior, spread))
 
     def noise_variance(self, model: Model | None, observation: Float[Array, "*n obs"]) -> Float[Array, "*n obs"] | None:
         """Of each observed dimension at these states, as the filter believes it; None without a filter."""
@@ -88,6 +89,21 @@ class Agent(eqx.Module):
             return jnp.broadcast_to(jnp.exp(2 * model.log_sigma), observation.shape)
         deviation = make_noise(self.config.noise, self.env.observation_size).deviation(observation)
         return jnp.broadcast_to(jnp.square(deviation)[..., None], observation.shape)
+
+    def learn_noise(self, state: Any, episode: Transition) -> Any:
+        """The state after one step on the likelihood of an episode's observations under the filter [choice].
+
+        Does nothing where the noise level is known, or before the model has learned.
+        """
+        if not self.config.belief.filter or self.config.belief.noise == "known":
+            return state
+        model: Model = state.model
+        episode = episode._replace(action=self.from_bounds(episode.action))
+        gradient = jax.grad(lambda log_sigma: surprise(model.ensemble, episode, jnp.exp(2 * log_sigma)))
+        direction, optimiser = optax.scale_by_adam().update(gradient(model.log_sigma), model.sigma_optimiser)
+        lr = jnp.where(model.ensemble.statistics.batches > 0, self.config.belief.sigma_lr, 0.0)
+        log_sigma = model.log_sigma - lr * direction
+        return state._replace(model=model._replace(log_sigma=log_sigma, sigma_optimiser=optimiser))
 
     def diagnose(self, before: Any, after: Any, episode: Transition, key: Key[Array, ""]) -> Info:
         """What a look at the newest episode tells, with the agent as it was before that episode and as it is after."""

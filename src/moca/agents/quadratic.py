@@ -4,7 +4,7 @@
 """
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import equinox as eqx
 import jax
@@ -17,12 +17,23 @@ from moca.agents.agent import Agent, Info, Progress
 from moca.backup import PREDICTIONS, bellman_target, expected_values
 from moca.belief import anticipate
 from moca.critic import ActionSlice, QuadraticCritic, keep_alive
-from moca.diagnostics import describe_model
+from moca.diagnostics import ce_bias, describe_model
 from moca.dynamics import Model, bootstrap, fit, make_model
 from moca.exploration import Dice, explore
 from moca.nets import stacked
 from moca.replay import Transition
-from moca.values import descend, first, freeze, in_logarithm, learning_rates, make_value, twin, twin_axes
+from moca.values import (
+    Encoded,
+    closed,
+    descend,
+    first,
+    freeze,
+    in_logarithm,
+    learning_rates,
+    make_value,
+    twin,
+    twin_axes,
+)
 
 
 class QuadraticState(NamedTuple):
@@ -31,6 +42,7 @@ class QuadraticState(NamedTuple):
     critics: QuadraticCritic  # two, stacked, but for the bases of V, which they share
     targets: mm.Function  # their V, as of the last copy
     model: Model | None  # None for BNAF without a filter, which needs none
+    latent: Model | None  # of the latent state, where V has an encoder and s′ is predicted
     critic_optimiser: optax.OptState
     updates: Int[Array, ""]
 
@@ -52,15 +64,18 @@ class QuadraticAgent(Agent):
 
     def init(self, key: Key[Array, ""]) -> QuadraticState:
         """[Alg. 1 l. 1]; the twins share the bases of V [choice], not its weights."""
-        basis_key, critic_key, model_key = jax.random.split(key, 3)
+        basis_key, critic_key, model_key, latent_key = jax.random.split(key, 4)
         config, observed, acted = self.config, self.env.observation_size, self.env.action_size
-        value = make_value(config.value, observed, basis_key)
+        value = make_value(config.value, observed, basis_key, config.critic.width)
         critics = stacked(critic_key, 2, lambda k: QuadraticCritic(k, config.critic, value, observed, acted))
         critics = eqx.tree_at(lambda c: c.value, critics, twin(value))
         needed = self.predicts or config.belief.filter
         model = make_model(model_key, config.dynamics, config.belief.sigma, observed, acted) if needed else None
+        latent = None
+        if config.value.encoder and self.predicts:
+            latent = make_model(latent_key, config.dynamics, 1.0, config.value.encoder, observed + acted)
         optimiser = optax.scale_by_adam().init(critics)
-        return QuadraticState(critics, critics.value, model, optimiser, jnp.zeros((), jnp.int32))
+        return QuadraticState(critics, critics.value, model, latent, optimiser, jnp.zeros((), jnp.int32))
 
     def explore(
         self, state: QuadraticState, observation: Float[Array, "obs"], draw: Dice, progress: Progress
@@ -84,27 +99,55 @@ class QuadraticAgent(Agent):
 
     def update(self, state: QuadraticState, batch: Transition, draw: UpdateDraw) -> tuple[QuadraticState, Info]:
         batch = batch._replace(action=self.from_bounds(batch.action))
-        info: Info = {}
-        if state.model is not None:
-            noise = self.noise_variance(state.model, batch.next_observation)
-            lr = self.rate(self.config.dynamics.lr, state.updates)
-            model, info["dynamics_nll"] = fit(state.model, lr, batch, draw.multiplicity, noise)
-            state = state._replace(model=model)
-        predictions = self.predict(state.model, batch, draw.prediction)
+        state, info = self._fit_models(state, batch, draw.multiplicity)
+        predictions = self.predict(state, batch, draw.prediction)
         bounds = (self.config.value.least, self.config.value.most)
-        gamma = self.config.train.gamma
-        target = bellman_target(batch.reward, batch.terminated, gamma, predictions, state.targets, bounds)
+        values = closed(state.targets) if self.predicts else state.targets
+        target = bellman_target(batch.reward, batch.terminated, self.config.train.gamma, predictions, values, bounds)
         state, critic_info = self._fit_critics(state, batch, target)
         return self._sync_targets(state), info | critic_info
 
-    def predict(self, model: Model | None, batch: Transition, key: Key[Array, ""]) -> mm.Distribution:
+    def predict(self, state: QuadraticState, batch: Transition, key: Key[Array, ""]) -> mm.Distribution:
         """What s′ is taken to be, for each transition of a batch with actions in [−1, 1] [Alg. 1 l. 10]."""
-        if model is None or not self.predicts:
+        if not self.predicts:
             return mm.Dirac(batch.next_observation)
         prediction, samples = PREDICTIONS[self.config.agent], self.config.dynamics.samples
-        mixtures = self._mixtures(model, batch)
         keys = jax.random.split(key, len(batch.reward))
-        return jax.vmap(lambda mixture, k: prediction(mixture, k, samples))(mixtures, keys)
+        return jax.vmap(lambda mixture, k: prediction(mixture, k, samples))(self._mixtures(state, batch), keys)
+
+    def _mixtures(self, state: QuadraticState, batch: Transition) -> mm.GaussianMixture:
+        """The ensemble's predictions of what V is a function of: state, mean of a belief, or latent state."""
+        model = cast(Model, state.model)
+        if state.latent is not None:
+            latent = self._latent(state, batch)
+            return state.latent.ensemble.predict_batch(latent.observation, latent.action)
+        mixtures = model.ensemble.predict_batch(batch.observation, batch.action)
+        noise = self.noise_variance(model, batch.next_observation)
+        return mixtures if noise is None or batch.spread is None else anticipate(mixtures, batch.spread, noise)
+
+    def _latent(self, state: QuadraticState, batch: Transition) -> Transition:
+        """The batch as the latent model sees it: z and z′ of the target encoder, predicted from z, s and a."""
+        encode = jax.vmap(cast(Encoded, state.targets).encode)
+        s = cast(Model, state.model).ensemble.standardised(batch.observation)
+        return Transition(
+            encode(batch.observation), jnp.concatenate([s, batch.action], axis=1), batch.reward,
+            encode(batch.next_observation), batch.terminated,
+        )  # fmt: skip
+
+    def _fit_models(
+        self, state: QuadraticState, batch: Transition, multiplicity: UInt8[Array, "k n"]
+    ) -> tuple[QuadraticState, Info]:
+        """One step of the ensemble, and of that of the latent state, where there are any."""
+        info: Info = {}
+        lr = self.rate(self.config.dynamics.lr, state.updates)
+        if state.model is not None:
+            noise = self.noise_variance(state.model, batch.next_observation)
+            model, info["dynamics_nll"] = fit(state.model, lr, batch, multiplicity, noise)
+            state = state._replace(model=model)
+        if state.latent is not None:
+            latent, info["latent_nll"] = fit(state.latent, lr, self._latent(state, batch), multiplicity)
+            state = state._replace(latent=latent)
+        return state, info
 
     def _fit_critics(
         self, state: QuadraticState, batch: Transition, target: Float[Array, "n"]
@@ -154,12 +197,6 @@ class QuadraticAgent(Agent):
         )
         return jax.tree.map(lambda rate: self.rate(rate, state.updates), rates)
 
-    def _mixtures(self, model: Model, batch: Transition) -> mm.GaussianMixture:
-        """The ensemble's predictions of the next state, or of the mean of the next belief."""
-        mixtures = model.ensemble.predict_batch(batch.observation, batch.action)
-        noise = self.noise_variance(model, batch.next_observation)
-        return mixtures if noise is None or batch.spread is None else anticipate(mixtures, batch.spread, noise)
-
     def _sync_targets(self, state: QuadraticState) -> QuadraticState:
         """A hard copy every N_target updates [Alg. 1 l. 13]."""
         updates = state.updates + 1
@@ -171,20 +208,25 @@ class QuadraticAgent(Agent):
         if after.model is None or before.model is None:
             return {}
         episode = episode._replace(action=self.from_bounds(episode.action))
-        value = first(after.critics).value
 
-        def describe(model: Model) -> Info:
-            noise = self.noise_variance(model, episode.next_observation)
-            return describe_model(model.ensemble, self._mixtures(model, episode), value, episode, noise)
+        def describe(state: QuadraticState) -> Info:
+            noise = self.noise_variance(state.model, episode.next_observation)
+            ensemble = cast(Model, state.model).ensemble
+            info = describe_model(ensemble, episode, noise)
+            if self.predicts:
+                info["ce_bias"] = ce_bias(self._mixtures(state, episode), closed(first(after.critics).value))
+            return info
 
-        unseen, seen = describe(before.model), describe(after.model)
+        unseen, seen = describe(before), describe(after)
         info = seen | {"coverage_1sigma": unseen["coverage_1sigma"], "coverage_1sigma_seen": seen["coverage_1sigma"]}
+        if self.config.belief.noise == "learned":
+            info["noise_level"] = jnp.exp(after.model.log_sigma).mean()
         if self.config.agent == "moca-mc":
-            info |= self._sampling(after.model, after.targets, episode, key)
+            info |= self._sampling(after, closed(after.targets), episode, key)
         return info
 
     def _sampling(
-        self, model: Model, values: mm.Function, episode: Transition, key: Key[Array, ""], repeats: int = 8
+        self, state: QuadraticState, values: mm.Function, episode: Transition, key: Key[Array, ""], repeats: int = 8
     ) -> Info:
         """What sampling does to γ minᵢ E[Vᵢ⁻], averaged over the episode.
 
@@ -193,10 +235,10 @@ class QuadraticAgent(Agent):
         whose expectation is smaller, on the same draws, so that the noise of the draws cancels.
         """
         gamma = self.config.train.gamma
-        sampled = jax.vmap(lambda k: expected_values(self.predict(model, episode, k), values))(
+        sampled = jax.vmap(lambda k: expected_values(self.predict(state, episode, k), values))(
             jax.random.split(key, repeats)
         )
-        matched = jax.vmap(mm.moment_match)(self._mixtures(model, episode))
+        matched = jax.vmap(mm.moment_match)(self._mixtures(state, episode))
         smaller = expected_values(matched, values).argmin(axis=0)
         least = sampled.min(axis=1)
         unbiased = jnp.where(smaller == 0, sampled[:, 0], sampled[:, 1])

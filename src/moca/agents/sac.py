@@ -55,10 +55,10 @@ class SACAgent(Agent):
         model = None
         if self.config.belief.filter:
             model = make_model(model_key, self.config.dynamics, self.config.belief.sigma, observed, acted)
-        return SACState(  # type: ignore[call-arg]
+        adam = optax.scale_by_adam()
+        return SACState(
             actor, critics, critics, log_alpha, model,
-            *(optax.scale_by_adam().init(learned) for learned in (actor, critics, log_alpha)),
-            jnp.zeros((), jnp.int32),
+            adam.init(actor), adam.init(critics), adam.init(log_alpha), jnp.zeros((), jnp.int32),
         )  # fmt: skip
 
     def explore(

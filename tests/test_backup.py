@@ -97,3 +97,11 @@ def test_bnaf_by_hand():
     truth = 1 + 0.9 * (np.asarray(values.weights, np.float64) @ features).min()
     found = bellman_target(jnp.ones(1), jnp.zeros(1), 0.9, mm.Dirac(s[None]), values)
     np.testing.assert_allclose(found[0], truth, rtol=1e-5)
+
+
+def test_the_expectation_stays_within_the_bounds():
+    predictions = mm.Dirac(jnp.zeros((3, 1)))
+    for value, kept in ((-5.0, 0.0), (3.0, 3.0), (50.0, 10.0)):
+        values = jax.tree.map(lambda leaf: jnp.stack([leaf] * 2), mm.Quadratic(jnp.zeros((1, 1)), jnp.zeros(1), value))
+        target = bellman_target(jnp.ones(3), jnp.array([0.0, 0.0, 1.0]), 0.9, predictions, values, (0.0, 10.0))
+        np.testing.assert_allclose(target, [1 + 0.9 * kept, 1 + 0.9 * kept, 1.0])

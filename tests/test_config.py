@@ -131,7 +131,7 @@ LAYERS = [
     {"moca", "moca.config", "moca.presets", "moca.sweep", "moca.envs.names", "moca.figures"},
     {"moca.moments", "moca.nets", "moca.replay", "moca.envs", "moca.exploration"},
     {"moca.critic", "moca.dynamics", "moca.values"},
-    {"moca.backup", "moca.diagnostics"},
+    {"moca.backup", "moca.belief", "moca.diagnostics"},
     {"moca.agents"},
     {"moca.evaluation"},
     {"moca.training"},

@@ -11,10 +11,8 @@ from moca.exploration import explore, roll
 
 def draws(fraction, greedy=0.0, **settings):
     chosen = Exploration(**settings)
-    keys = jax.random.split(jax.random.key(0), 20_000)
-    return np.asarray(jax.vmap(lambda k: explore(chosen, jnp.array([greedy]), roll(k, 1), jnp.array(fraction)))(keys))[
-        :, 0
-    ]
+    dice = roll(jax.random.key(0), chosen, 20_000, 1)
+    return np.asarray(jax.vmap(lambda d: explore(chosen, jnp.array([greedy]), d, jnp.array(fraction)))(dice))[:, 0]
 
 
 @pytest.mark.parametrize(("fraction", "sigma"), [(0.0, 0.3), (0.25, 0.2), (0.5, 0.1), (0.9, 0.1)])
@@ -33,3 +31,26 @@ def test_a_share_of_the_actions_is_uniform():
 def test_actions_stay_in_the_box():
     action = draws(0.0, greedy=0.9, sigma=1.0)
     assert np.abs(action).max() <= 1
+
+
+def test_random_actions_are_held():
+    """A share of the time, for a geometric number of decisions with the mean that was asked for."""
+    action = draws(0.0, greedy=0.5, probability=0.3, sigma=0.0, sigma_end=0.0, hold=20.0)
+    random = action != 0.5
+    np.testing.assert_allclose(random.mean(), 0.3, atol=0.05)
+    changes = np.flatnonzero(np.diff(action) != 0)
+    # Greedy phases that follow each other are one, so look at phases that begin and end with a random action.
+    lengths = np.diff(changes)[random[changes[:-1] + 1]]
+    np.testing.assert_allclose(lengths.mean(), 20, rtol=0.15)
+    np.testing.assert_allclose(np.mean(lengths > 20), np.exp(-1), atol=0.08)
+
+
+def test_a_hold_of_one_draws_every_decision_anew():
+    action = draws(0.0, probability=1.0)
+    assert len(np.unique(action)) > 19_000
+
+
+def test_extreme_actions_are_the_two_ends():
+    action = draws(0.0, probability=1.0, random="extreme")
+    assert set(np.unique(action)) == {-1.0, 1.0}
+    np.testing.assert_allclose(action.mean(), 0, atol=0.03)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from moca import replay as memory
+from moca.agents import make_agent
 from moca.config import ConfigError
 from moca.training import Trainer
 from tests import probes
@@ -48,7 +49,7 @@ def test_ten_seeds_are_ten_runs(ten):
         assert len({np.asarray(own).tobytes() for own in weight}) == 10
     rows = np.asarray(trainer.state.replay)
     assert len({row.tobytes() for row in rows[:, 0]}) == 10
-    sample = jax.vmap(lambda replay, key: memory.sample(replay, jax.random.bits(key, (16,)), jnp.array(60), 2))
+    sample = jax.vmap(lambda replay, key: memory.sample(replay, jax.random.bits(key, (16,)), jnp.array(60), 2, 1))
     batches = sample(np.broadcast_to(rows[:1], rows.shape), trainer.state.key)
     assert len({np.asarray(own).tobytes() for own in batches.observation}) == 10
 
@@ -81,7 +82,7 @@ def test_sampling_is_uniform_over_what_was_written():
     replay = jnp.arange(8.0)[:, None] * jnp.ones(7)
     for written, held in ((3, 3), (8, 8), (50, 8)):
         bits = jax.random.bits(jax.random.key(written), (20_000,))
-        rows = np.asarray(memory.sample(replay, bits, jnp.array(written), 2).reward).astype(int)
+        rows = np.asarray(memory.sample(replay, bits, jnp.array(written), 2, 1).reward).astype(int)
         np.testing.assert_allclose(np.bincount(rows, minlength=8)[:held] / len(rows), 1 / held, atol=0.02)
         assert rows.max() == held - 1
 
@@ -226,3 +227,34 @@ def test_what_follows_the_end_of_an_evaluation_does_not_count():
 
     _, reports = trained(env=Breaks(), train__warmup=1000)
     np.testing.assert_array_equal(reports[-1].metrics["return_mean"], 1.0)
+
+
+FILTER = {"belief__filter": True, "dynamics__width": 16, "dynamics__members": 2, "train__warmup": 20}
+
+
+def test_what_the_filter_stores():
+    """The mean it acts on is between prediction and observation; before the model learns it is the observation."""
+    trainer, _ = trained(noise__sigma=0.3, episodes=2, **FILTER)
+    rows = memory.read(jnp.asarray(trainer.state.replay)[0], jnp.arange(40), 2, 1)
+    warm, filtered = slice(0, 20), slice(21, 40)
+    np.testing.assert_array_equal(rows.next_observation[warm], rows.measured[warm])
+    np.testing.assert_allclose(rows.spread[warm], 0.3**2, rtol=1e-6)
+    assert (np.abs(rows.next_observation[filtered] - rows.measured[filtered]) > 1e-4).mean() > 0.9
+    np.testing.assert_array_equal(rows.observation[1:20], rows.next_observation[:19])
+    np.testing.assert_array_equal(rows.observation[21:], rows.next_observation[20:-1])
+
+
+def test_without_noise_the_filter_changes_nothing():
+    trainer, _ = trained(episodes=2, **FILTER)
+    rows = memory.read(jnp.asarray(trainer.state.replay)[0], jnp.arange(40), 2, 1)
+    np.testing.assert_allclose(rows.next_observation, rows.measured, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(rows.spread[21:], 0, atol=1e-9)
+
+
+def test_rates_fall_to_the_share_that_was_asked_for():
+    agent = make_agent(probes.tiny(train__decay=0.1, train__steps=120, train__warmup=20), probes.Drift())
+    np.testing.assert_allclose(
+        [agent.rate(2.0, jnp.array(n)) for n in (0, 50, 100, 200)], [2.0, 1.1, 0.2, 0.2], rtol=1e-6
+    )
+    still, falling = (trained(train__decay=decay)[0] for decay in (1.0, 0.0))
+    assert any((a != b).any() for a, b in zip(leaves(still), leaves(falling), strict=True))

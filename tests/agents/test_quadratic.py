@@ -11,6 +11,7 @@ from moca import moments as mm
 from moca.agents import make_agent
 from moca.backup import expected_values
 from moca.config import QUADRATIC_AGENTS, VALUES
+from moca.dynamics import fit
 from moca.envs.environment import Environment, Step
 from moca.replay import Transition
 from moca.training import Trainer
@@ -123,33 +124,30 @@ def transitions(count, key=0):
 def test_each_member_learns_from_its_own_resample():
     """A transition that is n times in a resample, and the others never, is a batch of n copies of it."""
     agent = make_agent(probes.tiny(agent="moca", **SETTINGS), LinearQuadratic())
-    state = agent.init(jax.random.key(0))
-    batch = transitions(4)
-    state = agent._fit_ensemble(state, batch, jnp.ones((3, 4), jnp.uint8))[0]  # statistics of the batch
+    batch, lr = transitions(4), SETTINGS["dynamics__lr"]
+    model = fit(agent.init(jax.random.key(0)).model, lr, batch, jnp.ones((3, 4), jnp.uint8))[0]  # for its statistics
     counts = jnp.ones((3, 4), jnp.uint8).at[1].set(jnp.array([0, 4, 0, 0], jnp.uint8))
-    weighted = agent._fit_ensemble(state, batch, counts)[0].ensemble
+    weighted = fit(model, lr, batch, counts)[0].ensemble
     copies = [jnp.repeat(x[1:2], 4, axis=0) for x in (batch.observation, batch.action, batch.next_observation)]
     loss = lambda members: eqx.tree_at(lambda e: e.members, weighted, members).nll(*copies)[1].mean()  # noqa: E731
-    direction, _ = optax.scale_by_adam().update(jax.grad(loss)(state.ensemble.members), state.ensemble_optimiser)
-    trees = (state.ensemble.members, weighted.members, direction)
+    direction, _ = optax.scale_by_adam().update(jax.grad(loss)(model.ensemble.members), model.optimiser)
+    trees = (model.ensemble.members, weighted.members, direction)
     for before, after, step in zip(*map(jax.tree.leaves, trees), strict=True):
-        expected = before[1] - SETTINGS["dynamics__lr"] * step[1]
-        np.testing.assert_allclose(after[1], expected, rtol=1e-4, atol=1e-7)
+        np.testing.assert_allclose(after[1], before[1] - lr * step[1], rtol=1e-4, atol=1e-7)
 
 
 def test_the_bias_of_the_smaller_average():
     """Against E[min] − min E from other draws; the twins cross within the belief, so it is far from zero."""
     agent = make_agent(probes.tiny(agent="moca-mc", **SETTINGS), LinearQuadratic())
     state = agent.init(jax.random.key(0))
-    ensemble = agent._fit_ensemble(state, transitions(64), jnp.ones((3, 64), jnp.uint8))[0].ensemble
+    state = state._replace(model=fit(state.model, 3e-4, transitions(64), jnp.ones((3, 64), jnp.uint8))[0])
     values = jax.vmap(lambda slope: mm.Quadratic(jnp.zeros((1, 1)), slope))(jnp.array([[1.0], [-1.0]]))
     episode = transitions(20, key=1)._replace(observation=jnp.zeros((20, 1)))
-    found = agent._sampling(ensemble, values, episode, jax.random.key(2), repeats=4000)["target_bias"]
+    found = agent._sampling(state, values, episode, jax.random.key(2), repeats=4000)["target_bias"]
     keys = jax.random.split(jax.random.key(3), 4000)
-    drawn = jax.vmap(lambda k: expected_values(agent.predict(ensemble, episode, k), values).min(0))(keys).mean(0)
-    exact = expected_values(
-        jax.vmap(mm.moment_match)(ensemble.predict_batch(episode.observation, episode.action)), values
-    )
+    drawn = jax.vmap(lambda k: expected_values(agent.predict(state, episode, k), values).min(0))(keys).mean(0)
+    mixtures = state.model.ensemble.predict_batch(episode.observation, episode.action)
+    exact = expected_values(jax.vmap(mm.moment_match)(mixtures), values)
     np.testing.assert_allclose(found, GAMMA * (drawn - exact.min(0)).mean(), rtol=0.1)
     assert found < -0.01
 
@@ -216,14 +214,18 @@ class TwoActions(Environment):
         return state, Step(state, -jnp.sum(state**2), jnp.array(False))
 
 
+def two_actions(**settings):
+    bounds = {"value__low": "[-2,-2]", "value__high": "[2,2]", "value__lengthscales": "[1,1]", "value__bases": 16}
+    short = {"train__steps": 300, "train__batch": 16, "train__warmup": 50, "exploration__probability": 0.2}
+    return probes.tiny(**({"agent": "moca", "noise__sigma": 0.05} | SETTINGS | bounds | short | settings))
+
+
 @pytest.mark.parametrize(
     "kind", [v if v in ("rbf", "erf") else pytest.param(v, marks=pytest.mark.slow) for v in VALUES]
 )
 def test_every_value_class_learns_with_full_curvature_and_covariance(kind):
-    bounds = {"value__low": "[-2,-2]", "value__high": "[2,2]", "value__lengthscales": "[1,1]", "value__bases": 16}
     full = {"critic__curvature": "full", "dynamics__covariance": "full", "value__kind": kind, "value__basis_lr": 1e-3}
-    short = {"train__steps": 300, "train__batch": 16, "train__warmup": 50, "exploration__probability": 0.2}
-    config = probes.tiny(agent="moca", **(SETTINGS | bounds | full | short), noise__sigma=0.05)
+    config = two_actions(**full)
     trainer = Trainer([config], [0], TwoActions())
     start = jax.tree.map(np.asarray, trainer.learners.critics.value)
     *_, report = trainer
@@ -236,8 +238,8 @@ def test_every_value_class_learns_with_full_curvature_and_covariance(kind):
         name: np.abs(np.asarray(new) - old).max() > 0
         for name, new, old in fields(trainer.learners.critics.value, start)
     }
-    fixed = {"rbf": {"centers", "precision", "constant"}, "erf": {"constant"}, "fourier": {"constant"}}.get(kind, set())
-    assert {name for name, has in moved.items() if not has} == fixed
+    fixed = {"rbf": {"centers", "precision", "constant"}, "quadratic": set(), "polynomial": set()}
+    assert {name for name, has in moved.items() if not has} == fixed.get(kind, {"constant"})
 
 
 def fields(new, old):
@@ -246,3 +248,35 @@ def fields(new, old):
         for name in vars(new)
         for number, (a, b) in enumerate(zip(*(jax.tree.leaves(getattr(v, name)) for v in (new, old)), strict=True))
     ]
+
+
+FILTERED = [
+    {"dynamics__covariance": "full", "critic__curvature": "full", "critic__head": "slope", "value__kind": "erf"},
+    {"agent": "sac"},
+    {"belief__noise": "learned"},
+    {"value__encoder": 3, "value__kind": "rbf", "value__basis_lr": 1e-3},
+    {"agent": "bnaf"},
+    {"agent": "moca-mc", "value__encoder": 3, "value__kind": "erf"},
+]
+
+
+@pytest.mark.parametrize(
+    "settings", [s if i < 2 else pytest.param(s, marks=pytest.mark.slow) for i, s in enumerate(FILTERED)], ids=str
+)
+def test_every_agent_learns_on_a_belief(settings):
+    config = two_actions(**({"belief__filter": True} | settings))
+    trainer = Trainer([config], [0], TwoActions())
+    start = jax.tree.map(np.asarray, trainer.learners)
+    *_, report = trainer
+    assert all(np.isfinite(values).all() for values in report.metrics.values())
+    changed = {
+        jax.tree_util.keystr(path).split(".")[1]
+        for (path, new), old in zip(
+            jax.tree_util.tree_leaves_with_path(trainer.learners), jax.tree.leaves(start), strict=True
+        )
+        if np.abs(np.asarray(new, float) - np.asarray(old, float)).max() > 0
+    }
+    assert "model" in changed
+    assert ("latent" in changed) == ("value__encoder" in settings)
+    moved = np.abs(np.asarray(trainer.learners.model.log_sigma) - start.model.log_sigma).max() > 0
+    assert moved == (settings.get("belief__noise") == "learned")

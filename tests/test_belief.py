@@ -1,0 +1,149 @@
+"""The filter against textbooks: exact for linear systems, and its pieces against independent formulas."""
+
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+
+from moca import moments as mm
+from moca.belief import Belief, anticipate, correct, propagate, surprise
+from moca.replay import Transition
+
+A = np.array([[0.95, 0.1, 0.0], [0.0, 0.8, 0.2], [-0.1, 0.0, 0.9]])
+B = np.array([[0.0], [0.1], [0.3]])
+Q = np.array([0.01, 0.02, 0.005])
+SIGMA = 0.3
+R = np.full(3, SIGMA**2)
+
+
+def linear():
+    """An ensemble of two that agree on s′ = As + Ba with variances Q."""
+
+    def predict(s, a):
+        mean = jnp.asarray(A) @ s + jnp.asarray(B) @ a
+        return mm.GaussianMixture(jnp.full(2, 0.5), mm.DiagonalGaussian(jnp.stack([mean] * 2), jnp.stack([Q] * 2)))
+
+    return SimpleNamespace(predict=predict)
+
+
+def trajectory(steps, seed=0):
+    """States, actions and observations of the linear system."""
+    random = np.random.default_rng(seed)
+    states, actions = [random.normal(size=3)], random.uniform(-1, 1, size=(steps, 1))
+    for a in actions:
+        states.append(A @ states[-1] + B @ a + np.sqrt(Q) * random.normal(size=3))
+    states = np.array(states)
+    return states, actions, states + SIGMA * random.normal(size=states.shape)
+
+
+def textbook(actions, seen):
+    """Means and covariances of the Kalman filter, and the negative log-likelihood of each observation."""
+    mean, covariance, out = seen[0], np.diag(R), []
+    for a, o in zip(actions, seen[1:], strict=True):
+        mean, covariance = A @ mean + B @ a, A @ covariance @ A.T + np.diag(Q)
+        S = covariance + np.diag(R)
+        likelihood = -scipy.stats.multivariate_normal(mean, S).logpdf(o)
+        gain = covariance @ np.linalg.inv(S)
+        mean, covariance = mean + gain @ (o - mean), (np.eye(3) - gain) @ covariance
+        out.append((mean, covariance, likelihood))
+    return tuple(map(np.array, zip(*out, strict=True)))
+
+
+def test_it_is_the_kalman_filter_of_a_linear_system():
+    with jax.enable_x64(True):
+        _, actions, seen = trajectory(30)
+        belief, found = Belief(jnp.asarray(seen[0]), jnp.diag(jnp.asarray(R))), []
+        for a, o in zip(actions, seen[1:], strict=True):
+            prior, spread = propagate(linear(), belief, jnp.asarray(a))
+            np.testing.assert_allclose(spread, np.diagonal(A @ np.asarray(belief.covariance) @ A.T), rtol=1e-12)
+            belief, surprised = correct(prior, jnp.asarray(o), jnp.asarray(R))
+            found.append((belief.mean, belief.covariance, surprised + 1.5 * np.log(2 * np.pi)))
+        for ours, theirs in zip(zip(*found, strict=True), textbook(actions, seen), strict=True):
+            np.testing.assert_allclose(np.array(ours), theirs, rtol=1e-9, atol=1e-12)
+
+
+def test_it_is_closer_to_the_state_than_the_observation():
+    states, actions, seen = trajectory(2000)
+    means, covariances, _ = textbook(actions, seen)
+    error = means - states[1:]
+    assert np.mean(error**2) < 0.5 * SIGMA**2
+    np.testing.assert_allclose(np.mean(error**2, axis=0), np.diagonal(covariances[-1]), rtol=0.15)
+
+
+def test_disagreement_of_the_ensemble_widens_the_prior():
+    means = jnp.array([[0.0, 0.0], [1.0, 1.0]])
+    mixture = mm.GaussianMixture(jnp.full(2, 0.5), mm.DiagonalGaussian(means, jnp.full((2, 2), 0.1)))
+    prior, _ = propagate(SimpleNamespace(predict=lambda s, a: mixture), Belief(jnp.zeros(2), jnp.eye(2)), jnp.zeros(1))
+    np.testing.assert_allclose(prior.covariance, 0.1 * np.eye(2) + 0.25, rtol=1e-6)
+
+
+def test_without_noise_the_observation_is_the_belief():
+    prior = Belief(jnp.array([1.0, 2.0]), jnp.array([[0.5, 0.2], [0.2, 0.3]]))
+    belief, _ = correct(prior, jnp.array([1.3, 1.9]), jnp.zeros(2))
+    np.testing.assert_allclose(belief.mean, [1.3, 1.9], rtol=1e-6)
+    np.testing.assert_allclose(belief.covariance, 0, atol=1e-6)
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_what_the_next_belief_will_be(full):
+    """The covariance of the posterior mean over all observations that may come, by sampling them."""
+    with jax.enable_x64(True):
+        random = np.random.default_rng(0)
+        root = random.normal(size=(3, 3)) / 3
+        C = root @ root.T + np.diag(Q) if full else np.diag(Q)
+        spread, mean = np.array([0.03, 0.0, 0.1]), np.array([1.0, -1.0, 0.5])
+        component = (
+            mm.Gaussian(mean[None, None], C[None, None])
+            if full
+            else mm.DiagonalGaussian(mean[None, None], Q[None, None])
+        )
+        found = anticipate(
+            mm.GaussianMixture(jnp.ones((1, 1)), component), jnp.asarray(spread)[None], jnp.asarray(R)[None]
+        )
+        prior = C + np.diag(spread)
+        state = random.multivariate_normal(mean, prior, size=200_000)
+        seen = state + SIGMA * random.normal(size=state.shape)
+        posterior = mean + (seen - mean) @ np.linalg.inv(prior + np.diag(R)) @ prior
+        np.testing.assert_allclose(found.components.mean[0, 0], mean)
+        np.testing.assert_allclose(found.components.covariance[0, 0], np.cov(posterior.T), atol=0.02 * prior.max())
+
+
+def test_without_noise_the_next_belief_is_the_next_state():
+    components = mm.DiagonalGaussian(jnp.zeros((4, 2, 3)), jnp.full((4, 2, 3), 0.2))
+    mixtures = mm.GaussianMixture(jnp.full((4, 2), 0.5), components)
+    found = anticipate(mixtures, jnp.full((4, 3), 0.1), jnp.zeros((4, 3)))
+    np.testing.assert_allclose(found.components.variance, 0.3, rtol=1e-6)
+
+
+def episode(steps):
+    _, actions, seen = trajectory(steps)
+    rows = jnp.asarray(seen[:-1]), jnp.asarray(actions), jnp.zeros(steps), jnp.asarray(seen[1:]), jnp.zeros(steps)
+    return Transition(*rows, measured=jnp.asarray(seen[1:]), spread=jnp.zeros((steps, 3)))
+
+
+def test_the_surprise_of_an_episode_is_the_likelihood_of_its_innovations():
+    with jax.enable_x64(True):
+        found = surprise(linear(), episode(40), jnp.asarray(R)) + 1.5 * np.log(2 * np.pi)
+        _, actions, seen = trajectory(40)
+        np.testing.assert_allclose(found, textbook(actions, seen)[2].mean(), rtol=1e-9)
+
+
+def test_after_an_end_the_belief_begins_anew():
+    with jax.enable_x64(True):
+        rows = episode(20)
+        ended = rows._replace(terminated=rows.terminated.at[9].set(1.0))
+        halves = [jax.tree.map(lambda leaf, s=s: leaf[s], rows) for s in (slice(0, 10), slice(10, 20))]
+        expected = np.mean([surprise(linear(), half, jnp.asarray(R)) for half in halves])
+        np.testing.assert_allclose(surprise(linear(), ended, jnp.asarray(R)), expected, rtol=1e-12)
+        assert abs(surprise(linear(), rows, jnp.asarray(R)) - expected) > 1e-3
+
+
+def test_the_noise_level_shows_in_the_surprise():
+    """Least at the true level, in every dimension at once, though the process has noise of its own."""
+    rows = episode(3000)
+    levels = np.geomspace(0.1, 1.0, 21)
+    found = jax.vmap(lambda sigma: surprise(linear(), rows, jnp.full(3, sigma**2)))(jnp.asarray(levels))
+    np.testing.assert_allclose(levels[np.argmin(found)], SIGMA, rtol=0.13)

@@ -61,9 +61,9 @@ def _demo(arguments: argparse.Namespace) -> None:
 
 
 def _figure(arguments: argparse.Namespace) -> None:
-    from moca.studies import cliff, toy
+    from moca.studies import cliff_figure, toy
 
-    draw = {"toy": toy.draw, "cliff": cliff.draw}[arguments.name]
+    draw = cliff_figure.draw if arguments.name == "cliff" else toy.draw
     for path in draw(arguments.out, tuple(arguments.formats)):
         print(path)
 

@@ -79,14 +79,14 @@ def _panel_scores(axes: Axes, results: dict[str, dict[str, Trained]]) -> None:
     for setting, marker in zip(results, "os", strict=True):
         best = exact(setting)["optimum"]
         axes.axvline(best, color=grey, linestyle="--", linewidth=1)
-        axes.text(best, -0.62, f"{setting}\nbest {best:.3f}", ha="center", va="bottom", color=grey, fontsize=8)
+        axes.text(best - 0.008, -0.55, f"{setting},\nbest {best:.3f}", ha="right", va="center", color=grey, fontsize=8)
         for row, (name, trained) in enumerate(results[setting].items()):
             each = trained.curve[:, -1]
             axes.errorbar(
                 each.mean(), row, xerr=half_width(each), fmt=marker, markersize=5, capsize=3, color=_colour(name)
             )
-            axes.text(each.mean(), row + 0.17, f"{each.mean():.3f}", ha="center", va="top", fontsize=8)
+            axes.text(each.mean() - 0.012, row - 0.1, f"{each.mean():.3f}", ha="right", va="bottom", fontsize=8)
     names = list(next(iter(results.values())))
     axes.set_yticks(range(len(names)), [name.replace(", ", ",\n") for name in names])
-    axes.set(xlabel="score after training", xlim=(0.4, 0.95), ylim=(len(names) - 0.4, -0.65))
-    axes.set_title(r"$\bf{C}$  cliff and hill", pad=26)
+    axes.set(xlabel="score after training", xlim=(0.4, 0.95), ylim=(len(names) - 0.5, -0.9))
+    axes.set_title(r"$\bf{C}$  cliff and hill")

@@ -79,7 +79,7 @@ def _panel_scores(axes: Axes, results: dict[str, dict[str, Trained]]) -> None:
     for setting, marker in zip(results, "os", strict=True):
         best = exact(setting)["optimum"]
         axes.axvline(best, color=grey, linestyle="--", linewidth=1)
-        axes.text(best - 0.008, -0.55, f"{setting},\nbest {best:.3f}", ha="right", va="center", color=grey, fontsize=8)
+        axes.text(best - 0.008, -0.55, f"{setting}\n{best:.3f}", ha="right", va="center", color=grey, fontsize=8)
         for row, (name, trained) in enumerate(results[setting].items()):
             each = trained.curve[:, -1]
             axes.errorbar(
@@ -88,5 +88,5 @@ def _panel_scores(axes: Axes, results: dict[str, dict[str, Trained]]) -> None:
             axes.text(each.mean() - 0.012, row - 0.1, f"{each.mean():.3f}", ha="right", va="bottom", fontsize=8)
     names = list(next(iter(results.values())))
     axes.set_yticks(range(len(names)), [name.replace(", ", ",\n") for name in names])
-    axes.set(xlabel="score after training", xlim=(0.4, 0.95), ylim=(len(names) - 0.5, -0.9))
+    axes.set(xlabel="score after training (dashed: the best policy)", xlim=(0.4, 0.95), ylim=(len(names) - 0.5, -0.9))
     axes.set_title(r"$\bf{C}$  cliff and hill")

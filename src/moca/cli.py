@@ -61,9 +61,10 @@ def _demo(arguments: argparse.Namespace) -> None:
 
 
 def _figure(arguments: argparse.Namespace) -> None:
-    from moca.studies import toy
+    from moca.studies import cliff_figure, toy
 
-    for path in toy.draw(arguments.out, tuple(arguments.formats)):
+    draw = cliff_figure.draw if arguments.name == "cliff" else toy.draw
+    for path in draw(arguments.out, tuple(arguments.formats)):
         print(path)
 
 
@@ -223,8 +224,13 @@ def _parser() -> tuple[Parser, dict[str, Parser]]:
     demo = command("demo", _demo, "a first look: closed form against sampling, and Figure 1")
     demo.add_argument("--out", type=Path, default=Path("demo"), help="folder for the pictures (default: demo)")
 
-    figure = command("figure", _figure, "draw a figure of the paper")
-    figure.add_argument("name", choices=["toy"], help="toy: Figure 1, analytic against Monte Carlo expectation")
+    figure = command("figure", _figure, "draw a figure of the paper, or of a study of ours")
+    figure.add_argument(
+        "name",
+        choices=["toy", "cliff"],
+        help="toy: Figure 1, analytic against Monte Carlo expectation; cliff: where that expectation decides, and "
+        "where it does not (trains for a few minutes)",
+    )
     figure.add_argument("--out", type=Path, default=Path("figures"), help="folder for the files (default: figures)")
     figure.add_argument(
         "--formats", nargs="+", choices=["pdf", "svg", "png"], default=["pdf", "svg", "png"], help="default: all three"

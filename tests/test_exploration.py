@@ -17,7 +17,7 @@ def draws(fraction, greedy=0.0, **settings):
 
 @pytest.mark.parametrize(("fraction", "sigma"), [(0.0, 0.3), (0.25, 0.2), (0.5, 0.1), (0.9, 0.1)])
 def test_the_deviation_is_annealed_linearly_over_the_first_half(fraction, sigma):
-    action = draws(fraction, probability=0.0, sigma=0.3, sigma_end=0.1, anneal=0.5)
+    action = draws(fraction, probability=0.0, probability_end=0.0, sigma=0.3, sigma_end=0.1, anneal=0.5)
     np.testing.assert_allclose(action.std(), sigma, rtol=0.03)
 
 
@@ -25,6 +25,8 @@ def test_a_share_of_the_actions_is_uniform():
     action = draws(0.0, greedy=1.0, probability=0.2, sigma=0.0, sigma_end=0.0)
     away = action[action < 1]
     np.testing.assert_allclose(len(away) / len(action), 0.2, atol=0.01)
+    later = draws(0.25, greedy=1.0, probability=0.2, probability_end=0.0, sigma=0.0, sigma_end=0.0, anneal=0.5)
+    np.testing.assert_allclose(np.mean(later < 1), 0.1, atol=0.01)
     np.testing.assert_allclose([away.mean(), away.std()], [0, 3**-0.5], atol=0.02)
 
 
@@ -46,7 +48,7 @@ def test_random_actions_are_held():
 
 
 def test_a_hold_of_one_draws_every_decision_anew():
-    action = draws(0.0, probability=1.0)
+    action = draws(0.0, probability=1.0, probability_end=1.0)
     assert len(np.unique(action)) > 19_000
 
 

@@ -29,7 +29,7 @@ def main(task: str) -> None:
     steps, noises, extra = TASKS[task]
     settings = {"agent": "sac", "train.steps": steps, "noise.kind": "state-norm", **extra}
     configs = [
-        presets.build("tuned", task, {**settings, "noise.sigma_min": low, "noise.sigma": high})
+        presets.build("paper", task, {**settings, "noise.sigma_min": low, "noise.sigma": high})
         for low, high in noises.values()
         for _ in SEEDS
     ]

@@ -57,7 +57,9 @@ def _demo(arguments: argparse.Namespace) -> None:
 
     from moca import demo
 
-    print(demo.run(arguments.out, Console()))
+    _use_device("cpu")
+    for path in demo.run(arguments.out, Console()):
+        print(path)
 
 
 def _figure(arguments: argparse.Namespace) -> None:
@@ -110,6 +112,7 @@ def _config(arguments: argparse.Namespace) -> Config:
         "noise.sigma": arguments.sigma,
         "train.steps": arguments.steps,
         "value.kind": arguments.value,
+        "belief.filter": arguments.filter,
     }
     settings |= {name: value for name, value in plain.items() if value is not None}
     settings |= dict(map(parse_assignment, arguments.set))
@@ -221,8 +224,10 @@ def _parser() -> tuple[Parser, dict[str, Parser]]:
         parsers[name].set_defaults(handler=run)
         return parsers[name]
 
-    demo = command("demo", _demo, "a first look: closed form against sampling, and Figure 1")
-    demo.add_argument("--out", type=Path, default=Path("demo"), help="folder for the pictures (default: demo)")
+    demo = command(
+        "demo", _demo, "a first look: closed form against sampling, Figure 1, and MoCA learning to balance a pole"
+    )
+    demo.add_argument("--out", type=Path, default=Path("demo"), help="folder for pictures and film (default: demo)")
 
     figure = command("figure", _figure, "draw a figure of the paper, or of a study of ours")
     figure.add_argument(
@@ -280,11 +285,16 @@ def _add_run_options(parser: Parser) -> None:
     parser.add_argument("--preset", default="tuned", help=f"one of {', '.join(presets.PRESETS)} (default: tuned)")
     parser.add_argument("--sigma", help="standard deviation of the observation noise (default: 0)")
     parser.add_argument("--noise", help=f"one of {', '.join(NOISES)} (default: homoscedastic)")
-    parser.add_argument("--value", help=f"class of V, one of {', '.join(VALUES)} (default: rbf)")
+    parser.add_argument("--value", help=f"class of V, one of {', '.join(VALUES)} (default: as the preset)")
+    parser.add_argument(
+        "--filter",
+        action=argparse.BooleanOptionalAction,
+        help="act and learn on a filtered belief over the state (default: as the preset)",
+    )
     parser.add_argument("--steps", help="environment steps per run (default: 100000)")
     parser.add_argument("--seeds", help="how many runs (default: 1)")
     parser.add_argument("--seed", help="the first of the seeds (default: 0)")
-    parser.add_argument("--action-repeat", help="environment steps per decision (default: 1)")
+    parser.add_argument("--action-repeat", help="environment steps per decision (default: as the preset)")
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="any setting, as in config.json"
     )

@@ -154,9 +154,10 @@ class Exploration:
     """
 
     probability: float = field(default=0.2, metadata=_limits(low=0, high=1))
+    probability_end: float = field(default=0.2, metadata=_limits(low=0, high=1))
     sigma: float = field(default=1.0, metadata=_limits(low=0))
     sigma_end: float = field(default=0.1, metadata=_limits(low=0))
-    anneal: float = field(default=0.5, metadata=_limits(above=0, high=1))  # fraction of training until sigma_end
+    anneal: float = field(default=0.5, metadata=_limits(above=0, high=1))  # fraction of training until the end values
     hold: float = field(default=1.0, metadata=_limits(low=1))
     random: str = field(default="uniform", metadata=_limits(among=RANDOM_ACTIONS))
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Bool, Float, Key
 
 from moca import config
 
@@ -30,9 +30,18 @@ def roll(key: Key[Array, ""], settings: config.Exploration, decisions: int, acti
 
 
 def explore(
-    settings: config.Exploration, greedy: Float[Array, "act"], dice: Dice, fraction: Float[Array, ""]
+    settings: config.Exploration,
+    greedy: Float[Array, "act"],
+    dice: Dice,
+    fraction: Float[Array, ""],
+    always: Bool[Array, ""] | bool = False,
 ) -> Float[Array, "act"]:
-    """An action in [−1, 1]; the deviation goes from `sigma` to `sigma_end` over the first `anneal` of the training."""
-    sigma = settings.sigma + (settings.sigma_end - settings.sigma) * jnp.clip(fraction / settings.anneal, 0, 1)
+    """An action in [−1, 1], random with a probability or `always`, else around the greedy one.
+
+    Probability and deviation go to their end values over the first `anneal` of the training.
+    """
+    done = jnp.clip(fraction / settings.anneal, 0, 1)
+    probability = settings.probability + (settings.probability_end - settings.probability) * done
+    sigma = settings.sigma + (settings.sigma_end - settings.sigma) * done
     perturbed = jnp.clip(greedy + sigma * dice.normal, -1, 1)
-    return jnp.where(dice.choice < settings.probability, dice.random, perturbed)
+    return jnp.where(always | (dice.choice < probability), dice.random, perturbed)

@@ -52,7 +52,7 @@ def riccati():
 
 SETTINGS = {
     "train__steps": 12_000, "train__gamma": GAMMA, "train__batch": 256, "train__warmup": 500, "train__eval_episodes": 1,
-    "env__episode_length": 50, "exploration__probability": 1.0,
+    "env__episode_length": 50, "exploration__probability": 1.0, "exploration__probability_end": 1.0,
     "critic__width": 32, "critic__target_period": 20, "critic__keepalive": 0,
     "critic__lr": 2e-3, "critic__lr_end": 1e-5, "critic__vertex_lr": 2e-3, "critic__vertex_lr_end": 1e-5,
     "value__kind": "quadratic", "value__lr": 3e-3,

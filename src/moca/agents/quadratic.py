@@ -3,8 +3,7 @@
 `update` reads like Algorithm 1, lines 7 to 13.
 """
 
-import dataclasses
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import equinox as eqx
 import jax
@@ -80,12 +79,9 @@ class QuadraticAgent(Agent):
     def explore(
         self, state: QuadraticState, observation: Float[Array, "obs"], draw: Dice, progress: Progress
     ) -> Float[Array, "act"]:
-        settings = self.config.exploration
         warming_up = progress.step < self.config.train.warmup
-        probability: Any = jnp.where(warming_up, 1.0, settings.probability)
-        settings = dataclasses.replace(settings, probability=probability)
         greedy = first(state.critics).slice(observation).greedy
-        return self.to_bounds(explore(settings, greedy, draw, progress.fraction))
+        return self.to_bounds(explore(self.config.exploration, greedy, draw, progress.fraction, warming_up))
 
     def greedy(self, state: QuadraticState, observation: Float[Array, "obs"]) -> Float[Array, "act"]:
         return self.to_bounds(first(state.critics).slice(observation).greedy)

@@ -76,8 +76,10 @@ def learning_curve(
             values = np.array([[row[name] for row in own if row["step"] == step] for step in steps], dtype=float)
             mean, spread = np.nanmean(values, axis=1), np.nanstd(values, axis=1)
             colour, dash = colours[number % len(colours)], ["-", "--", ":"][number // len(colours) % 3]
+            beside = name == "return_noise_free"  # often the same curve: dashed, on top, without a band
+            dash = "--" if beside else dash
             axes.plot(steps, mean, dash, color=colour, label=text, marker="o" if len(steps) == 1 else None)
-            if values.shape[1] > 1:
+            if values.shape[1] > 1 and not beside:
                 axes.fill_between(steps, mean - spread, mean + spread, color=colour, alpha=0.15, linewidth=0)
         seeds = values.shape[1]
         axes.set(xlabel="environment steps", ylabel="return of an episode", title=title)

@@ -69,3 +69,22 @@ def test_the_benchmarks_ratios_by_name():
     rows = [{"agent": "bnaf", "cost_over": {}}, {"agent": "moca", "cost_over": {"moca-ce": 1.01, "bnaf": 2.0}}]
     found = ratios({"backup": {"backup_over_mc4": 0.1, "seconds": {}}, "agents": rows})
     assert found == {"backup_over_mc4": 0.1, "moca_over_ce": 1.01, "moca_over_bnaf": 2.0}
+
+
+def test_the_filter_can_be_asked_for_and_declined():
+    for option, wanted in (("--filter", True), ("--no-filter", False)):
+        settings = json.loads(moca("train", "--preset", "paper" if wanted else "tuned", option, "--dry-run").stdout)
+        assert settings["belief"]["filter"] is wanted
+    refused = moca("train", "--set", "belief.filter=perhaps")
+    assert refused.returncode == 2
+    assert "belief.filter must be true or false, got 'perhaps'" in refused.stderr
+
+
+@pytest.mark.slow
+def test_the_demo_balances_the_pole(tmp_path):
+    run = moca("demo", "--out", str(tmp_path))
+    returns = [float(word) for word in run.stdout.split("by seed: ")[1].split(";")[0].split(" and ")]
+    assert max(returns) > 900
+    paths = run.stdout.split()[-3:]
+    assert [path.rsplit("/", 1)[1] for path in paths] == ["figure1.png", "learning_curve.png", "rollout.mp4"]
+    assert all((tmp_path / path).stat().st_size > 10_000 for path in paths)

@@ -13,7 +13,7 @@ from moca.backup import expected_values
 from moca.config import QUADRATIC_AGENTS, VALUES
 from moca.dynamics import fit
 from moca.envs.environment import Environment, Step
-from moca.replay import Transition
+from moca.replay import Transition, read
 from moca.training import Trainer
 from tests import probes
 
@@ -280,3 +280,45 @@ def test_every_agent_learns_on_a_belief(settings):
     assert ("latent" in changed) == ("value__encoder" in settings)
     moved = np.abs(np.asarray(trainer.learners.model.log_sigma) - start.model.log_sigma).max() > 0
     assert moved == (settings.get("belief__noise") == "learned")
+
+
+class Leaky(Environment):
+    """s′ = 0.9 s + 0.4 a, exactly; what makes it hard is seeing it."""
+
+    terminates: bool = eqx.field(static=True, default=False)
+    observation_size: int = eqx.field(static=True, default=1)
+    action_low: tuple[float, ...] = eqx.field(static=True, default=(-1.0,))
+    action_high: tuple[float, ...] = eqx.field(static=True, default=(1.0,))
+
+    def reset(self, key):
+        s = jax.random.uniform(key, (1,), minval=-1.0)
+        return s, s
+
+    def step(self, state, action):
+        state = 0.9 * state + 0.4 * action
+        return state, Step(state, -jnp.sum(state**2), jnp.array(False))
+
+
+@pytest.mark.parametrize("filtered", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_the_filter_removes_the_bias_of_learning_from_noisy_states(filtered):
+    """Random actions give the state a variance of 0.28; noise of 0.25 makes a naive model halve the slope."""
+    changes = {"noise__sigma": 0.5, "belief__filter": filtered, "dynamics__lr": 1e-3, "train__steps": 8000}
+    trainer = Trainer([probes.tiny(agent="moca", **(SETTINGS | changes))], [0], Leaky())
+    for _ in trainer:
+        pass
+    ensemble = jax.tree.map(lambda leaf: leaf[0], trainer.learners).model.ensemble
+    states, actions = jnp.linspace(-0.8, 0.8, 9)[:, None], jnp.zeros((9, 1))
+    predicted = ensemble.predict_batch(states, actions).mean[:, 0]
+    slope = np.polyfit(states[:, 0], predicted, 1)[0]
+    if filtered:
+        np.testing.assert_allclose(slope, 0.9, atol=0.1)
+        rows = read(trainer.state.replay[0], jnp.arange(7000, 8000), 1, 1)
+        belief, seen = rows.next_observation[:, 0], rows.measured[:, 0]
+        truth = [0.0]
+        for action in np.asarray(rows.action[:, 0]):
+            truth.append(0.9 * truth[-1] + 0.4 * action)
+        after = np.arange(1000) % 50 > 40  # the state at the start of an episode is forgotten, and so is where we began
+        errors = [np.std(np.asarray(x)[after] - np.array(truth[1:])[after]) for x in (belief, seen)]
+        assert errors[0] < 0.5 * errors[1]
+    else:
+        assert slope < 0.7

@@ -62,15 +62,7 @@ def test_it_is_the_kalman_filter_of_a_linear_system():
             belief, surprised = correct(prior, jnp.asarray(o), jnp.asarray(R))
             found.append((belief.mean, belief.covariance, surprised + 1.5 * np.log(2 * np.pi)))
         for ours, theirs in zip(zip(*found, strict=True), textbook(actions, seen), strict=True):
-            np.testing.assert_allclose(np.array(ours), theirs, rtol=1e-9, atol=1e-12)
-
-
-def test_it_is_closer_to_the_state_than_the_observation():
-    states, actions, seen = trajectory(2000)
-    means, covariances, _ = textbook(actions, seen)
-    error = means - states[1:]
-    assert np.mean(error**2) < 0.5 * SIGMA**2
-    np.testing.assert_allclose(np.mean(error**2, axis=0), np.diagonal(covariances[-1]), rtol=0.15)
+            np.testing.assert_allclose(np.array(ours), theirs, rtol=1e-5, atol=1e-6)
 
 
 def test_disagreement_of_the_ensemble_widens_the_prior():
@@ -89,26 +81,45 @@ def test_without_noise_the_observation_is_the_belief():
 
 @pytest.mark.parametrize("full", [False, True])
 def test_what_the_next_belief_will_be(full):
-    """The covariance of the posterior mean over all observations that may come, by sampling them."""
+    """The mean and covariance of the filter's next mean over all that may be observed, by sampling, from two members
+    that disagree; matched, they are P S⁻¹ P."""
     with jax.enable_x64(True):
         random = np.random.default_rng(0)
-        root = random.normal(size=(3, 3)) / 3
-        C = root @ root.T + np.diag(Q) if full else np.diag(Q)
-        spread, mean = np.array([0.03, 0.0, 0.1]), np.array([1.0, -1.0, 0.5])
-        component = (
-            mm.Gaussian(mean[None, None], C[None, None])
+        roots = random.normal(size=(2, 3, 3)) / 4
+        C = roots @ roots.swapaxes(1, 2) + np.diag(Q) if full else np.stack([np.diag(Q), np.diag(2 * Q)])
+        means, spread = np.array([[1.0, -1.0, 0.5], [0.6, -0.8, 0.9]]), np.array([0.03, 0.0, 0.1])
+        parts = (
+            mm.Gaussian(means[None], C[None])
             if full
-            else mm.DiagonalGaussian(mean[None, None], Q[None, None])
+            else mm.DiagonalGaussian(means[None], np.diagonal(C, 0, 1, 2)[None])
         )
-        found = anticipate(
-            mm.GaussianMixture(jnp.ones((1, 1)), component), jnp.asarray(spread)[None], jnp.asarray(R)[None]
-        )
-        prior = C + np.diag(spread)
-        state = random.multivariate_normal(mean, prior, size=200_000)
-        seen = state + SIGMA * random.normal(size=state.shape)
-        posterior = mean + (seen - mean) @ np.linalg.inv(prior + np.diag(R)) @ prior
-        np.testing.assert_allclose(found.components.mean[0, 0], mean)
-        np.testing.assert_allclose(found.components.covariance[0, 0], np.cov(posterior.T), atol=0.02 * prior.max())
+        mixtures = mm.GaussianMixture(jnp.full((1, 2), 0.5), parts)
+        found = anticipate(mixtures, jnp.asarray(spread)[None], jnp.asarray(R)[None])
+        matched = jax.vmap(mm.moment_match)(found)
+        middle, away = means.mean(0), means[0] - means.mean(0)
+        disagreement = np.outer(away, away) if full else np.diag(away**2)
+        prior = C.mean(0) + disagreement + np.diag(spread)
+        gain = prior @ np.linalg.inv(prior + np.diag(R))
+        for k in range(2):
+            state = random.multivariate_normal(means[k], C[k] + np.diag(spread), size=200_000)
+            moved = middle + (state + SIGMA * random.normal(size=state.shape) - middle) @ gain.T
+            np.testing.assert_allclose(found.components.mean[0, k], moved.mean(0), atol=5e-3)
+            np.testing.assert_allclose(found.components.covariance[0, k], np.cov(moved.T), atol=0.02 * prior.max())
+        np.testing.assert_allclose(matched.mean[0], middle, rtol=1e-9)
+        np.testing.assert_allclose(matched.covariance[0], gain @ prior.T, rtol=1e-9, atol=1e-12)
+
+
+def test_a_prior_of_low_rank_and_no_noise_are_survived_in_single_precision():
+    """Few members that disagree by much tie dimensions to each other; what is left of a variance is rounding."""
+    random = np.random.default_rng(0)
+    for scale in (1.0, 10.0, 100.0):
+        away = random.normal(size=(500, 5, 2)) * scale**0.5
+        priors = jnp.asarray(away @ away.swapaxes(1, 2) + 8e-7 * np.eye(5), jnp.float32)
+        seen = jnp.asarray(random.normal(size=(500, 5)), jnp.float32)
+        update = jax.vmap(lambda c, o: correct(Belief(jnp.zeros(5), c), o, jnp.zeros(5))[0])
+        mean, covariance = update(priors, seen)
+        np.testing.assert_allclose(mean, seen, atol=0.05)
+        assert np.isfinite(covariance).all()
 
 
 def test_without_noise_the_next_belief_is_the_next_state():
@@ -128,7 +139,7 @@ def test_the_surprise_of_an_episode_is_the_likelihood_of_its_innovations():
     with jax.enable_x64(True):
         found = surprise(linear(), episode(40), jnp.asarray(R)) + 1.5 * np.log(2 * np.pi)
         _, actions, seen = trajectory(40)
-        np.testing.assert_allclose(found, textbook(actions, seen)[2].mean(), rtol=1e-9)
+        np.testing.assert_allclose(found, textbook(actions, seen)[2].mean(), rtol=1e-6)
 
 
 def test_after_an_end_the_belief_begins_anew():

@@ -110,3 +110,24 @@ def test_statistics_are_those_of_all_batches():
     np.testing.assert_allclose(statistics.mean[0], s.reshape(-1, 3).mean(0), rtol=1e-5)
     np.testing.assert_allclose(statistics.deviation[0], s.reshape(-1, 3).std(0), rtol=1e-3)
     np.testing.assert_allclose(statistics.mean[1], 0.3, rtol=1e-5)
+
+
+@pytest.mark.parametrize("covariance", ["diagonal", "full"])
+def test_the_likelihood_allows_for_known_noise(covariance):
+    """Against scipy, with the noise's variances added to the members' own covariance."""
+    import scipy.stats
+
+    ensemble = GaussianEnsemble(jax.random.key(0), config.Dynamics(members=2, width=8, covariance=covariance), 3, 1)
+    s, following = jax.random.normal(jax.random.key(1), (2, 5, 3))
+    a, blur = jnp.ones((5, 1)) / 2, jnp.array([0.5, 0.1, 2.0]) * jnp.ones((5, 3))
+    statistics = update_statistics(ensemble.statistics, s, following)
+    ensemble = eqx.tree_at(lambda e: e.statistics, ensemble, statistics)
+    found = ensemble.nll(s, a, following, blur)
+    parts = ensemble.predict_batch(s, a).components
+    for n in range(5):
+        for k in range(2):
+            own = np.asarray(parts.covariance[n, k], float) + np.diag(np.asarray(blur[n], float))
+            exact = -scipy.stats.multivariate_normal(np.asarray(parts.mean[n, k], float), own).logpdf(following[n])
+            # In units of the spread and per dimension, without the constant.
+            expected = (exact - 1.5 * np.log(2 * np.pi) - np.log(np.asarray(statistics.deviation[1])).sum()) / 3
+            np.testing.assert_allclose(found[k, n], expected, rtol=1e-3, atol=1e-4)

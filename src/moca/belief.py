@@ -40,7 +40,7 @@ def propagate(
     derivative, mixture = jax.jacfwd(predict, has_aux=True)(belief.mean)
     carried = derivative @ belief.covariance @ derivative.T
     mean, aleatoric, epistemic = mm.decompose(mixture, full=True)
-    return Belief(mean, carried + aleatoric + epistemic), jnp.diagonal(carried)
+    return Belief(mean, carried + aleatoric + epistemic), jnp.maximum(jnp.diagonal(carried), 0)
 
 
 def correct(
@@ -49,7 +49,9 @@ def correct(
     """The belief after an observation with independent errors of these variances, and that observation's surprise.
 
     Kalman's update, one dimension after the other, which needs no factorisation: after each, mean and covariance are
-    those given the dimensions so far. The surprise is the negative log-density, up to a constant.
+    those given the dimensions so far. The surprise is the negative log-density, up to a constant. Variances are first
+    raised by a share that only rounding would notice: where dimensions determine each other and there is no noise, what
+    is left of a variance would otherwise be rounding itself.
     """
 
     def dimension(carry: tuple, j: Array) -> tuple[tuple, None]:
@@ -59,8 +61,9 @@ def correct(
         surprise += (error**2 / variance + jnp.log(variance)) / 2
         return (mean + gain * error, covariance - gain[:, None] * covariance[j], surprise), None
 
-    size = len(measured)
-    start: Any = (belief.mean, belief.covariance, jnp.zeros(()))
+    size, covariance = len(measured), cast(Array, belief.covariance)
+    raised = covariance + jnp.diag(jnp.diagonal(covariance)) * float(jnp.finfo(covariance.dtype).eps) ** 0.5
+    start: Any = (belief.mean, raised, jnp.zeros(()))
     (mean, covariance, surprise), _ = jax.lax.scan(dimension, start, jnp.arange(size), unroll=min(size, 8))
     return Belief(mean, covariance), surprise
 
@@ -90,15 +93,22 @@ def anticipate(
 ) -> mm.GaussianMixture:
     """What the mean of the next belief will be, from the ensemble's predictions of the next state.
 
-    A member's covariance C becomes P S⁻¹ P with P = C + diag(spread) and S = P + diag(noise): as much as the next
-    observation will move the mean. Without noise that is P, the next state itself.
+    The filter will move its mean by the gain K = P S⁻¹ times the surprise, with P the matched covariance of the members
+    plus diag(spread) and S = P + diag(noise). If member k is right, that leaves it at m̄ + K (mₖ − m̄) on average, with
+    covariance K (Cₖ + diag(spread + noise)) Kᵀ; matched, the members then have P S⁻¹ P. Without noise K is one, and
+    this is the next state itself. Covariances between dimensions that `spread` stands for are left out [choice].
     """
-    components = mixtures.components
+    components, blur = mixtures.components, spread + noise
+    mean, aleatoric, epistemic = mm.decompose(mixtures)
+    away = components.mean - mean[:, None]
     if isinstance(components, mm.DiagonalGaussian):
-        prior = components.variance + spread[:, None]
-        moved = prior * prior / jnp.maximum(prior + noise[:, None], jnp.finfo(prior.dtype).tiny)
-        return mm.GaussianMixture(mixtures.weights, mm.DiagonalGaussian(components.mean, moved))
+        prior = aleatoric + epistemic + spread
+        gain = (prior / jnp.maximum(prior + noise, jnp.finfo(prior.dtype).tiny))[:, None]
+        moved = mm.DiagonalGaussian(mean[:, None] + gain * away, gain**2 * (components.variance + blur[:, None]))
+        return mm.GaussianMixture(mixtures.weights, moved)
     as_matrix = jax.vmap(jnp.diag)
-    prior = components.covariance + as_matrix(spread)[:, None]
-    moved = prior @ jnp.linalg.solve(prior + as_matrix(noise)[:, None], prior)
-    return mm.GaussianMixture(mixtures.weights, mm.Gaussian(components.mean, (moved + moved.mT) / 2))
+    prior = aleatoric + epistemic + as_matrix(spread)
+    gain = jnp.linalg.solve(prior + as_matrix(noise), prior).mT[:, None]
+    covariance = gain @ (components.covariance + as_matrix(blur)[:, None]) @ gain.mT
+    moved_mean = mean[:, None] + jnp.einsum("nkij,nkj->nki", jnp.broadcast_to(gain, covariance.shape), away)
+    return mm.GaussianMixture(mixtures.weights, mm.Gaussian(moved_mean, (covariance + covariance.mT) / 2))

@@ -149,6 +149,15 @@ def _use_device(device: str | None) -> None:
 
 
 def _train(arguments: argparse.Namespace) -> None:
+    if arguments.resume:
+        _refuse_no_run(arguments.resume)
+        print(
+            _finish(
+                arguments,
+                lambda launch, console: launch.resume(arguments.resume, **_saving(arguments), console=console),
+            ).path
+        )
+        return
     config = _config(arguments)
     if arguments.dry_run:
         print(to_json(config))
@@ -175,16 +184,33 @@ def _sweep(arguments: argparse.Namespace) -> None:
 
 
 def _launch(arguments: argparse.Namespace, config: Config, points: list[dict[str, float]]) -> None:
-    from rich.console import Console
-
-    _use_device(arguments.device)
-    from moca.runs.launch import train
-
-    run = train(config, _out(arguments, config), varied=points, console=Console())
+    out = _out(arguments, config)
+    run = _finish(
+        arguments,
+        lambda launch, console: launch.train(config, out, varied=points, **_saving(arguments), console=console),
+    )
     if len(points) > 1:
         for text in sweep.ranking(run.rows, points):
             print(text)
     print(run.path)
+
+
+def _saving(arguments: argparse.Namespace) -> dict[str, Any]:
+    return {"checkpoint_every": arguments.checkpoint_every, "keep": arguments.keep}
+
+
+def _finish(arguments: argparse.Namespace, start: Callable[[Any, Any], Any]) -> Any:
+    """What `start` returns; a run that was asked to stop ends the program with the code that says it can go on."""
+    from rich.console import Console
+
+    _use_device(arguments.device)
+    from moca.runs import interrupts, launch
+
+    try:
+        return start(launch, Console())
+    except interrupts.InterruptedRun as stopped:
+        print(stopped)
+        sys.exit(interrupts.RESUMABLE)
 
 
 def _refuse_no_run(directory: Path) -> None:
@@ -243,6 +269,7 @@ def _parser() -> tuple[Parser, dict[str, Parser]]:
 
     train = command("train", _train, "train an agent: all seeds in one compiled program")
     _add_run_options(train)
+    train.add_argument("--resume", type=Path, metavar="DIR", help="go on with the unfinished run in DIR, exactly")
 
     sweep_ = command("sweep", _sweep, "a small search over settings that are real numbers, in one compiled program")
     _add_run_options(sweep_)
@@ -301,6 +328,10 @@ def _add_run_options(parser: Parser) -> None:
     parser.add_argument("--config", type=Path, help="a JSON or TOML file of settings, config.json for example")
     parser.add_argument("--out", type=Path, help="the run directory (default: runs/…, after the settings)")
     parser.add_argument("--device", choices=["cpu", "gpu"], help="default: the best there is")
+    parser.add_argument(
+        "--checkpoint-every", type=float, default=60.0, metavar="SECONDS", help="from one to the next (default: 60)"
+    )
+    parser.add_argument("--keep", type=_at_least_one, default=2, help="how many checkpoints are kept (default: 2)")
     parser.add_argument("--dry-run", action="store_true", help="print what would be run, and stop")
 
 

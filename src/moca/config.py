@@ -198,7 +198,19 @@ class Config:
             )
         if train.batch > train.capacity:
             raise ConfigError(f"train.batch = {train.batch} must not exceed train.capacity = {train.capacity}")
+        if self.belief.noise == "learned":
+            if not self.belief.filter:
+                raise ConfigError(
+                    "belief.noise = learned needs belief.filter = true: nothing else uses the noise level"
+                )
+            if train.capacity < env.episode_length // env.action_repeat:
+                raise ConfigError(
+                    f"belief.noise = learned needs a whole episode: train.capacity = {train.capacity} must be at least "
+                    f"{env.episode_length // env.action_repeat}"
+                )
         value = self.value
+        if value.encoder and not value.basis_lr:
+            raise ConfigError("value.encoder needs value.basis_lr above 0: an encoder that does not learn is no use")
         if not value.least < value.most:
             raise ConfigError(f"value.least = {value.least:g} must lie below value.most = {value.most:g}")
         for name in ("high", "lengthscales"):
@@ -324,8 +336,8 @@ def _convert(name: str, value: Any, item: dataclasses.Field) -> Any:
             whole = float(value)
             if whole.is_integer():
                 return int(whole)
-        if kind is bool and str(value).lower() in ("true", "false"):
-            return str(value).lower() == "true"
+        if kind is bool and str(value).lower() in ("true", "yes", "1", "false", "no", "0"):
+            return str(value).lower() in ("true", "yes", "1")
         if kind is str and isinstance(value, str):
             return value
         if kind == tuple[float, ...]:
@@ -359,7 +371,9 @@ def _check_range(name: str, number: float, limits: Mapping[str, Any], may_be_inf
     allowed = " and ".join(f"{tests[key][1]} {bound:g}" for key, bound in limits.items() if key in tests)
     inside = all(tests[key][0](bound) for key, bound in limits.items() if key in tests)
     if math.isnan(number) or (math.isinf(number) and not may_be_infinite) or not inside:
-        raise ConfigError(f"{name} = {number:g} is out of range: it must be {allowed or 'finite'}")
+        finite = math.isfinite(number) or may_be_infinite
+        wanted = [*([] if finite else ["finite"]), *([allowed] if allowed else [])]
+        raise ConfigError(f"{name} = {number:g} is out of range: it must be {' and '.join(wanted) or 'a number'}")
 
 
 def _plain(tree: Any) -> Any:

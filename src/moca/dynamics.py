@@ -89,10 +89,10 @@ class GaussianEnsemble(eqx.Module):
 
         `blur`, where given, are variances known to come on top of the members' own.
         """
-        spread = self.statistics.deviation[1]
+        unit = self.statistics.deviation[1]
         mean, factor = self._standard(observation, action)
-        target = ((following - observation - self.statistics.mean[1]) / spread).T
-        more = None if blur is None else (blur / spread**2).T
+        target = ((following - observation - self.statistics.mean[1]) / unit).T
+        more = None if blur is None else (blur / unit**2).T
         if not self.full:
             if more is None:
                 return jnp.mean(((target - mean) / factor) ** 2 / 2 + jnp.log(factor), axis=1)

@@ -24,7 +24,7 @@ def rollout(
 ) -> tuple[Any, Float[Array, "decisions"]]:
     """One greedy episode: what `keep` picks from each state, and the rewards, zero after the end.
 
-    What the agent sees is noisy if `noisy` is one, exact if zero.
+    What the agent sees is noisy if `noisy` is one, exact if zero; a filter goes on expecting noise.
     """
     reset_key, noise_key = jax.random.split(key)
     env_state, observation = env.reset(reset_key)

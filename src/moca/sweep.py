@@ -1,6 +1,7 @@
 """A small search over float settings: every point is a run of one vmapped program."""
 
 import itertools
+import math
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -36,6 +37,8 @@ def parse_axis(text: str, separator: str) -> tuple[str, list[float]]:
         numbers = [float(value) for value in values.split(separator)]
     except ValueError:
         raise ConfigError(f"{name} needs numbers separated by '{separator}', got {values!r}") from None
+    if not all(map(math.isfinite, numbers)):
+        raise ConfigError(f"{name} needs finite numbers, got {values!r}")
     if separator == ":" and (len(numbers) != 2 or numbers[0] >= numbers[1]):
         raise ConfigError(f"{name} needs LOW:HIGH with LOW below HIGH, got {values!r}")
     return name, numbers

@@ -46,10 +46,21 @@ _register(Config, lambda f: f.name not in ("agent", "seed", "seeds"))
 BLOCK = 100  # decisions whose random numbers are drawn at once: the largest divisor of an episode's up to this
 
 
+# Why a run was given up, by number.
+CAUSES = (
+    "",
+    "the environment gave a reward or an observation that is not finite",
+    "a learned parameter or an action is not finite",
+    "|Q| is above 1e6",
+)
+Q_LIMIT = 1e6  # [choice]
+
+
 class RunState(NamedTuple):
     """All that one run carries from episode to episode."""
 
-    learner: Any
+    learner: Any  # as it was before the run diverged, if it did
+    diverged: Int[Array, ""]  # zero, or the number of the cause
     replay: memory.Replay
     key: Key[Array, ""]  # never changes: every episode folds its number into it, and nothing else uses it
 
@@ -73,7 +84,7 @@ def init_run(config: Config, env: Environment, key: Key[Array, ""]) -> RunState:
     learner_key, episode_key = jax.random.split(key)
     learner = make_agent(config, env).init(learner_key)
     replay = memory.empty(capacity, env.observation_size, env.action_size, config.belief.filter)
-    return RunState(learner, replay, episode_key)
+    return RunState(learner, jnp.zeros((), jnp.int32), replay, episode_key)
 
 
 def train_episode(
@@ -109,13 +120,32 @@ def train_episode(
     newest = memory.read(replay, indices, env.observation_size, env.action_size)
     metrics |= agent.diagnose(state.learner, learner, newest, diagnose_key)
     learner = agent.learn_noise(learner, newest)
+    diverged = jnp.where(state.diverged > 0, state.diverged, _cause(learner, newest, metrics))
+    learner = jax.tree.map(lambda new, old: jnp.where(diverged > 0, old, new), learner, state.learner)
     evaluated = jax.lax.cond(
         ((episode + 1) % config.train.eval_every == 0)
         | ((episode + 1) * config.env.episode_length == config.train.steps),
         lambda: evaluate(agent, learner, env, noise, decisions, config.train.eval_episodes, eval_key),
         lambda: dict.fromkeys(("return_mean", "return_std", "return_noise_free"), jnp.full((), jnp.nan)),
     )
-    return RunState(learner, replay, state.key), evaluated | {"train_return": rewards.sum()} | metrics
+    metrics |= evaluated | {"train_return": rewards.sum()}
+    metrics = {name: jnp.where(diverged > 0, jnp.nan, value) for name, value in metrics.items()}
+    return RunState(learner, diverged, replay, state.key), metrics | {"diverged": diverged.astype(jnp.float32)}
+
+
+def _cause(learner: Any, episode: memory.Transition, metrics: Info) -> Int[Array, ""]:
+    """The number of the cause for which a run is to be given up after an episode; zero if there is none."""
+
+    def finite(tree: Any) -> Array:
+        numbers = [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+        return jnp.stack([jnp.isfinite(leaf).all() for leaf in numbers]).all()
+
+    rows = jax.vmap(finite)(episode._replace(action=jnp.zeros_like(episode.action)))
+    # What followed an action that is no number is the agent's doing.
+    environment = ~rows.all() & finite(episode.action[jnp.argmin(rows)])
+    exploded = jnp.abs(metrics.get("q_mean", jnp.zeros(()))) > Q_LIMIT
+    agent = ~finite((episode, learner))
+    return jnp.where(environment, 1, jnp.where(agent, 2, jnp.where(exploded, 3, 0)))
 
 
 class Draw(NamedTuple):

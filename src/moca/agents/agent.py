@@ -11,7 +11,8 @@ from jaxtyping import Array, Float, Int, Key
 
 from moca.belief import Belief, correct, propagate, surprise
 from moca.config import Config
-from moca.dynamics import Model
+from moca.diagnostics import describe_model
+from moca.dynamics import Model, fit
 from moca.envs.environment import Environment
 from moca.envs.noise import make_noise
 from moca.exploration import Dice, roll
@@ -100,14 +101,36 @@ class Agent(eqx.Module):
         model: Model = state.model
         episode = episode._replace(action=self.from_bounds(episode.action))
         gradient = jax.grad(lambda log_sigma: surprise(model.ensemble, episode, jnp.exp(2 * log_sigma)))
-        direction, optimiser = optax.scale_by_adam().update(gradient(model.log_sigma), model.sigma_optimiser)
-        lr = jnp.where(model.ensemble.statistics.batches > 0, self.config.belief.sigma_lr, 0.0)
-        log_sigma = model.log_sigma - lr * direction
+        slope = gradient(model.log_sigma)
+        direction, optimiser = optax.scale_by_adam().update(slope, model.sigma_optimiser)
+        learned = (model.log_sigma - self.config.belief.sigma_lr * direction, optimiser)
+        ready = (model.ensemble.statistics.batches > 0) & jnp.isfinite(slope).all()
+        held = (model.log_sigma, model.sigma_optimiser)
+        log_sigma, optimiser = jax.tree.map(lambda new, old: jnp.where(ready, new, old), learned, held)
         return state._replace(model=model._replace(log_sigma=log_sigma, sigma_optimiser=optimiser))
+
+    def fit_model(self, state: Any, batch: Transition, multiplicity: Any) -> tuple[Any, Info]:
+        """The state after one step of its model, where it has one; actions in [−1, 1]."""
+        if state.model is None:
+            return state, {}
+        noise = self.noise_variance(state.model, batch.next_observation)
+        lr = self.rate(self.config.dynamics.lr, state.updates)
+        model, nll = fit(state.model, lr, batch, multiplicity, noise)
+        return state._replace(model=model), {"dynamics_nll": nll}
 
     def diagnose(self, before: Any, after: Any, episode: Transition, key: Key[Array, ""]) -> Info:
         """What a look at the newest episode tells, with the agent as it was before that episode and as it is after."""
-        return {}
+        if after.model is None:
+            return {}
+        episode = episode._replace(action=self.from_bounds(episode.action))
+        unseen, seen = (
+            describe_model(model.ensemble, episode, self.noise_variance(model, episode.next_observation))
+            for model in (before.model, after.model)
+        )
+        info = seen | {"coverage_1sigma": unseen["coverage_1sigma"], "coverage_1sigma_seen": seen["coverage_1sigma"]}
+        if self.config.belief.filter and self.config.belief.noise == "learned":
+            info["noise_level"] = jnp.exp(after.model.log_sigma).mean()
+        return info
 
     def to_bounds(self, action: Float[Array, "*n act"]) -> Float[Array, "*n act"]:
         """An action in [−1, 1] in the environment's units."""
@@ -119,7 +142,7 @@ class Agent(eqx.Module):
         low, high = jnp.array(self.env.action_low), jnp.array(self.env.action_high)
         return 2 * (action - low) / (high - low) - 1
 
-    def done(self, updates: Int[Array, ""]) -> Float[Array, ""]:
+    def share_done(self, updates: Int[Array, ""]) -> Float[Array, ""]:
         """The share of all its updates that an agent has made."""
         train = self.config.train
         total = max(1, (train.steps - train.warmup) // self.config.env.action_repeat * train.updates)
@@ -127,7 +150,7 @@ class Agent(eqx.Module):
 
     def rate(self, lr: float, updates: Int[Array, ""]) -> Float[Array, ""]:
         """A learning rate as it stands after so many updates."""
-        return lr * (1 + (self.config.train.decay - 1) * self.done(updates))
+        return lr * (1 + (self.config.train.decay - 1) * self.share_done(updates))
 
     @abstractmethod
     def draw_update(self, key: Key[Array, ""]) -> Any:

@@ -16,7 +16,7 @@ from moca.agents.agent import Agent, Info, Progress
 from moca.backup import PREDICTIONS, bellman_target, expected_values
 from moca.belief import anticipate
 from moca.critic import ActionSlice, QuadraticCritic, keep_alive
-from moca.diagnostics import ce_bias, describe_model
+from moca.diagnostics import ce_bias
 from moca.dynamics import Model, bootstrap, fit, make_model
 from moca.exploration import Dice, explore
 from moca.nets import stacked
@@ -118,7 +118,7 @@ class QuadraticAgent(Agent):
             latent = self._latent(state, batch)
             return state.latent.ensemble.predict_batch(latent.observation, latent.action)
         mixtures = model.ensemble.predict_batch(batch.observation, batch.action)
-        noise = self.noise_variance(model, batch.next_observation)
+        noise = self.noise_variance(model, mixtures.mean)
         return mixtures if noise is None or batch.spread is None else anticipate(mixtures, batch.spread, noise)
 
     def _latent(self, state: QuadraticState, batch: Transition) -> Transition:
@@ -134,13 +134,9 @@ class QuadraticAgent(Agent):
         self, state: QuadraticState, batch: Transition, multiplicity: UInt8[Array, "k n"]
     ) -> tuple[QuadraticState, Info]:
         """One step of the ensemble, and of that of the latent state, where there are any."""
-        info: Info = {}
-        lr = self.rate(self.config.dynamics.lr, state.updates)
-        if state.model is not None:
-            noise = self.noise_variance(state.model, batch.next_observation)
-            model, info["dynamics_nll"] = fit(state.model, lr, batch, multiplicity, noise)
-            state = state._replace(model=model)
+        state, info = self.fit_model(state, batch, multiplicity)
         if state.latent is not None:
+            lr = self.rate(self.config.dynamics.lr, state.updates)
             latent, info["latent_nll"] = fit(state.latent, lr, self._latent(state, batch), multiplicity)
             state = state._replace(latent=latent)
         return state, info
@@ -178,7 +174,7 @@ class QuadraticAgent(Agent):
 
     def _rates(self, state: QuadraticState) -> QuadraticCritic:
         """The learning rate of every array of a critic, in its structure."""
-        settings, done = self.config.critic, self.done(state.updates)
+        settings, done = self.config.critic, self.share_done(state.updates)
         trunk = settings.lr + (settings.lr_end - settings.lr) * done
         vertex = settings.vertex_lr + (settings.vertex_lr_end - settings.vertex_lr) * done
         rates = jax.tree.map(lambda leaf: trunk, state.critics)
@@ -201,22 +197,10 @@ class QuadraticAgent(Agent):
         return state._replace(targets=targets, updates=updates)
 
     def diagnose(self, before: QuadraticState, after: QuadraticState, episode: Transition, key: Key[Array, ""]) -> Info:
-        if after.model is None or before.model is None:
-            return {}
-        episode = episode._replace(action=self.from_bounds(episode.action))
-
-        def describe(state: QuadraticState) -> Info:
-            noise = self.noise_variance(state.model, episode.next_observation)
-            ensemble = cast(Model, state.model).ensemble
-            info = describe_model(ensemble, episode, noise)
-            if self.predicts:
-                info["ce_bias"] = ce_bias(self._mixtures(state, episode), closed(first(after.critics).value))
-            return info
-
-        unseen, seen = describe(before), describe(after)
-        info = seen | {"coverage_1sigma": unseen["coverage_1sigma"], "coverage_1sigma_seen": seen["coverage_1sigma"]}
-        if self.config.belief.noise == "learned":
-            info["noise_level"] = jnp.exp(after.model.log_sigma).mean()
+        info = super().diagnose(before, after, episode, key)
+        if self.predicts:
+            episode = episode._replace(action=self.from_bounds(episode.action))
+            info["ce_bias"] = ce_bias(self._mixtures(after, episode), closed(first(after.targets)))
         if self.config.agent == "moca-mc":
             info |= self._sampling(after, closed(after.targets), episode, key)
         return info

@@ -12,7 +12,7 @@ import optax
 from jaxtyping import Array, Float, Int, Key, UInt8
 
 from moca.agents.agent import Agent, Info, Progress
-from moca.dynamics import Model, bootstrap, fit, make_model
+from moca.dynamics import Model, bootstrap, make_model
 from moca.exploration import Dice
 from moca.nets import MLP, stacked
 from moca.replay import Transition
@@ -82,13 +82,8 @@ class SACAgent(Agent):
         return UpdateDraw(normal, bootstrap(fit_key, self.config.dynamics.members, batch) if filters else None)
 
     def update(self, state: SACState, batch: Transition, draw: UpdateDraw) -> tuple[SACState, Info]:
-        info: Info = {}
         batch = batch._replace(action=self.from_bounds(batch.action))
-        if state.model is not None and draw.multiplicity is not None:
-            noise = self.noise_variance(state.model, batch.next_observation)
-            lr = self.rate(self.config.dynamics.lr, state.updates)
-            model, info["dynamics_nll"] = fit(state.model, lr, batch, draw.multiplicity, noise)
-            state = state._replace(model=model)
+        state, info = self.fit_model(state, batch, draw.multiplicity)
         state, critic_info = self._update_critics(state, batch, draw.normal[0])
         state, actor_info = self._update_actor(state, batch, draw.normal[1])
         tau = self.config.sac.tau

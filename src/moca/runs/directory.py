@@ -3,16 +3,19 @@
 config.json      all settings          metrics.jsonl   one row per episode and run, no wall-clock figures
 meta.json        versions, device      timing.jsonl    wall-clock figures
 status.json      how far it got        policy.npz      the learners' arrays
+checkpoints/     all that is needed to go on             lock   who is training here
 tensorboard/     figures/              rollout.mp4
 """
 
 import json
 import math
+import os
 import platform
 import subprocess
 import warnings
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -21,9 +24,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from moca.config import Config, ConfigError, from_json, to_json
+from moca.config import Config, ConfigError, flatten, from_json, to_json
 from moca.training import Report
 
+LOGS = ("metrics.jsonl", "timing.jsonl")
 PACKAGES = ("moca-rl", "jax", "jaxlib", "equinox", "optax", "playground", "mujoco", "mujoco-mjx", "numpy")
 
 
@@ -42,19 +46,71 @@ class RunDirectory:
         seeds: Sequence[int],
         custom_env: str | None = None,
     ) -> "RunDirectory":
-        """A new directory; refuses one that holds a run already."""
+        """A new directory, or one whose unfinished run is this very one; refuses one that holds another run."""
         run = cls(path)
-        if (run.path / "metrics.jsonl").exists():
-            raise ConfigError(f"{run.path} holds a run already: choose another --out, or remove it")
         meta = {**_meta(), "custom_env": custom_env}
+        runs = [{"seed": seed, **settings} for seed, settings in zip(seeds, varied, strict=True)]
+        if (run.path / "metrics.jsonl").exists():
+            run.refuse_other(config, runs)
+            return run
         try:
             run.path.mkdir(parents=True, exist_ok=True)
             (run.path / "config.json").write_text(to_json(config) + "\n")
-            runs = [{"seed": seed, **settings} for seed, settings in zip(seeds, varied, strict=True)]
             (run.path / "meta.json").write_text(json.dumps({**meta, "runs": runs}, indent=2) + "\n")
         except OSError as error:
             raise ConfigError(f"cannot write to {run.path}: {error.strerror}") from None
         return run
+
+    def refuse_other(self, config: Config, runs: list[dict[str, float]]) -> None:
+        """Raises if the run in this directory is finished, or is another than this."""
+        ours, theirs = flatten(config), flatten(self.config)
+        changed = [name for name in ours if ours[name] != theirs[name]]
+        if changed or runs != self.runs:
+            what = f"other settings ({', '.join(changed[:3])})" if changed else "other seeds or variations"
+            raise ConfigError(f"{self.path} holds a run already, with {what}: choose another --out, or remove it")
+        if self.status["state"] == "finished":
+            raise ConfigError(
+                f"{self.path} holds a run already, and it is finished: choose another --out, or remove it"
+            )
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keeps other processes from training in this directory while the block runs."""
+        import fcntl
+
+        with (self.path / "lock").open("a+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                file.seek(0)
+                raise ConfigError(f"{self.path} is being trained in by process {file.read().strip() or '?'}") from None
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+            yield
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where checkpoints lie."""
+        return self.path / "checkpoints"
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """What `write_status` wrote last."""
+        try:
+            return json.loads((self.path / "status.json").read_text())
+        except (OSError, ValueError):
+            return {"state": "unknown", "step": 0}
+
+    def lengths(self) -> dict[str, int]:
+        """How long the logs are, in bytes."""
+        return {name: path.stat().st_size if (path := self.path / name).exists() else 0 for name in LOGS}
+
+    def cut(self, lengths: Mapping[str, int]) -> None:
+        """Makes the logs as long as they were: what came after a checkpoint is made again."""
+        for name, length in lengths.items():
+            if (self.path / name).exists():
+                os.truncate(self.path / name, length)
 
     @classmethod
     def open(cls, path: Path) -> "RunDirectory":
@@ -87,22 +143,32 @@ class RunDirectory:
 
     def append(self, report: Report, seconds: float) -> None:
         """One row per run into metrics.jsonl; one into timing.jsonl."""
-        with (self.path / "metrics.jsonl").open("a") as file:
-            for number, run in enumerate(self.runs):
-                row: dict[str, float | None] = {"step": report.step, **run}
-                row |= {name: _number(values[number]) for name, values in report.metrics.items()}
-                file.write(json.dumps(row) + "\n")
-        with (self.path / "timing.jsonl").open("a") as file:
-            file.write(json.dumps({"step": report.step, "seconds": round(seconds, 4)}) + "\n")
+        rows: list[dict[str, Any]] = []
+        for number, run in enumerate(self.runs):
+            row: dict[str, float | None] = {"step": report.step, **run}
+            rows.append(row | {name: _number(values[number]) for name, values in report.metrics.items()})
+        before = self.lengths()
+        try:
+            timing: list[dict[str, Any]] = [{"step": report.step, "seconds": round(seconds, 4)}]
+            for name, new in zip(LOGS, (rows, timing), strict=True):
+                with (self.path / name).open("a") as file:
+                    file.write("".join(json.dumps(row) + "\n" for row in new))
+        except OSError as error:
+            self.cut(before)  # no half a row
+            raise ConfigError(f"cannot write to {self.path}: {error.strerror}") from None
 
     def rows(self) -> list[dict[str, Any]]:
         """All rows of metrics.jsonl."""
         path = self.path / "metrics.jsonl"
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
-    def write_status(self, state: str, step: int) -> None:
-        """`running`, `interrupted` or `finished`, and how many steps are behind it."""
-        (self.path / "status.json").write_text(json.dumps({"state": state, "step": step}) + "\n")
+    def write_status(self, state: str, step: int, diverged: Sequence[Mapping[str, Any]] = ()) -> None:
+        """`running`, `interrupted`, `failed` or `finished`, how many steps are behind it, and which runs diverged."""
+        status = {"state": state, "step": step} | ({"diverged": list(diverged)} if diverged else {})
+        aside = self.path / "status.json.writing"
+        with suppress(OSError):  # a full disk must not hide the error that is being reported
+            aside.write_text(json.dumps(status) + "\n")
+            aside.replace(self.path / "status.json")
 
     def save_policy(self, learners: Any) -> Path:
         """The learners' arrays, in the order of their pytree."""

@@ -16,7 +16,7 @@ from moca.training import Report
 class Display:
     """A progress bar over environment steps with speed, time left and the last return."""
 
-    def __init__(self, console: Console, steps: int, runs: int) -> None:
+    def __init__(self, console: Console, steps: int, runs: int, done: int = 0) -> None:
         self._bar = Progress(
             BarColumn(bar_width=20),
             TextColumn("{task.completed:,.0f}/{task.total:,.0f}"),
@@ -26,7 +26,7 @@ class Display:
             console=console,
             speed_estimate_period=86_400,  # an episode may take longer than the default of 30 s
         )
-        self._task = self._bar.add_task("training", total=steps, speed="", score="")
+        self._task = self._bar.add_task("training", total=steps, completed=done, speed="", score="")
         self._runs, self._steps = runs, steps
 
     @contextmanager
@@ -37,10 +37,12 @@ class Display:
 
     def update(self, report: Report, seconds: float, steps: int) -> None:
         """After an episode of `steps` steps that took `seconds`."""
-        returns = report.metrics["return_mean"]
-        score = f"return {np.mean(returns):.0f}" if np.isfinite(returns).all() else ""
+        returns = report.metrics["return_mean"][report.metrics["diverged"] == 0]
+        score = f"return {np.mean(returns):.0f}" if len(returns) and np.isfinite(returns).all() else ""
         if score and self._runs > 1:
             score += f" ± {np.std(returns):.0f}"
+        if len(returns) < self._runs:
+            score += f" ({len(returns)} of {self._runs} runs, the others diverged)"
         speed = f"{steps * self._runs / max(seconds, 1e-9):,.0f} steps/s"
         self._bar.update(self._task, completed=report.step, speed=speed, score=score)
         tenth = self._steps // 10
@@ -58,7 +60,7 @@ def learning_curve(
 ) -> list[Path]:
     """The picture of return against steps, mean ± one standard deviation over the seeds of each setting.
 
-    One setting shows its noise-free score too. A run that diverged counts as a gap, not as a number.
+    One setting shows its noise-free score too. Runs that diverged are left out, and the legend says how many are left.
     """
     import matplotlib.pyplot as plt
 
@@ -74,14 +76,16 @@ def learning_curve(
         for number, (point, name, text) in enumerate(curves):
             own = [row for row in rows if all(row[key] == value for key, value in point.items())]
             values = np.array([[row[name] for row in own if row["step"] == step] for step in steps], dtype=float)
-            mean, spread = np.nanmean(values, axis=1), np.nanstd(values, axis=1)
+            seeds, values = values.shape[1], values[:, np.isfinite(values[-1])]
+            left = values.shape[1]
+            text += f" ({left} of {seeds} seeds)" if left < seeds else ""
+            mean, spread = (values.mean(axis=1), values.std(axis=1)) if left else (np.full(len(steps), np.nan),) * 2
             colour, dash = colours[number % len(colours)], ["-", "--", ":"][number // len(colours) % 3]
             beside = name == "return_noise_free"  # often the same curve: dashed, on top, without a band
             dash = "--" if beside else dash
             axes.plot(steps, mean, dash, color=colour, label=text, marker="o" if len(steps) == 1 else None)
-            if values.shape[1] > 1 and not beside:
+            if left > 1 and not beside:
                 axes.fill_between(steps, mean - spread, mean + spread, color=colour, alpha=0.15, linewidth=0)
-        seeds = values.shape[1]
         axes.set(xlabel="environment steps", ylabel="return of an episode", title=title)
         axes.xaxis.set_major_formatter(lambda x, _: f"{x / 1000:g}k" if x else "0")
         axes.set_ylim(bottom=min(0, axes.get_ylim()[0]))

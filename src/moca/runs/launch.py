@@ -3,6 +3,7 @@
 import dataclasses
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,11 @@ from moca.envs.environment import Environment
 from moca.envs.noise import make_noise
 from moca.evaluation import evaluate as evaluate_learner
 from moca.evaluation import rollout
-from moca.runs import film
+from moca.runs import checkpoint, film, interrupts
 from moca.runs.directory import RunDirectory
 from moca.runs.display import Display, label, learning_curve
-from moca.training import Trainer, init_run, make_env, use_all_cores
+from moca.runs.interrupts import noted
+from moca.training import CAUSES, Trainer, init_run, make_env, use_all_cores
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,12 +80,17 @@ class Run:
         how = film.write(path, env, states, np.asarray(rewards))
         return path, how, float(np.sum(rewards))
 
-    def _restore(self) -> tuple[Environment, Any]:
-        config, custom = self.config, self.directory.meta["custom_env"]
+    def refuse_without_env(self) -> None:
+        """Raises if the run is on an environment that only its user has, and it was not given."""
+        custom = self.directory.meta["custom_env"]
         if custom and self.env is None:
             raise ConfigError(
                 f"{self.path} was trained on {custom}, an environment of your own: moca.load(path, env=…)"
             )
+
+    def _restore(self) -> tuple[Environment, Any]:
+        self.refuse_without_env()
+        config = self.config
         env = make_env(config, self.env)
         like = jax.eval_shape(
             jax.vmap(lambda key: init_run(config, env, key).learner),
@@ -99,36 +106,121 @@ def train(
     varied: Sequence[Mapping[str, float]] = ({},),
     env: Environment | None = None,
     console: Console | None = None,
+    checkpoint_every: float = 60.0,
+    keep: int = 2,
 ) -> Run:
     """Trains `config.seeds` runs of every variation in one program, and leaves a run directory behind.
 
     Args:
         config: the settings.
-        out: a directory that holds no run yet.
+        out: a directory that holds no run yet, or this very run unfinished, which then goes on.
         varied: settings by dotted name, all of them floats; each is run with every seed.
         env: the environment, if not the one the config names.
         console: where progress goes; nowhere by default.
+        checkpoint_every: seconds from one checkpoint to the next.
+        keep: how many checkpoints are kept.
+
+    Raises:
+        InterruptedRun: after a signal that asked it to stop; the run was saved.
     """
-    use_all_cores()
-    console = console or Console(quiet=True)
     seeds = [config.seed + i for i in range(config.seeds)]
     variations = [dict(settings) for settings in varied for _ in seeds]
-    configs = [override(config, settings) for settings in variations]
+    for settings in varied:
+        override(config, settings)
     custom = None if env is None else type(env).__name__
+    use_all_cores()  # before the directory's notes on versions and devices start JAX
     directory = RunDirectory.create(Path(out), config, variations, seeds * len(varied), custom)
-    directory.write_status("compiling", 0)
-    trainer = Trainer(configs, seeds * len(varied), env)
-    started = time.perf_counter()
-    with console.status("Compiling the training program (half a minute, once) …"):
-        trainer.compile()
-    console.print(
-        f"compiled in {time.perf_counter() - started:.0f} s; training {len(configs)} run{'s' * (len(configs) > 1)}"
-    )
-    _follow(trainer, directory, varied, console)
-    directory.save_policy(trainer.learners)
-    title = f"{config.agent} on {custom or config.env.name}, {config.noise.kind} σ = {config.noise.sigma:g}"
-    learning_curve(directory.rows(), varied, title, directory.path / "figures")
-    return Run(directory, env)
+    return _train(directory, env, console, checkpoint_every, keep)
+
+
+def resume(
+    path: Path | str,
+    *,
+    env: Environment | None = None,
+    console: Console | None = None,
+    checkpoint_every: float = 60.0,
+    keep: int = 2,
+) -> Run:
+    """Goes on with the unfinished run in that directory, from its newest valid checkpoint; arguments as for `train`."""
+    directory = RunDirectory.open(Path(path))
+    directory.refuse_other(directory.config, directory.runs)
+    use_all_cores()
+    return _train(directory, env, console, checkpoint_every, keep)
+
+
+def _train(
+    directory: RunDirectory, env: Environment | None, console: Console | None, checkpoint_every: float, keep: int
+) -> Run:
+    """Trains the runs of a directory to the end, from wherever they stand."""
+    console = console or Console(quiet=True)
+    run = Run(directory, env)
+    run.refuse_without_env()
+    config, runs = directory.config, directory.runs
+    with directory.locked(), noted() as request:
+        trainer = Trainer(
+            [override(config, _settings(each)) for each in runs], [int(each["seed"]) for each in runs], env
+        )
+        _go_back_to_checkpoint(trainer, directory, console)
+        started = time.perf_counter()
+        with console.status("Compiling the training program (half a minute, once) …"):
+            trainer.compile()
+        console.print(
+            f"compiled in {time.perf_counter() - started:.0f} s; training {len(runs)} run{'s' * (len(runs) > 1)}"
+        )
+        _follow(trainer, directory, console, _Saver(trainer, directory, checkpoint_every, keep), request)
+        directory.save_policy(trainer.learners)
+    task = directory.meta["custom_env"] or config.env.name
+    title = f"{config.agent} on {task}, {config.noise.kind} σ = {config.noise.sigma:g}"
+    learning_curve(directory.rows(), _points(directory), title, directory.path / "figures")
+    return run
+
+
+def _go_back_to_checkpoint(trainer: Trainer, directory: RunDirectory, console: Console) -> None:
+    """Puts the trainer and the logs where the newest valid checkpoint has them, or at the start if there is none."""
+    found, complaints = checkpoint.newest(directory.checkpoints)
+    for complaint in complaints:
+        console.print(f"{complaint}; going back to the one before")
+    if found is None:
+        directory.cut(dict.fromkeys(directory.lengths(), 0))
+        return
+    trainer.state = checkpoint.from_host(found.arrays, trainer.state)
+    trainer.episode = found.facts["episode"]
+    directory.cut(found.facts["lengths"])
+    console.print(f"going on from step {trainer.episode * trainer.config.env.episode_length:,}")
+
+
+class _Saver:
+    """Saves the trainer from time to time, in a thread of its own so that training does not wait for the disk."""
+
+    def __init__(self, trainer: Trainer, directory: RunDirectory, every: float, keep: int) -> None:
+        self._trainer, self._directory, self._every, self._keep = trainer, directory, every, keep
+        self._thread = ThreadPoolExecutor(1)
+        self._pending: Future | None = None
+        self._last = time.perf_counter()
+
+    def save_if_due(self) -> None:
+        """Begins a save if the last is long enough ago and done; raises what it failed with."""
+        if time.perf_counter() - self._last >= self._every and (self._pending is None or self._pending.done()):
+            self.save()
+
+    def save(self) -> None:
+        """Begins a save, after the one before has ended."""
+        self.wait()
+        trainer, directory = self._trainer, self._directory
+        facts = {"episode": trainer.episode, "lengths": directory.lengths()}
+        held = checkpoint.Checkpoint(facts, checkpoint.to_host(trainer.state))
+        step = trainer.episode * trainer.config.env.episode_length
+        self._pending = self._thread.submit(checkpoint.save, directory.checkpoints, step, held, self._keep)
+        self._last = time.perf_counter()
+
+    def wait(self) -> None:
+        """Returns when nothing is being written; raises if that failed."""
+        try:
+            if self._pending is not None:
+                self._pending.result()
+        except OSError as error:
+            self._pending = None
+            raise ConfigError(f"cannot write a checkpoint to {self._directory.path}: {error.strerror}") from None
 
 
 def load(path: Path | str, env: Environment | None = None) -> Run:
@@ -136,15 +228,23 @@ def load(path: Path | str, env: Environment | None = None) -> Run:
     return Run(RunDirectory.open(Path(path)), env)
 
 
-def _follow(trainer: Trainer, directory: RunDirectory, varied: Sequence[Mapping[str, float]], console: Console) -> None:
-    """Trains to the end, or to an interruption after which what there is has been written down."""
+def _follow(
+    trainer: Trainer, directory: RunDirectory, console: Console, saver: _Saver, request: interrupts.Request
+) -> None:
+    """Trains to the end, or until it is asked to stop; then all there is has been saved."""
     from tensorboardX import SummaryWriter
 
-    length = trainer.config.env.episode_length
-    display = Display(console, trainer.config.train.steps, len(directory.runs))
-    writers = [SummaryWriter(str(directory.path / "tensorboard" / label(point).replace(" ", ""))) for point in varied]
+    length, points = trainer.config.env.episode_length, _points(directory)
+    display = Display(console, trainer.config.train.steps, len(directory.runs), trainer.episode * length)
+    writers = [
+        SummaryWriter(
+            str(directory.path / "tensorboard" / label(point).replace(" ", "")),
+            purge_step=trainer.episode * length + 1 if trainer.episode else None,
+        )
+        for point in points
+    ]
     state = "failed"
-    directory.write_status("running", 0)
+    directory.write_status("running", trainer.episode * length)
     with display.live():
         before = time.perf_counter()
         try:
@@ -153,19 +253,43 @@ def _follow(trainer: Trainer, directory: RunDirectory, varied: Sequence[Mapping[
                 directory.append(report, now - before)
                 display.update(report, now - before, length)
                 for name, values in report.metrics.items():
-                    for writer, own in zip(writers, values.reshape(len(varied), -1), strict=True):
+                    for writer, own in zip(writers, values.reshape(len(points), -1), strict=True):
                         if np.isfinite(own).any():
                             writer.add_scalar(name, float(np.nanmean(own)), report.step)
-                before = now
-            state = "finished"
-        except KeyboardInterrupt:
-            directory.save_policy(trainer.learners)
-            state = "interrupted"
-            raise
+                saver.save_if_due()
+                before = time.perf_counter()
+                if request:
+                    break
+            saver.save()
+            saver.wait()
+            state = "interrupted" if trainer.episode < trainer.episodes else "finished"
         finally:
-            directory.write_status(state, trainer.episode * length)
+            diverged = _diverged(directory)
+            directory.write_status(state, trainer.episode * length, diverged)
             for writer in writers:
                 writer.close()
+    for run in diverged:
+        console.print(f"seed {run['seed']} diverged in the episode that ended at step {run['step']:,}: {run['cause']}")
+    if state == "interrupted":
+        raise interrupts.InterruptedRun(
+            f"stopped by {request.name} at step {trainer.episode * length:,}; "
+            f"go on with: moca train --resume {directory.path}"
+        )
+
+
+def _diverged(directory: RunDirectory) -> list[dict[str, Any]]:
+    """Each run that was given up, with the step at the end of the episode in which it was, and why."""
+    found: dict[int, dict[str, Any]] = {}
+    for number, row in enumerate(directory.rows()):
+        run = number % len(directory.runs)
+        if row["diverged"]:
+            found.setdefault(run, {**directory.runs[run], "step": row["step"], "cause": CAUSES[int(row["diverged"])]})
+    return list(found.values())
+
+
+def _points(directory: RunDirectory) -> list[dict[str, float]]:
+    """The variations of a directory's runs, each once and in order."""
+    return [dict(items) for items in dict.fromkeys(tuple(_settings(run).items()) for run in directory.runs)]
 
 
 def _settings(run: Mapping[str, float]) -> dict[str, float]:

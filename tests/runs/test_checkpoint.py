@@ -1,0 +1,128 @@
+"""Checkpoints: what is written is what is read, or it is refused."""
+
+import os
+import pickle
+import subprocess
+import sys
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from moca.runs import checkpoint
+from moca.runs.checkpoint import Checkpoint, DamagedError
+
+
+def tree():
+    return {
+        "floats": jnp.arange(12.0).reshape(3, 4),
+        "count": jnp.int32(7),
+        "flags": jnp.array([True, False]),
+        "bytes": jnp.arange(5, dtype=jnp.uint8),
+        "none": jnp.zeros((0, 3)),
+        "keys": jax.random.split(jax.random.key(3), 2),
+    }
+
+
+@pytest.fixture
+def saved(tmp_path):
+    for step in (1000, 2000, 3000):
+        checkpoint.save(tmp_path, step, Checkpoint({"episode": step // 1000}, checkpoint.to_host(tree())), keep=2)
+    return tmp_path
+
+
+def test_what_is_written_is_what_is_read(saved):
+    found, complaints = checkpoint.newest(saved)
+    assert (found.facts, complaints) == ({"episode": 3}, [])
+    restored = checkpoint.from_host(found.arrays, tree())
+    assert jax.random.uniform(restored["keys"][1]) == jax.random.uniform(tree()["keys"][1])
+    for a, b in zip(checkpoint.to_host(restored), checkpoint.to_host(tree()), strict=True):
+        assert a.dtype == b.dtype
+        np.testing.assert_array_equal(a, b)
+
+
+def test_the_newest_are_kept(saved):
+    assert sorted(path.name for path in saved.iterdir()) == ["000000002000.checkpoint", "000000003000.checkpoint"]
+
+
+def test_the_copy_is_its_own():
+    """On a CPU a view would change when the memory is written to again."""
+    bump = jax.jit(lambda x: x + 1, donate_argnums=0)
+    x = jnp.zeros(1000)
+    held = checkpoint.to_host(x)
+    for _ in range(3):
+        x = bump(x)
+    np.testing.assert_array_equal(held[0], 0)
+
+
+def test_every_flipped_byte_and_every_cut_is_found(saved):
+    """Anywhere in the file: the format's name, the hash, the header, the arrays."""
+    newest = max(saved.glob("*.checkpoint"))
+    good = newest.read_bytes()
+    random = np.random.default_rng(0)
+    for place in [*range(0, 100), *random.integers(0, len(good), 100)]:
+        bad = bytearray(good)
+        bad[place] ^= 1 << int(random.integers(8))
+        newest.write_bytes(bad)
+        with pytest.raises(DamagedError, match=newest.name):
+            checkpoint.load(newest)
+    for length in [0, 1, 17, 18, 50, 90, *random.integers(0, len(good), 14)]:
+        newest.write_bytes(good[:length])
+        found, complaints = checkpoint.newest(saved)
+        assert found.facts == {"episode": 2}
+        assert [newest.name in text for text in complaints] == [True]
+
+
+def test_no_code_is_run(saved, tmp_path):
+    class Bomb:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "exploded"),)
+
+    path = saved / "000000009000.checkpoint"
+    path.write_bytes(pickle.dumps(Bomb()))
+    with pytest.raises(DamagedError, match="no checkpoint of this version"):
+        checkpoint.load(path)
+    assert not (tmp_path / "exploded").exists()
+
+
+def test_another_run_s_arrays_are_refused(saved):
+    found, _ = checkpoint.newest(saved)
+    with pytest.raises(DamagedError, match="other arrays"):
+        checkpoint.from_host(found.arrays, tree() | {"count": jnp.float32(7)})
+
+
+def test_what_was_left_half_written_is_removed(saved):
+    (saved / "000000004000.writing").write_bytes(b"half")
+    assert checkpoint.newest(saved)[0].facts == {"episode": 3}
+    assert not list(saved.glob("*.writing"))
+
+
+SAVES = """
+import sys, pathlib, numpy as np
+from moca.runs import checkpoint
+arrays = [np.arange(400_000.0), np.ones((300, 300))]
+folder = pathlib.Path(sys.argv[1])
+for step in range(10_000):
+    checkpoint.save(folder, step, checkpoint.Checkpoint({"episode": step}, arrays), keep=2)
+    print(step, flush=True)
+"""
+
+
+@pytest.mark.parametrize("kills", [5, pytest.param(50, marks=pytest.mark.slow)])
+def test_a_kill_while_saving_leaves_a_valid_one(tmp_path, kills):
+    random = np.random.default_rng(kills)
+    for number in range(kills):
+        folder = tmp_path / str(number)
+        command = [sys.executable, "-c", SAVES, str(folder)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            process.stdout.readline()
+            time.sleep(random.uniform(0, 0.1))
+            process.kill()
+            told = [0, *map(int, process.stdout.read().split())][-1]
+        assert len(list(folder.glob("*.writing"))) <= 1
+        found, complaints = checkpoint.newest(folder)
+        assert complaints == []
+        assert found.facts["episode"] >= told
+        np.testing.assert_array_equal(found.arrays[0], np.arange(400_000.0))

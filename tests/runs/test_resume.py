@@ -1,0 +1,267 @@
+"""A run that was stopped, killed, starved or poisoned is the run it would have been, or says what happened."""
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from rich.console import Console
+
+import moca
+from moca.config import ConfigError
+from moca.envs.environment import Step
+from moca.runs import checkpoint
+from moca.runs.interrupts import InterruptedRun
+from moca.runs.launch import resume
+from moca.training import Trainer
+from tests import probes
+
+EPISODES = 6
+SETTINGS = {"train__steps": 20 * EPISODES, "seeds": 2, "noise__sigma": 0.1, "belief__filter": True}
+
+
+def config(**settings):
+    small = {"dynamics__width": 16, "dynamics__members": 2}
+    return probes.tiny(**(SETTINGS | small | settings))
+
+
+class Slow(probes.Drift):
+    """Takes a while, so that there is time to interrupt it."""
+
+    def step(self, state, action):
+        wait = lambda x: (time.sleep(2e-3), x)[1]  # noqa: E731
+        state = jax.pure_callback(wait, jax.ShapeDtypeStruct((2,), jnp.float32), state, vmap_method="sequential")
+        return super().step(state, action)
+
+
+def digest(path):
+    """Of everything that must not depend on how often a run was interrupted."""
+    found, complaints = checkpoint.newest(path / "checkpoints")
+    assert not complaints
+    parts = [array.tobytes() for array in found.arrays] + [(path / "metrics.jsonl").read_bytes()]
+    with np.load(path / "policy.npz") as policy:
+        parts += [policy[name].tobytes() for name in policy.files]
+    return hashlib.sha256(b"".join(parts)).hexdigest()
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The run that nothing happened to."""
+    return moca.train(config(), tmp_path_factory.mktemp("runs") / "whole", env=Slow()).path
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+def test_a_signal_ends_the_episode_saves_and_can_be_gone_on_from(whole, tmp_path, number):
+    path = tmp_path / "run"
+
+    def interrupt():
+        while not (path / "metrics.jsonl").exists():
+            time.sleep(0.01)
+        os.kill(os.getpid(), number)
+
+    before = signal.getsignal(number)
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(InterruptedRun, match=f"stopped by {number.name} at step .* moca train --resume"):
+        moca.train(config(), path, env=Slow())
+    thread.join()
+    assert signal.getsignal(number) is before
+    status = json.loads((path / "status.json").read_text())
+    assert status["state"] == "interrupted"
+    assert 0 < status["step"] < 20 * EPISODES
+    # The same call again goes on; so does `resume`.
+    moca.train(config(), path, env=Slow()) if number == signal.SIGINT else resume(path, env=Slow())
+    assert digest(path) == digest(whole)
+    assert json.loads((path / "status.json").read_text()) == {"state": "finished", "step": 20 * EPISODES}
+
+
+CODE = """
+import sys
+sys.path.insert(0, {root!r})
+import moca
+from tests.runs.test_resume import Slow, config
+moca.train(config(), {path!r}, env=Slow(), checkpoint_every=0.0)
+"""
+
+
+def start(path):
+    root = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
+    return subprocess.Popen([sys.executable, "-c", CODE.format(root=root, path=str(path))], stderr=subprocess.DEVNULL)
+
+
+def wait_for_rows(path, rows, process):
+    while process.poll() is None:
+        if path.exists() and path.read_text().count("\n") >= rows:
+            return
+        time.sleep(0.005)
+
+
+def test_a_killed_run_goes_on_bit_for_bit(tmp_path):
+    """Against an uninterrupted run of another process, which makes it two processes with one hash as well."""
+    killed, whole = tmp_path / "killed", tmp_path / "whole"
+    with start(killed) as process:
+        wait_for_rows(killed / "metrics.jsonl", 6, process)
+        process.kill()
+    with (killed / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 100, "half a row')  # what a kill may leave
+    for path in (killed, whole):
+        with start(path) as process:
+            assert process.wait() == 0
+    assert digest(killed) == digest(whole)
+
+
+PLAYGROUND = [
+    "--set", "env.episode_length=100", "--set", "train.warmup=100", "--set", "train.eval_episodes=1",
+    "--set", "critic.width=16", "--set", "dynamics.width=16", "--set", "value.bases=16", "--set", "sac.width=16",
+    "--sigma", "0.05", "--steps", "1000", "--seeds", "2", "--checkpoint-every", "0", "--device", "cpu",
+]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("env", ["CartpoleBalance", "PendulumSwingup"])
+@pytest.mark.parametrize("agent", ["moca", "moca-mc", "bnaf", "sac"])
+def test_kills_on_the_real_tasks(tmp_path, env, agent):
+    """Killed after a random number of episodes, again and again, until it is done: 2 or 3 kills in each of 8 cases."""
+    random = np.random.default_rng([*env.encode(), *agent.encode()])
+    command = [sys.executable, "-m", "moca", "train", "--env", env, "--agent", agent, *PLAYGROUND, "--out"]
+    subprocess.run([*command, str(tmp_path / "whole")], check=True, capture_output=True)
+    path, kills = tmp_path / "killed", 0
+    for rows in np.sort(random.integers(2, 19, size=3)):
+        with subprocess.Popen([*command, str(path)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            wait_for_rows(path / "metrics.jsonl", rows, process)
+            time.sleep(random.uniform(0, 0.05))
+            kills += process.poll() is None
+            process.kill()
+    subprocess.run([*command, str(path)], check=True, capture_output=True)
+    assert kills >= 2
+    assert digest(path) == digest(tmp_path / "whole")
+
+
+def test_two_processes_do_not_train_in_one_directory(tmp_path):
+    path = tmp_path / "run"
+    with start(path) as process:
+        wait_for_rows(path / "metrics.jsonl", 1, process)
+        with pytest.raises(ConfigError, match=f"is being trained in by process {process.pid}"):
+            moca.train(config(), path, env=Slow())
+        process.kill()
+
+
+def test_another_run_is_not_gone_on_with(whole):
+    with pytest.raises(ConfigError, match="holds a run already, and it is finished"):
+        moca.train(config(), whole, env=Slow())
+    with pytest.raises(ConfigError, match=r"holds a run already, with other settings \(train.gamma\)"):
+        moca.train(config(train__gamma=0.5), whole, env=Slow())
+    with pytest.raises(ConfigError, match="holds a run already, with other seeds"):
+        moca.train(config(), whole, env=Slow(), varied=[{"train.gamma": 0.9}])
+
+
+class Poisoned(probes.Drift):
+    """Once its first dimension passes `limit`, the reward or the observation is not a number."""
+
+    what: str = eqx.field(static=True, default="reward")
+    limit: float = eqx.field(static=True, default=9.0)
+
+    def step(self, state, action):
+        state, (observation, reward, ended) = super().step(state, action)
+        bad = jnp.where(state[0] > self.limit, jnp.nan, 0.0)
+        if self.what == "reward":
+            return state, Step(observation, reward + bad, ended)
+        return state, Step(observation + bad, reward, ended)
+
+
+def ten(env, **settings):
+    """Ten runs to the end; the fourth has other settings."""
+    plain = {"seeds": 1, "belief__filter": False}
+    configs = [config(**plain)] * 10
+    configs[3] = config(**(plain | settings))
+    trainer = Trainer(configs, range(10), env)
+    return trainer, [report.metrics["diverged"] for report in trainer]
+
+
+@pytest.fixture(scope="module")
+def clean():
+    return ten(Poisoned())[0]
+
+
+def others_are_untouched(trainer, clean, bad):
+    rest = [run for run in range(10) if run != bad]
+    for a, b in zip(jax.tree.leaves(trainer.state), jax.tree.leaves(clean.state), strict=True):
+        a, b = (jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x for x in (a, b))
+        np.testing.assert_array_equal(np.asarray(a)[rest], np.asarray(b)[rest])
+
+
+@pytest.mark.parametrize("what", ["reward", "observation"])
+def test_a_poisoned_run_leaves_the_others_alone(clean, what):
+    reached = np.asarray(clean.state.replay)[:, :, 3 + 1].max(axis=1)  # of the first dimension of s′
+    limit, bad = float(np.sort(reached)[-2:].mean()), int(reached.argmax())
+    trainer, diverged = ten(Poisoned(what=what, limit=limit))
+    assert diverged[-1].tolist() == [float(run == bad) for run in range(10)]
+    others_are_untouched(trainer, clean, bad)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(trainer.learners) if leaf.dtype == jnp.float32)
+
+
+def test_a_run_whose_parameters_explode_keeps_its_last_good_state(clean):
+    trainer, diverged = ten(Poisoned(), sac__critic_lr=1e30)
+    assert diverged[0][3] in (2, 3)
+    assert (np.delete(diverged, 3, axis=1) == 0).all()
+    others_are_untouched(trainer, clean, 3)
+    fresh = Trainer([config(seeds=1, belief__filter=False)] * 10, range(10), Poisoned())
+    for now, start in zip(jax.tree.leaves(trainer.learners), jax.tree.leaves(fresh.learners), strict=True):
+        np.testing.assert_array_equal(np.asarray(now)[3], np.asarray(start)[3])
+
+
+def test_a_diverged_run_is_named_and_counted(tmp_path, capsys):
+    console = Console(force_terminal=False, width=200)
+    points = [{"sac.critic_lr": 1e30}, {"sac.critic_lr": 1e-3}]
+    run = moca.train(config(seeds=1), tmp_path / "run", env=probes.Drift(), varied=points, console=console)
+    printed = capsys.readouterr().out
+    assert "seed 0 diverged in the episode that ended at step 20: " in printed
+    assert "(1 of 2 runs, the others diverged)" in printed
+    (named,) = json.loads((run.path / "status.json").read_text())["diverged"]
+    assert (named["sac.critic_lr"], named["step"]) == (1e30, 20)
+    assert [row["return_mean"] is None for row in run.rows[-2:]] == [True, False]
+
+
+@pytest.mark.parametrize("limit", [20_000, 200])
+def test_a_full_disk_is_a_sentence_and_loses_nothing(tmp_path, limit):
+    """A limit on the size of a file: a checkpoint does not fit, or not even the log."""
+    root = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
+    path = tmp_path / "run"
+    code = (
+        f"import sys, resource, signal; sys.path.insert(0, {root!r})\n"
+        "import moca; from moca.config import ConfigError; from tests.runs.test_resume import Slow, config\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))\n"
+        f"try: moca.train(config(), {str(path)!r}, env=Slow(), checkpoint_every=0.0)\n"
+        "except ConfigError as error: sys.exit(f'sentence: {error}')\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.returncode == 1
+    assert f"cannot write {'a checkpoint ' if limit > 1000 else ''}to {path}: File too large" in run.stderr
+    assert "Traceback" not in run.stderr
+    for name in ("metrics.jsonl", "timing.jsonl"):
+        for line in (path / name).read_text().splitlines() if (path / name).exists() else []:
+            json.loads(line)
+    assert checkpoint.newest(path / "checkpoints")[1] == []
+    moca.train(config(), path, env=Slow())  # with room again it goes on
+
+
+def test_memory_does_not_grow_and_nothing_is_compiled_twice():
+    trainer = Trainer([config(train__steps=20 * 210, seeds=1)], [0], probes.Drift())
+    sizes = []
+    for report in trainer:
+        if report.step // 20 in (10, 210):
+            sizes.append(int(Path("/proc/self/statm").read_text().split()[1]))
+            compiled = trainer._program._cache_size()
+    assert compiled == trainer._program._cache_size() == 0  # it was compiled ahead of time, once
+    assert sizes[1] < 1.05 * sizes[0]

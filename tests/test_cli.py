@@ -88,3 +88,19 @@ def test_the_demo_balances_the_pole(tmp_path):
     paths = run.stdout.split()[-3:]
     assert [path.rsplit("/", 1)[1] for path in paths] == ["figure1.png", "learning_curve.png", "rollout.mp4"]
     assert all((tmp_path / path).stat().st_size > 10_000 for path in paths)
+
+
+@pytest.mark.slow
+def test_the_doctor_finds_all_well_and_what_is_wrong():
+    run = moca("doctor", "--device", "cpu")
+    assert run.returncode == 0
+    assert [line.split()[0] for line in run.stdout.splitlines()] == ["ok"] * 8
+    code = (
+        "from moca import doctor, moments\n"
+        "doctor.CHECKS = {'closed forms': doctor._heart}\n"
+        "moments.expectation = lambda p, f: 1.0\n"
+        "print(doctor.examine(print))"
+    )
+    broken = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "WRONG    closed forms: ArithmeticError" in broken
+    assert broken.splitlines()[-1] == "False"

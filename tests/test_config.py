@@ -137,7 +137,7 @@ LAYERS = [
     {"moca.training"},
     {"moca.runs"},
     {"moca.studies", "moca.benchmark"},
-    {"moca.demo", "moca.cli", "moca.__main__"},
+    {"moca.demo", "moca.doctor", "moca.cli", "moca.__main__"},
 ]
 
 

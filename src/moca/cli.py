@@ -238,6 +238,14 @@ def _render(arguments: argparse.Namespace) -> None:
     print(path)
 
 
+def _doctor(arguments: argparse.Namespace) -> None:
+    _use_device(arguments.device)
+    from moca import doctor
+
+    if not doctor.examine(print):
+        sys.exit(1)
+
+
 def _parser() -> tuple[Parser, dict[str, Parser]]:
     """The parser, and each command's own."""
     parser = Parser(prog="moca", description="Value targets that carry predictive uncertainty in closed form.")
@@ -288,6 +296,9 @@ def _parser() -> tuple[Parser, dict[str, Parser]]:
     render.add_argument("--run", type=int, default=0, help="which of its runs (default: the first, 0)")
     render.add_argument("--seed", type=int, default=0, help="of the episode (default: 0)")
     render.add_argument("--device", choices=["cpu", "gpu"], help="default: the best there is")
+
+    doctor = command("doctor", _doctor, "what this machine has, and whether it works: versions, device, a self-test")
+    doctor.add_argument("--device", choices=["cpu", "gpu"], help="default: the best there is")
 
     benchmark = command("benchmark", _benchmark, "time the backup, whole training programs, and their growth")
     benchmark.add_argument(

@@ -59,9 +59,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
             "critic.keepalive_min": 2.0,
         },
     },
-    # What was found to work (docs/learning.md): one set for all tasks. It leaves the paper in five points: V has
-    # learned bases, the agent acts on a filtered belief, an action holds for two steps, the critic's head is the slope,
-    # and rates fall towards the end.
+    # What was found to work: one set for all tasks. docs/learning.md says what is not in the paper, and why.
     "tuned": {
         "": {
             "env.action_repeat": 2,

@@ -60,7 +60,11 @@ def whole(tmp_path_factory):
     return moca.train(config(), tmp_path_factory.mktemp("runs") / "whole", env=Slow()).path
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+def slow(*arguments):
+    return pytest.param(*arguments, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, slow(signal.SIGINT), slow(signal.SIGUSR1)])
 def test_a_signal_ends_the_episode_saves_and_can_be_gone_on_from(whole, tmp_path, number):
     path = tmp_path / "run"
 
@@ -80,7 +84,7 @@ def test_a_signal_ends_the_episode_saves_and_can_be_gone_on_from(whole, tmp_path
     assert status["state"] == "interrupted"
     assert 0 < status["step"] < 20 * EPISODES
     # The same call again goes on; so does `resume`.
-    moca.train(config(), path, env=Slow()) if number == signal.SIGINT else resume(path, env=Slow())
+    moca.train(config(), path, env=Slow()) if number == signal.SIGTERM else resume(path, env=Slow())
     assert digest(path) == digest(whole)
     assert json.loads((path / "status.json").read_text()) == {"state": "finished", "step": 20 * EPISODES}
 
@@ -200,7 +204,7 @@ def others_are_untouched(trainer, clean, bad):
         np.testing.assert_array_equal(np.asarray(a)[rest], np.asarray(b)[rest])
 
 
-@pytest.mark.parametrize("what", ["reward", "observation"])
+@pytest.mark.parametrize("what", ["reward", slow("observation")])
 def test_a_poisoned_run_leaves_the_others_alone(clean, what):
     reached = np.asarray(clean.state.replay)[:, :, 3 + 1].max(axis=1)  # of the first dimension of s′
     limit, bad = float(np.sort(reached)[-2:].mean()), int(reached.argmax())
@@ -232,7 +236,7 @@ def test_a_diverged_run_is_named_and_counted(tmp_path, capsys):
     assert [row["return_mean"] is None for row in run.rows[-2:]] == [True, False]
 
 
-@pytest.mark.parametrize("limit", [20_000, 200])
+@pytest.mark.parametrize("limit", [20_000, slow(200)])
 def test_a_full_disk_is_a_sentence_and_loses_nothing(tmp_path, limit):
     """A limit on the size of a file: a checkpoint does not fit, or not even the log."""
     root = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
@@ -256,6 +260,7 @@ def test_a_full_disk_is_a_sentence_and_loses_nothing(tmp_path, limit):
     moca.train(config(), path, env=Slow())  # with room again it goes on
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_and_nothing_is_compiled_twice():
     trainer = Trainer([config(train__steps=20 * 210, seeds=1)], [0], probes.Drift())
     sizes = []

@@ -12,7 +12,14 @@ from tests import probes
 GAMMA = 0.9
 
 
-@pytest.mark.parametrize("probe", probes.known(GAMMA), ids=lambda probe: type(probe[0]).__name__)
+@pytest.mark.parametrize(
+    "probe",
+    [
+        pytest.param(p, id=name, marks=() if name in ("Discounted", "Aimed") else pytest.mark.slow)
+        for p in probes.known(GAMMA)
+        for name in [type(p[0]).__name__]
+    ],
+)
 def test_probe(probe):
     env, states, values, span, actions = probe
     # A small fixed temperature: the entropy bonus would shift the values.

@@ -14,6 +14,8 @@ MISTAKES = {
     ("--hepl",): "Did you mean --help?",
     ("benchmark", "--rounds", "0"): "--rounds: a whole number of at least 1 is needed, got '0'",
     ("figure", "toy", "--formats", "gif"): "choose from",
+    ("train", "--checkpoint-every", "nan"): "--checkpoint-every: a number of seconds, at least 0, is needed, got 'nan'",
+    ("train", "--keep", "0"): "--keep: a whole number of at least 1 is needed, got '0'",
 }
 
 

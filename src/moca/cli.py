@@ -45,6 +45,16 @@ def _at_least_one(text: str) -> int:
     return int(text)
 
 
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"a number of seconds, at least 0, is needed, got {text!r}")
+    return seconds
+
+
 def _part(text: str) -> str:
     parts = ("backup", "agents", "growth")
     if text not in parts:
@@ -340,7 +350,7 @@ def _add_run_options(parser: Parser) -> None:
     parser.add_argument("--out", type=Path, help="the run directory (default: runs/…, after the settings)")
     parser.add_argument("--device", choices=["cpu", "gpu"], help="default: the best there is")
     parser.add_argument(
-        "--checkpoint-every", type=float, default=60.0, metavar="SECONDS", help="from one to the next (default: 60)"
+        "--checkpoint-every", type=_seconds, default=60.0, metavar="SECONDS", help="from one to the next (default: 60)"
     )
     parser.add_argument("--keep", type=_at_least_one, default=2, help="how many checkpoints are kept (default: 2)")
     parser.add_argument("--dry-run", action="store_true", help="print what would be run, and stop")

@@ -53,6 +53,21 @@ def test_the_maximum_over_a_grid_is_the_value(size, count, curvature, head):
     assert outside > 2
 
 
+@pytest.mark.parametrize("curvature", config.CURVATURES)
+def test_a_squashed_vertex_is_the_greedy_action(curvature):
+    """The NAF that squashes: Q = V − ½ ‖a − tanh m‖²_P, for which nothing is ever outside the box."""
+    made = critic(2, curvature, "tanh")
+    for seed in range(5):
+        s = jax.random.normal(jax.random.key(seed), (3,))
+        _, factor, greedy = made.slice(s)
+        raw = made.vertex_head(jax.nn.relu(made.trunk(s)))
+        np.testing.assert_allclose(greedy, jnp.tanh(raw), rtol=1e-6)
+        actions = jnp.array([[0.0, 0.0], [1.0, -1.0], [-0.3, 0.8]])
+        away = (actions - greedy) @ factor
+        truth = made.value(s) - 0.5 * jnp.sum(away**2, axis=1)
+        np.testing.assert_allclose(jax.vmap(made, (None, 0))(s, actions), truth, rtol=1e-4, atol=1e-3)
+
+
 def test_clipping_is_not_the_maximiser_of_a_coupled_quadratic():
     P, vertex = jnp.array([[1.0, 0.9], [0.9, 1.0]]), jnp.array([2.0, 0.0])
     np.testing.assert_allclose(box_maximiser(P, vertex), [1.0, 0.9], atol=1e-6)

@@ -9,7 +9,9 @@ import pytest
 
 from moca import config
 from moca import moments as mm
+from moca.diagnostics import describe_model
 from moca.dynamics import GaussianEnsemble, bootstrap, update_statistics
+from moca.replay import Transition
 
 
 def data(key, count):
@@ -60,6 +62,12 @@ def test_it_recovers_a_heteroscedastic_variance(trained):
     assert np.corrcoef(found[:, 1], deviation[:, 1])[0, 1] > 0.95
     coverage = jnp.mean(jnp.abs(following - matched.mean) <= found)
     np.testing.assert_allclose(coverage, 0.683, atol=0.04)
+
+    episode = Transition(s, a, jnp.zeros(2000), following, jnp.zeros(2000))
+    told = describe_model(trained, episode, None)
+    np.testing.assert_allclose(told["coverage_1sigma"], coverage, atol=1e-3)
+    for percent in range(10, 100, 10):
+        np.testing.assert_allclose(told[f"calibration_{percent}"], percent / 100, atol=0.04)
 
 
 def test_the_mean_is_the_true_change(trained):

@@ -6,7 +6,12 @@ Importing `moca` is instant: nothing heavy is loaded until a name is used. The c
 
 __version__ = "0.1.0"
 
-_LAZY = {"train": "moca.runs.launch", "load": "moca.runs.launch", "Run": "moca.runs.launch"}
+_LAZY = {
+    "train": "moca.runs.launch",
+    "load": "moca.runs.launch",
+    "Run": "moca.runs.launch",
+    "load_results": "moca.studies.results",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -2,13 +2,13 @@
 
 import argparse
 import itertools
-import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from moca import __version__, presets, sweep
+from moca.arguments import Parser, at_least_one, seconds
 from moca.config import (
     AGENTS,
     NOISES,
@@ -21,38 +21,7 @@ from moca.config import (
     read_settings,
     to_json,
 )
-
-
-class Parser(argparse.ArgumentParser):
-    """Says which argument was wrong, what is allowed and what was probably meant; exits with 2."""
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings, allow_abbrev=False)
-
-    def error(self, message: str) -> NoReturn:
-        known = [option for action in self._actions for option in action.option_strings]
-        if unknown := re.search(r"unrecognized arguments: (\S+)", message):
-            message += "." + nearest(unknown[1].split("=")[0], known)
-        elif choice := re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message):
-            message += "." + nearest(choice[1], [c.strip(" '") for c in choice[2].split(",")])
-        print(f"{self.prog}: {message}\nSee {self.prog} --help.", file=sys.stderr)
-        sys.exit(2)
-
-
-def _at_least_one(text: str) -> int:
-    if not text.lstrip("-").isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"a whole number of at least 1 is needed, got {text!r}")
-    return int(text)
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"a number of seconds, at least 0, is needed, got {text!r}")
-    return seconds
+from moca.studies import cli as studies
 
 
 def _part(text: str) -> str:
@@ -66,17 +35,10 @@ def _demo(arguments: argparse.Namespace) -> None:
     from rich.console import Console
 
     from moca import demo
+    from moca.training import use_device
 
-    _use_device("cpu")
+    use_device("cpu")
     for path in demo.run(arguments.out, Console()):
-        print(path)
-
-
-def _figure(arguments: argparse.Namespace) -> None:
-    from moca.studies import cliff_figure, toy
-
-    draw = cliff_figure.draw if arguments.name == "cliff" else toy.draw
-    for path in draw(arguments.out, tuple(arguments.formats)):
         print(path)
 
 
@@ -140,24 +102,6 @@ def _out(arguments: argparse.Namespace, config: Config) -> Path:
     return next(path for path in candidates if not path.exists())
 
 
-def _use_device(device: str | None) -> None:
-    """Has JAX use that kind of device, all cores of a CPU among them, and says so if it is not there."""
-    import jax
-
-    from moca.training import use_all_cores
-
-    use_all_cores()
-    if device:
-        jax.config.update("jax_platforms", {"cpu": "cpu", "gpu": "cuda"}[device])
-    try:
-        jax.devices()
-    except (RuntimeError, AssertionError):  # which of the two depends on what of CUDA is installed
-        raise ConfigError(
-            f"--device {device or 'of any kind'}: JAX finds none here. Install moca-rl[cuda12] or moca-rl[cuda13], "
-            "or use --device cpu"
-        ) from None
-
-
 def _train(arguments: argparse.Namespace) -> None:
     if arguments.resume:
         _refuse_no_run(arguments.resume)
@@ -213,8 +157,10 @@ def _finish(arguments: argparse.Namespace, start: Callable[[Any, Any], Any]) -> 
     """What `start` returns; a run that was asked to stop ends the program with the code that says it can go on."""
     from rich.console import Console
 
-    _use_device(arguments.device)
     from moca.runs import interrupts, launch
+    from moca.training import use_device
+
+    use_device(arguments.device)
 
     try:
         return start(launch, Console())
@@ -231,27 +177,30 @@ def _refuse_no_run(directory: Path) -> None:
 
 def _evaluate(arguments: argparse.Namespace) -> None:
     _refuse_no_run(arguments.directory)
-    _use_device(arguments.device)
     from moca.runs.launch import load
+    from moca.training import use_device
 
+    use_device(arguments.device)
     for row in load(arguments.directory).evaluate(arguments.episodes, arguments.seed):
         print(", ".join(f"{name} {value:g}" for name, value in row.items()))
 
 
 def _render(arguments: argparse.Namespace) -> None:
     _refuse_no_run(arguments.directory)
-    _use_device(arguments.device)
     from moca.runs.launch import load
+    from moca.training import use_device
 
+    use_device(arguments.device)
     path, how, total = load(arguments.directory).render(arguments.run, arguments.seed)
     print(f"return {total:.1f}, {how}")
     print(path)
 
 
 def _doctor(arguments: argparse.Namespace) -> None:
-    _use_device(arguments.device)
     from moca import doctor
+    from moca.training import use_device
 
+    use_device(arguments.device)
     if not doctor.examine(print):
         sys.exit(1)
 
@@ -273,18 +222,6 @@ def _parser() -> tuple[Parser, dict[str, Parser]]:
     )
     demo.add_argument("--out", type=Path, default=Path("demo"), help="folder for pictures and film (default: demo)")
 
-    figure = command("figure", _figure, "draw a figure of the paper, or of a study of ours")
-    figure.add_argument(
-        "name",
-        choices=["toy", "cliff"],
-        help="toy: Figure 1, analytic against Monte Carlo expectation; cliff: where that expectation decides, and "
-        "where it does not (trains for a few minutes)",
-    )
-    figure.add_argument("--out", type=Path, default=Path("figures"), help="folder for the files (default: figures)")
-    figure.add_argument(
-        "--formats", nargs="+", choices=["pdf", "svg", "png"], default=["pdf", "svg", "png"], help="default: all three"
-    )
-
     train = command("train", _train, "train an agent: all seeds in one compiled program")
     _add_run_options(train)
     train.add_argument("--resume", type=Path, metavar="DIR", help="go on with the unfinished run in DIR, exactly")
@@ -293,11 +230,11 @@ def _parser() -> tuple[Parser, dict[str, Parser]]:
     _add_run_options(sweep_)
     sweep_.add_argument("--grid", action="append", default=[], metavar="NAME=A,B,…", help="every combination of these")
     sweep_.add_argument("--random", action="append", default=[], metavar="NAME=LOW:HIGH", help="drawn at random")
-    sweep_.add_argument("--samples", type=_at_least_one, default=8, help="how many random points (default: 8)")
+    sweep_.add_argument("--samples", type=at_least_one, default=8, help="how many random points (default: 8)")
 
     evaluate = command("evaluate", _evaluate, "returns of the learned policies over fresh episodes")
     evaluate.add_argument("directory", type=Path, help="a run directory")
-    evaluate.add_argument("--episodes", type=_at_least_one, default=10, help="per run (default: 10)")
+    evaluate.add_argument("--episodes", type=at_least_one, default=10, help="per run (default: 10)")
     evaluate.add_argument("--seed", type=int, default=0, help="of the episodes (default: 0)")
     evaluate.add_argument("--device", choices=["cpu", "gpu"], help="default: the best there is")
 
@@ -319,11 +256,12 @@ def _parser() -> tuple[Parser, dict[str, Parser]]:
         help="backup, agents, growth (default: backup agents, a few minutes)",
     )
     benchmark.add_argument("--json", action="store_true", help="print JSON")
-    benchmark.add_argument("--rounds", type=_at_least_one, default=25, help="how often a backup is timed (default: 25)")
+    benchmark.add_argument("--rounds", type=at_least_one, default=25, help="how often a backup is timed (default: 25)")
     benchmark.add_argument("--agents", nargs="+", choices=AGENTS, default=["moca", "moca-ce", "moca-mc", "bnaf"])
-    benchmark.add_argument("--widths", nargs="+", type=_at_least_one, help="of all networks (64; on a GPU also 256)")
-    benchmark.add_argument("--runs", nargs="+", type=_at_least_one, help="in one program (1; on a GPU 10 240)")
+    benchmark.add_argument("--widths", nargs="+", type=at_least_one, help="of all networks (64; on a GPU also 256)")
+    benchmark.add_argument("--runs", nargs="+", type=at_least_one, help="in one program (1; on a GPU 10 240)")
     benchmark.add_argument("--env", choices=sorted(presets.ENVIRONMENTS), default="CartpoleBalance")
+    studies.add_commands(command)
     return parser, parsers
 
 
@@ -350,9 +288,9 @@ def _add_run_options(parser: Parser) -> None:
     parser.add_argument("--out", type=Path, help="the run directory (default: runs/…, after the settings)")
     parser.add_argument("--device", choices=["cpu", "gpu"], help="default: the best there is")
     parser.add_argument(
-        "--checkpoint-every", type=_seconds, default=60.0, metavar="SECONDS", help="from one to the next (default: 60)"
+        "--checkpoint-every", type=seconds, default=60.0, metavar="SECONDS", help="from one to the next (default: 60)"
     )
-    parser.add_argument("--keep", type=_at_least_one, default=2, help="how many checkpoints are kept (default: 2)")
+    parser.add_argument("--keep", type=at_least_one, default=2, help="how many checkpoints are kept (default: 2)")
     parser.add_argument("--dry-run", action="store_true", help="print what would be run, and stop")
 
 

@@ -16,7 +16,7 @@ from typing import Any, get_type_hints
 
 from moca.envs.names import PLAYGROUND
 
-QUADRATIC_AGENTS = ("moca", "moca-ce", "moca-mc", "moca-mixture", "bnaf")
+QUADRATIC_AGENTS = ("moca", "moca-ce", "moca-mc", "moca-mixture", "bnaf", "naf")
 AGENTS = (*QUADRATIC_AGENTS, "sac")
 CURVATURES = ("diagonal", "full")
 COVARIANCES = ("diagonal", "full")

@@ -32,7 +32,8 @@ class ActionSlice(NamedTuple):
 class QuadraticCritic(eqx.Module):
     """A shared trunk with a vertex head and a Cholesky head, and beside it V, a function of the state alone.
 
-    The vertex head outputs μ̃ (the paper), or the slope Pμ̃, which stays well scaled where P vanishes.
+    The vertex head outputs μ̃ (the paper), or the slope Pμ̃, which stays well scaled where P vanishes, or a number whose
+    tanh is μ̃ = μ: the NAF whose saturation the paper's parameterisation is to avoid.
     """
 
     trunk: MLP
@@ -61,6 +62,9 @@ class QuadraticCritic(eqx.Module):
         hidden = jax.nn.relu(self.trunk(observation))
         output = self.vertex_head(hidden)
         factor = self._factor(self.cholesky_head(hidden))
+        if self.head == "tanh":
+            vertex = jnp.tanh(output)
+            return ActionSlice(factor @ (factor.T @ vertex), factor, vertex)
         if self.head == "vertex":
             vertex, slope = output, factor @ (factor.T @ output)
         elif self.full:

@@ -3,10 +3,13 @@
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
+from scipy.special import ndtri
 
 from moca import moments as mm
 from moca.dynamics import GaussianEnsemble
 from moca.replay import Transition
+
+CENTRAL = {percent: float(ndtri(0.5 + percent / 200)) for percent in range(10, 100, 10)}  # in standard deviations
 
 
 def describe_model(
@@ -15,7 +18,8 @@ def describe_model(
     """Averages over the transitions of an episode (actions in [−1, 1]).
 
     `coverage_1sigma` is the share of dimensions in which what was observed of s′ lies within one predicted standard
-    deviation; a calibrated Gaussian has 68.3 %. `noise` are the variances of the observations where a filter knows
+    deviation; a calibrated Gaussian has 68.3 %. `calibration_10` … `calibration_90` are the shares within its central
+    10 … 90 %. `noise` are the variances of the observations where a filter knows
     them; they are no part of the two deviations.
     """
     mixtures = ensemble.predict_batch(episode.observation, episode.action)
@@ -23,7 +27,9 @@ def describe_model(
     variance, following = aleatoric + epistemic, episode.next_observation
     if noise is not None and episode.measured is not None and episode.spread is not None:
         variance, following = variance + episode.spread + noise, episode.measured
-    return {
+    distance = jnp.abs(following - mean) / jnp.sqrt(variance)
+    shares = {f"calibration_{percent}": jnp.mean(distance <= z) for percent, z in CENTRAL.items()}
+    return shares | {
         "coverage_1sigma": jnp.mean(jnp.abs(following - mean) <= jnp.sqrt(variance)),
         "aleatoric_std": jnp.sqrt(aleatoric).mean(),
         "epistemic_std": jnp.sqrt(epistemic).mean(),

@@ -11,7 +11,16 @@ import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
 # The paper's own colours (Okabe and Ito): told apart with any kind of colour vision, and in grey.
-COLOURS = {"moca": "#0072B2", "ce": "#D55E00", "sac": "#009E73", "bnaf": "#CC79A7", "mc": "#E69F00", "grey": "#595959"}
+COLOURS = {
+    "moca": "#0072B2",
+    "ce": "#D55E00",
+    "sac": "#009E73",
+    "bnaf": "#CC79A7",
+    "mc": "#E69F00",
+    "mc16": "#56B4E9",
+    "naf": "#000000",
+    "grey": "#595959",
+}
 FORMATS = ("pdf", "svg", "png")
 
 _STYLE: dict[Any, Any] = {

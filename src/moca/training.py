@@ -226,6 +226,20 @@ def use_all_cores() -> None:
             jax.config.update("jax_num_cpu_devices", os.cpu_count() or 1)
 
 
+def use_device(device: str | None) -> None:
+    """Has JAX use that kind of device, all cores of a CPU among them, and says so if it is not there."""
+    use_all_cores()
+    if device:
+        jax.config.update("jax_platforms", {"cpu": "cpu", "gpu": "cuda"}[device])
+    try:
+        jax.devices()
+    except (RuntimeError, AssertionError):  # which of the two depends on what of CUDA is installed
+        raise ConfigError(
+            f"--device {device or 'of any kind'}: JAX finds none here. Install moca-rl[cuda12] or moca-rl[cuda13], "
+            "or use --device cpu"
+        ) from None
+
+
 class Trainer:
     """Many runs as one program. Iterate over it to train; `learners` is what they have learned so far.
 

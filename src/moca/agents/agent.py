@@ -127,7 +127,8 @@ class Agent(eqx.Module):
             describe_model(model.ensemble, episode, self.noise_variance(model, episode.next_observation))
             for model in (before.model, after.model)
         )
-        info = seen | {"coverage_1sigma": unseen["coverage_1sigma"], "coverage_1sigma_seen": seen["coverage_1sigma"]}
+        info = unseen | {name: seen[name] for name in ("aleatoric_std", "epistemic_std")}
+        info["coverage_1sigma_seen"] = seen["coverage_1sigma"]
         if self.config.belief.filter and self.config.belief.noise == "learned":
             info["noise_level"] = jnp.exp(after.model.log_sigma).mean()
         return info

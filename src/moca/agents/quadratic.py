@@ -1,8 +1,9 @@
-"""The paper's agents: MoCA, its ablations and BNAF, which are one program with different predictions of s′.
+"""The paper's agents: MoCA, its ablations, BNAF and NAF, which are one program with different predictions of s′.
 
 `update` reads like Algorithm 1, lines 7 to 13.
 """
 
+import dataclasses
 from typing import NamedTuple, cast
 
 import equinox as eqx
@@ -58,7 +59,7 @@ class QuadraticAgent(Agent):
 
     @property
     def predicts(self) -> bool:
-        """Whether s′ is predicted (the MoCA agents) or taken as observed (BNAF)."""
+        """Whether s′ is predicted (the MoCA agents) or taken as observed (BNAF, NAF)."""
         return self.config.agent in PREDICTIONS
 
     def init(self, key: Key[Array, ""]) -> QuadraticState:
@@ -66,7 +67,8 @@ class QuadraticAgent(Agent):
         basis_key, critic_key, model_key, latent_key = jax.random.split(key, 4)
         config, observed, acted = self.config, self.env.observation_size, self.env.action_size
         value = make_value(config.value, observed, basis_key, config.critic.width)
-        critics = stacked(critic_key, 2, lambda k: QuadraticCritic(k, config.critic, value, observed, acted))
+        settings = dataclasses.replace(config.critic, head="tanh") if config.agent == "naf" else config.critic
+        critics = stacked(critic_key, 2, lambda k: QuadraticCritic(k, settings, value, observed, acted))
         critics = eqx.tree_at(lambda c: c.value, critics, twin(value))
         needed = self.predicts or config.belief.filter
         model = make_model(model_key, config.dynamics, config.belief.sigma, observed, acted) if needed else None
@@ -156,7 +158,7 @@ class QuadraticAgent(Agent):
                 "critic_loss": error,
                 "q_mean": q.mean(),
                 "curvature": jnp.mean(jnp.sum(slices.factor**2, axis=(1, 2))),
-                "saturation": jnp.mean(jnp.abs(slices.greedy) >= 1),
+                "saturation": jnp.mean(jnp.abs(slices.greedy) > 0.99),  # a tanh never quite gets there
             }
             return error + settings.keepalive * flat, info
 

@@ -48,7 +48,7 @@ class Run:
 
     def evaluate(self, episodes: int = 10, seed: int = 0) -> list[dict[str, float]]:
         """Returns of the final policies over fresh episodes, one row per run."""
-        env, learners = self._restore()
+        env, learners = self.restore()
         decisions = self.config.env.episode_length // self.config.env.action_repeat
 
         def one(config: Config, learner: Any) -> dict[str, jax.Array]:
@@ -68,7 +68,7 @@ class Run:
         count = len(self.directory.runs)
         if not 0 <= run < count:
             raise ConfigError(f"run = {run} is out of range: the directory holds {count}, numbered from 0")
-        env, learners = self._restore()
+        env, learners = self.restore()
         config = override(self.config, _settings(self.directory.runs[run]))
         learner = jax.tree.map(lambda leaf: leaf[run], learners)
         agent, noise = make_agent(config, env), make_noise(config.noise, env.observation_size)
@@ -88,7 +88,8 @@ class Run:
                 f"{self.path} was trained on {custom}, an environment of your own: moca.load(path, env=…)"
             )
 
-    def _restore(self) -> tuple[Environment, Any]:
+    def restore(self) -> tuple[Environment, Any]:
+        """Environment and learners, these with a leading axis over runs."""
         self.refuse_without_env()
         config = self.config
         env = make_env(config, self.env)

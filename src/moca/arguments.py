@@ -1,0 +1,42 @@
+"""What the command lines share: a parser that is kind to a mistyped word, and the kinds of arguments."""
+
+import argparse
+import re
+import sys
+from typing import Any, NoReturn
+
+from moca.config import nearest
+
+
+class Parser(argparse.ArgumentParser):
+    """Says which argument was wrong, what is allowed and what was probably meant; exits with 2."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings, allow_abbrev=False)
+
+    def error(self, message: str) -> NoReturn:
+        known = [option for action in self._actions for option in action.option_strings]
+        if unknown := re.search(r"unrecognized arguments: (\S+)", message):
+            message += "." + nearest(unknown[1].split("=")[0], known)
+        elif choice := re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message):
+            message += "." + nearest(choice[1], [c.strip(" '") for c in choice[2].split(",")])
+        print(f"{self.prog}: {message}\nSee {self.prog} --help.", file=sys.stderr)
+        sys.exit(2)
+
+
+def at_least_one(text: str) -> int:
+    """A whole number above zero."""
+    if not text.lstrip("-").isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"a whole number of at least 1 is needed, got {text!r}")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    """A length of time."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < float("inf"):
+        raise argparse.ArgumentTypeError(f"a number of seconds, at least 0, is needed, got {text!r}")
+    return number

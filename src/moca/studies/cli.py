@@ -1,0 +1,118 @@
+"""The commands about studies: `study`, `figure`, `report`."""
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from moca.arguments import Parser, at_least_one, seconds
+from moca.config import ConfigError, parse_assignment
+from moca.studies import grid
+
+TRAINED = ("toy", "cliff")  # figures that are made from nothing; the others are of a study's results
+
+
+def add_commands(command: Callable[[str, Callable[[argparse.Namespace], None], str], Parser]) -> None:
+    """Adds the commands to the command line, through its own function for that."""
+    study = command("study", _study, "run a grid of agents, tasks and noise levels; the same command goes on with it")
+    study.add_argument("name", help=f"{', '.join(grid.GRIDS)}, or a TOML file of your own")
+    study.add_argument("--seeds", type=int, help="runs per cell (default: 10)")
+    study.add_argument("--seed", type=int, help="the first of the seeds (default: as the grid, 1000)")
+    study.add_argument("--steps", type=int, help="environment steps per run (default: as the grid)")
+    study.add_argument("--presets", nargs="+", metavar="PRESET", help="default: all of the grid")
+    study.add_argument("--agents", nargs="+", metavar="AGENT", help="default: all of the grid")
+    study.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="any setting, for all cells")
+    study.add_argument("--out", type=Path, help="the study's directory (default: studies/NAME)")
+    study.add_argument("--launcher", choices=["local", "ray"], default="local", help="default: local")
+    study.add_argument("--ray-address", metavar="ADDRESS", help="of a Ray cluster (default: one of this machine alone)")
+    study.add_argument("--parallel", type=at_least_one, default=1, help="jobs at once on a machine (default: 1)")
+    study.add_argument("--only", metavar="JOB", help="this job alone, by name or number, in this process; for arrays")
+    study.add_argument("--checkpoint-every", type=seconds, default=120.0, metavar="SECONDS", help="default: 120")
+    study.add_argument("--device", choices=["cpu", "gpu"], help="default: the best there is")
+    study.add_argument("--dry-run", action="store_true", help="print the plan and about how long it takes, and stop")
+
+    figure = command("figure", _figure, "draw a figure of the paper, or of a study")
+    figure.add_argument(
+        "name",
+        choices=[*TRAINED, *grid.GRIDS],
+        help="toy: Figure 1, analytic against Monte Carlo expectation; cliff: where that expectation decides, and "
+        "where it does not (trains for a few minutes); cartpole: Figure 2; pendulum: Figure 3; degradation: return "
+        "against noise; these three from a study's results",
+    )
+    figure.add_argument("--results", type=Path, metavar="DIR", help="the study's directory (default: studies/NAME)")
+    figure.add_argument("--out", type=Path, default=Path("figures"), help="folder for the files (default: figures)")
+    figure.add_argument(
+        "--formats", nargs="+", choices=["pdf", "svg", "png"], default=["pdf", "svg", "png"], help="default: all three"
+    )
+
+    report = command("report", _report, "one page about a study: scores, claims, curves, settings; opens offline")
+    report.add_argument("directory", type=Path, help="a study's directory")
+    report.add_argument("--out", type=Path, help="the page (default: report.html in that directory)")
+
+
+def _study(arguments: argparse.Namespace) -> None:
+    plan = grid.narrowed(
+        grid.find(arguments.name),
+        seeds=arguments.seeds,
+        seed=arguments.seed,
+        steps=arguments.steps,
+        presets=arguments.presets,
+        agents=arguments.agents,
+        settings=dict(map(parse_assignment, arguments.set)),
+    )
+    jobs = grid.plan(plan)
+    out = arguments.out or Path("studies") / plan.name
+    if arguments.dry_run:
+        from moca.studies import display
+
+        print(display.describe(out, jobs))
+        return
+    from rich.console import Console
+
+    from moca.runs.interrupts import RESUMABLE, InterruptedRun
+    from moca.studies import launch
+
+    console = Console()
+    try:
+        if arguments.only:
+            name = jobs[int(arguments.only)].name if arguments.only.isdigit() else arguments.only
+            launch.prepare(out, plan)
+            launch.work(out, name, arguments.checkpoint_every, arguments.device, console)
+            print(out)
+            return
+        options = launch.Options(
+            arguments.parallel, arguments.device, arguments.checkpoint_every, arguments.ray_address
+        )
+        table = launch.study(plan, out, launcher=arguments.launcher, options=options, console=console)
+    except InterruptedRun as stopped:
+        print(stopped)
+        sys.exit(RESUMABLE)
+    print(_page(out, None))
+    print(table)
+
+
+def _figure(arguments: argparse.Namespace) -> None:
+    name, out, formats = arguments.name, arguments.out, tuple(arguments.formats)
+    if name in TRAINED:
+        from moca.studies import cliff_figure, toy
+
+        paths = cliff_figure.draw(out, formats) if name == "cliff" else toy.draw(out, formats)
+    else:
+        directory = arguments.results or Path("studies") / name
+        if not directory.exists():
+            raise ConfigError(f"{directory} is not there: run moca study {name} first, or give --results DIR")
+        from moca.studies import curves
+
+        paths = curves.draw(directory, out, formats)
+    for path in paths:
+        print(path)
+
+
+def _report(arguments: argparse.Namespace) -> None:
+    print(_page(arguments.directory, arguments.out))
+
+
+def _page(directory: Path, out: Path | None) -> Path:
+    from moca.studies import report
+
+    return report.write(directory, out)

@@ -1,0 +1,100 @@
+"""What a person sees of a study while it goes: one bar for all of it, and a line for each job in hand."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from moca.studies import results
+from moca.studies.grid import Job
+
+# Environment steps of all runs together per second, about: one H200 and two CPU cores, both presets. For the estimate
+# before anything has been measured; docs/performance.md has the measurements.
+RATES = {"gpu": 80_000.0, "cpu": 1_500.0}
+
+
+class Board:
+    """Follows the jobs' directories, whoever writes to them."""
+
+    def __init__(self, console: Console, directory: Path, jobs: Sequence[Job]) -> None:
+        self._directory, self._jobs = directory, {job.name: job for job in jobs}
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),
+            TextColumn("{task.percentage:>3.0f} %"),
+            TimeRemainingColumn(compact=True),
+            TextColumn("{task.fields[note]}"),
+            console=console,
+            speed_estimate_period=86_400,
+        )
+        done = sum(job.runs * steps(directory, job) for job in jobs)
+        total = sum(job.runs * job.config.train.steps for job in jobs)
+        self._all = self._bar.add_task("study", total=total, completed=done, note="")
+        self._lines: dict[str, TaskID] = {}
+        self._finished = {job.name for job in jobs if results.finished(directory, job)}
+
+    @contextmanager
+    def live(self) -> Iterator[None]:
+        """Shows the bars while the block runs."""
+        with self._bar:
+            self.refresh({})
+            yield
+
+    def note(self, text: str) -> None:
+        """A line that stays."""
+        self._bar.console.print(text)
+
+    def refresh(self, running: Mapping[str, Any]) -> None:
+        """Reads how far the jobs are."""
+        done = 0
+        for name, job in self._jobs.items():
+            own = steps(self._directory, job)
+            done += own * job.runs
+            over = name not in self._finished and name not in running and results.finished(self._directory, job)
+            if over:
+                self._finished.add(name)
+                self._bar.console.print(f"{name}: finished, {len(self._finished)} of {len(self._jobs)} jobs")
+            if name in running and own:
+                if name not in self._lines:
+                    self._lines[name] = self._bar.add_task(name, total=job.config.train.steps, note="")
+                self._bar.update(self._lines[name], completed=own)
+            elif name in self._lines and name not in running:
+                self._bar.remove_task(self._lines.pop(name))
+        self._bar.update(self._all, completed=done, note=f"{len(self._finished)} of {len(self._jobs)} jobs")
+
+
+def steps(directory: Path, job: Job) -> int:
+    """How many environment steps of each of its runs a job has behind it."""
+    path = directory / results.CELLS / job.name / "timing.jsonl"
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - 200))
+            return int(json.loads(file.read().splitlines()[-1])["step"])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def describe(directory: Path, jobs: Sequence[Job]) -> str:
+    """The plan of a study: its jobs, what is left of each, and about how long that takes."""
+    lines = [f"{'job':44} {'runs':>5} {'steps each':>11}  noises"]
+    left = 0
+    for job in jobs:
+        behind = steps(directory, job)
+        left += job.runs * (job.config.train.steps - behind)
+        state = "finished" if results.finished(directory, job) else f"{behind:,} done" if behind else ""
+        lines.append(
+            f"{job.name:44} {job.runs:5} {job.config.train.steps:11,}  {', '.join(job.noises)}  {state}".rstrip()
+        )
+    cells = sum(len(job.noises) for job in jobs)
+    lines.append(f"{cells} cells in {len(jobs)} jobs; {left:,} environment steps to go")
+    hours = {device: left / rate / 3600 for device, rate in RATES.items()}
+    lines.append(f"about {_time(hours['gpu'])} on one H200, {_time(hours['cpu'])} on two CPU cores")
+    return "\n".join(lines)
+
+
+def _time(hours: float) -> str:
+    return f"{hours:.1f} h" if hours >= 1 else f"{hours * 60:.0f} min"

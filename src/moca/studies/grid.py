@@ -1,0 +1,246 @@
+"""Which runs a study is made of, as data. Nothing here imports jax.
+
+A cell is one agent on one task at one noise level under one preset, with all its seeds. Cells that differ in the noise
+alone share a compiled program and a run directory: a job.
+"""
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from moca import presets
+from moca.config import AGENTS, NOISES, Config, ConfigError, nearest
+
+# Agents of a study that are an agent of ours with a setting.
+VARIANTS: dict[str, dict[str, Any]] = {
+    "moca-mc-4": {"agent": "moca-mc", "dynamics.samples": 4},
+    "moca-mc-16": {"agent": "moca-mc", "dynamics.samples": 16},
+}
+EVALUATIONS = 50  # of a run, about; the paper evaluates after every episode [choice]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Every agent at every noise level, on one task."""
+
+    env: str
+    agents: tuple[str, ...]
+    noises: tuple[str, ...]  # as in `parse_noise`
+    steps: int = 100_000
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Blocks of cells, each under every preset and with every seed."""
+
+    name: str
+    blocks: tuple[Block, ...]
+    presets: tuple[str, ...] = ("paper", "tuned")
+    seed: int = 1000  # nothing was tuned on the seeds from here on
+    seeds: int = 10
+
+
+@dataclass(frozen=True)
+class Job:
+    """The cells of one agent, task and preset: one compiled program, one run directory."""
+
+    preset: str
+    agent: str  # as the grid names it
+    config: Config
+    noises: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """Of its run directory."""
+        return f"{self.preset}-{self.config.env.name}-{self.agent}"
+
+    @cached_property
+    def varied(self) -> list[dict[str, float]]:
+        """The settings in which its cells differ, in the order of `noises`.
+
+        Where one of them is scaled by the norm of the state all are: a constant level is one whose least is its
+        greatest.
+        """
+        scaled = self.config.noise.kind == "state-norm"
+        levels = [parse_noise(noise) for noise in self.noises]
+        return [
+            {"noise.sigma": sigma} | ({"noise.sigma_min": 0.0 if kind == "state-norm" else sigma} if scaled else {})
+            for kind, sigma in levels
+        ]
+
+    @property
+    def runs(self) -> int:
+        """How many runs it trains at once."""
+        return len(self.noises) * self.config.seeds
+
+
+_NOISES = ("0.025", "0.05", "state-norm 0.05")
+_BASELINES = ("sac", "bnaf", "moca-ce")
+
+GRIDS = {
+    # Figure 2 of the paper, and the tanh-squashed NAF of which it says that BNAF avoids its saturation.
+    "cartpole": Grid("cartpole", (Block("CartpoleBalance", (*_BASELINES, "moca", "naf"), _NOISES),)),
+    # Figure 3.
+    "pendulum": Grid(
+        "pendulum",
+        (Block("PendulumSwingup", (*_BASELINES, "moca-mc-4", "moca-mc-16", "moca", "naf"), _NOISES[:2], 500_000),),
+    ),
+    # Return against noise: the curves of which the paper speaks in its section on noise.
+    "degradation": Grid(
+        "degradation",
+        (Block("CartpoleBalance", (*_BASELINES, "moca"), ("0", "0.0125", "0.025", "0.05", "0.1")),),
+        presets=("tuned",),
+    ),
+}
+
+
+def parse_noise(text: str) -> tuple[str, float]:
+    """`0.05` or `state-norm 0.05` as kind and level."""
+    kind, _, level = str(text).rpartition(" ")
+    kind = kind or "homoscedastic"
+    try:
+        sigma = float(level)
+    except ValueError:
+        sigma = -1.0
+    if kind not in NOISES or not 0 <= sigma < float("inf"):
+        raise ConfigError(
+            f"noises = {text!r} is none: write a level such as 0.05, or a kind and a level such as 'state-norm 0.05'."
+            f"{nearest(kind, NOISES) if kind not in NOISES else ''}"
+        )
+    return kind, sigma
+
+
+def find(name: str) -> Grid:
+    """The grid of that name, or the one in that TOML file."""
+    if name in GRIDS:
+        return GRIDS[name]
+    if name.endswith(".toml"):
+        return _read(Path(name))
+    known = ", ".join(GRIDS)
+    raise ConfigError(f"study = {name!r} is unknown.{nearest(name, GRIDS)} Allowed: {known}, or a file ending in .toml")
+
+
+def plan(grid: Grid) -> list[Job]:
+    """The jobs of a grid; every setting has been checked."""
+    jobs = [
+        Job(preset, agent, _config(grid, block, preset, agent), block.noises)
+        for preset in grid.presets
+        for block in grid.blocks
+        for agent in block.agents
+    ]
+    names = [job.name for job in jobs]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise ConfigError(f"the study {grid.name} asks twice for {', '.join(sorted(twice))}")
+    return jobs
+
+
+def narrowed(
+    grid: Grid,
+    *,
+    seeds: int | None = None,
+    seed: int | None = None,
+    steps: int | None = None,
+    presets: Sequence[str] | None = None,
+    agents: Sequence[str] | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Grid:
+    """The grid with other seeds, fewer or more steps, fewer presets or agents, or further settings for all cells."""
+    blocks = grid.blocks
+    if steps is not None:
+        blocks = tuple(replace(block, steps=steps) for block in blocks)
+    if agents is not None:
+        known = {agent for block in blocks for agent in block.agents}
+        for agent in agents:
+            if agent not in known:
+                raise ConfigError(
+                    f"agents = {agent!r} is not in the study {grid.name}.{nearest(agent, known)} "
+                    f"Allowed: {', '.join(sorted(known))}"
+                )
+        blocks = tuple(replace(block, agents=tuple(a for a in block.agents if a in agents)) for block in blocks)
+    if settings:
+        blocks = tuple(replace(block, settings={**block.settings, **settings}) for block in blocks)
+    return replace(
+        grid,
+        blocks=blocks,
+        seed=grid.seed if seed is None else seed,
+        seeds=grid.seeds if seeds is None else seeds,
+        presets=grid.presets if presets is None else tuple(presets),
+    )
+
+
+def to_json(grid: Grid) -> str:
+    """The grid as JSON."""
+    return json.dumps(asdict(grid), indent=2)
+
+
+def from_json(text: str) -> Grid:
+    """The grid that `to_json` wrote."""
+    return _build(json.loads(text), "study.json")
+
+
+def _config(grid: Grid, block: Block, preset: str, agent: str) -> Config:
+    if agent not in VARIANTS and agent not in AGENTS:
+        known = [*AGENTS, *VARIANTS]
+        raise ConfigError(f"agents = {agent!r} is unknown.{nearest(agent, known)} Allowed: {', '.join(known)}")
+    levels = [parse_noise(noise) for noise in block.noises]
+    if not levels:
+        raise ConfigError(f"the study {grid.name} names no noises for {block.env}")
+    kind = "state-norm" if any(kind == "state-norm" for kind, _ in levels) else "homoscedastic"
+    settings = {
+        "agent": agent,
+        "seed": grid.seed,
+        "seeds": grid.seeds,
+        "noise.kind": kind,
+        "noise.sigma": max(sigma for _, sigma in levels),
+        "train.steps": block.steps,
+        **VARIANTS.get(agent, {}),
+        **block.settings,
+    }
+    config = presets.build(preset, block.env, settings)
+    episodes = config.train.steps // config.env.episode_length
+    if "train.eval_every" in settings:
+        return config
+    return presets.build(preset, block.env, {**settings, "train.eval_every": max(1, episodes // EVALUATIONS)})
+
+
+def _read(path: Path) -> Grid:
+    try:
+        return _build(tomllib.loads(path.read_text()), str(path))
+    except OSError as error:
+        raise ConfigError(f"cannot read the study {path}: {error.strerror}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not TOML: {error}") from None
+
+
+def _build(content: Mapping[str, Any], source: str) -> Grid:
+    """A grid from plain data; a name that is wrong or missing is named."""
+    content = dict(content)
+    blocks = [
+        Block(**_checked({**block, "settings": block.get("settings", {})}, Block, source, ("agents", "noises")))
+        for block in content.pop("blocks", [])
+    ]
+    if not blocks:
+        raise ConfigError(f"{source} holds no [[blocks]]")
+    content.setdefault("name", Path(source).stem)
+    return Grid(**_checked({**content, "blocks": tuple(blocks)}, Grid, source, ("presets",)))
+
+
+def _checked(content: dict[str, Any], kind: type[Block | Grid], source: str, lists: Sequence[str]) -> dict[str, Any]:
+    known = [item.name for item in fields(kind)]
+    for name in content:
+        if name not in known:
+            raise ConfigError(f"{source}: {name} is unknown.{nearest(name, known)} Allowed: {', '.join(known)}")
+    for name in ("env", *lists) if kind is Block else ():
+        if name not in content:
+            raise ConfigError(f"{source}: a block needs {name}")
+    for name in lists:
+        if name in content:
+            if not isinstance(content[name], list | tuple):
+                raise ConfigError(f"{source}: {name} = {content[name]!r} must be a list")
+            content[name] = tuple(str(item) for item in content[name])
+    return content

@@ -1,0 +1,275 @@
+"""Runs the jobs of a study: in processes on this machine, or on a Ray cluster. What is finished is never run again.
+
+A job is one run directory, so a job that was cut off goes on from its checkpoint, whoever ran it.
+"""
+
+import contextlib
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from moca.config import ConfigError
+from moca.runs.interrupts import RESUMABLE, InterruptedRun, noted
+from moca.studies import grid, results
+from moca.studies.display import Board
+from moca.studies.grid import Grid, Job
+
+TRIES = 3  # of a job whose process died
+POLL = 0.2  # seconds
+
+
+@dataclass(frozen=True)
+class Options:
+    """How the jobs are run."""
+
+    parallel: int = 1  # jobs at once
+    device: str | None = None
+    checkpoint_every: float = 120.0
+    ray_address: str | None = None
+
+
+def study(
+    plan: Grid,
+    directory: Path | str,
+    *,
+    launcher: str = "local",
+    options: Options | None = None,
+    console: Console | None = None,
+) -> Path:
+    """Runs what is not finished of a study, and returns its table of results.
+
+    Raises:
+        InterruptedRun: after a signal that asked it to stop; every running job was saved.
+        ConfigError: if jobs failed; the others are finished, and collected.
+    """
+    directory, console, options = Path(directory), console or Console(quiet=True), options or Options()
+    jobs = grid.plan(plan)
+    prepare(directory, plan)
+    board = Board(console, directory, jobs)
+    run = {"local": _local, "ray": _ray}[launcher]
+    with board.live(), noted() as request:
+        failed = run(directory, jobs, options, board, request)
+    if request and any(not results.finished(directory, job) for job in jobs):
+        raise InterruptedRun(f"stopped by {request.name}; the same command goes on where it stopped")
+    table = results.collect(directory, jobs)
+    if failed:
+        texts = "; ".join(f"{name}: {why}" for name, why in failed.items())
+        raise ConfigError(f"{len(failed)} of {len(jobs)} jobs failed: {texts}. What is finished is in {table}")
+    return table
+
+
+def prepare(directory: Path, plan: Grid) -> None:
+    """Makes the study's directory; refuses one that holds another study."""
+    text = grid.to_json(plan)
+    if (directory / results.PLAN).exists():
+        there = results.load_grid(directory)
+        if grid.to_json(there) != text:
+            changed = [
+                name for name in ("name", "seeds", "seed", "presets") if getattr(there, name) != getattr(plan, name)
+            ]
+            what = ", ".join(changed) or "blocks"
+            raise ConfigError(f"{directory} holds another study (it differs in {what}): choose another --out")
+        return
+    try:
+        (directory / results.CELLS).mkdir(parents=True, exist_ok=True)
+        (directory / results.PLAN).write_text(text + "\n")
+    except OSError as error:
+        raise ConfigError(f"cannot write to {directory}: {error.strerror}") from None
+
+
+def _local(directory: Path, jobs: Sequence[Job], options: Options, board: Board, request: Any) -> dict[str, str]:
+    """Every job in a process of its own, `parallel` at a time; why jobs failed, by name.
+
+    A process that died is started again; a job that another process has in hand is left to it until that is done.
+    """
+    waiting = [job for job in jobs if not results.finished(directory, job)]
+    running: dict[str, tuple[Job, subprocess.Popen]] = {}
+    tries = dict.fromkeys((job.name for job in waiting), 0)
+    failed: dict[str, str] = {}
+    try:
+        while waiting or running:
+            if request:
+                waiting.clear()
+                for _, process in running.values():
+                    process.send_signal(signal.SIGTERM)
+            free = [job for job in waiting if not _in_hand(directory, job)]
+            for job in free[: max(0, options.parallel - len(running))]:
+                waiting.remove(job)
+                if not results.finished(directory, job):
+                    running[job.name] = job, _start(directory, job, options)
+            for name, (job, process) in list(running.items()):
+                if (code := process.poll()) is None:
+                    continue
+                del running[name]
+                tries[name] += code not in (0, RESUMABLE)
+                if code < 0 and tries[name] < TRIES and not request:
+                    board.note(f"{name}: its process died of signal {-code}; starting it again")
+                    waiting.insert(0, job)
+                elif code == RESUMABLE and not request:  # someone stopped that process alone
+                    waiting.append(job)
+                elif code not in (0, RESUMABLE):
+                    failed[name] = _last_line(directory, name) or f"exit code {code}"
+                    board.note(f"{name} failed: {failed[name]}")
+            board.refresh(running)
+            time.sleep(POLL)
+    finally:
+        for _, process in running.values():
+            process.kill()
+    return failed
+
+
+def _start(directory: Path, job: Job, options: Options) -> subprocess.Popen:
+    """A process that runs one job; it stops when this one is gone, which it learns from its standard input."""
+    command = [
+        sys.executable, "-m", "moca.studies.launch", str(directory), job.name,
+        str(options.checkpoint_every), options.device or "any",
+    ]  # fmt: skip
+    environment = dict(os.environ)
+    if options.parallel > 1:
+        environment.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    with _log(directory, job.name).open("a") as log:
+        return subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment, start_new_session=True
+        )
+
+
+def _log(directory: Path, name: str) -> Path:
+    return directory / results.CELLS / f"{name}.log"
+
+
+def _last_line(directory: Path, name: str) -> str:
+    lines = [line for line in _log(directory, name).read_text().splitlines() if line.strip()]
+    return lines[-1] if lines else ""
+
+
+def _in_hand(directory: Path, job: Job) -> bool:
+    """Whether a process trains in the job's directory."""
+    try:
+        with (directory / results.CELLS / job.name / "lock").open("a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return False
+
+
+def _ray(directory: Path, jobs: Sequence[Job], options: Options, board: Board, request: Any) -> dict[str, str]:
+    """Every job as a task of a Ray cluster, which runs it again if its worker dies; why jobs failed, by name.
+
+    A job has one GPU where the cluster has any, else a share of the CPUs. Where workers and this process do not see
+    the same files, results come back with the task.
+    """
+    try:
+        import ray
+    except ImportError:
+        raise ConfigError("--launcher ray needs Ray: pip install 'moca-rl[ray]'") from None
+    waiting = [job for job in jobs if not results.finished(directory, job)]
+    failed: dict[str, str] = {}
+    with _cluster(ray, options.ray_address):
+        resources = ray.cluster_resources()
+        if resources.get("GPU"):
+            share = {"num_gpus": 1, "num_cpus": 1}
+        else:
+            nodes = [node["Resources"].get("CPU", 1) for node in ray.nodes() if node["Alive"]]
+            share = {"num_cpus": max(1, int(min(nodes)) // options.parallel)}
+        task = ray.remote(max_retries=TRIES - 1, **share)(_work)
+        text = (directory / results.PLAN).read_text()
+        names = {
+            task.remote(text, str(directory.resolve()), job.name, options.checkpoint_every): job for job in waiting
+        }
+        while names:
+            done, _ = ray.wait(list(names), timeout=POLL)
+            for reference in done:
+                job = names.pop(reference)
+                try:
+                    _put(directory / results.CELLS / job.name, ray.get(reference))
+                except ray.exceptions.TaskCancelledError:
+                    pass
+                except ray.exceptions.RayError as error:
+                    failed[job.name] = str(error).strip().splitlines()[-1]
+                    board.note(f"{job.name} failed: {failed[job.name]}")
+            board.refresh({job.name: None for job in names.values()})
+            if request:
+                for reference in names:
+                    ray.cancel(reference, force=False, recursive=False)
+                ray.wait(list(names), num_returns=len(names), timeout=300)
+                break
+    return failed
+
+
+@contextlib.contextmanager
+def _cluster(ray: Any, address: str | None) -> Iterator[None]:
+    """A connection to the cluster at that address; a cluster of this machine alone where there is none."""
+    here = ray.is_initialized()
+    if not here:
+        try:
+            ray.init(address=address, include_dashboard=False if address is None else None, logging_level="error")
+        except (ConnectionError, ValueError) as error:
+            raise ConfigError(f"--ray-address {address}: no cluster answers there ({error})") from None
+    try:
+        yield
+    finally:
+        if not here:
+            ray.shutdown()
+
+
+def _work(text: str, directory: str, name: str, checkpoint_every: float) -> dict[str, bytes]:
+    """What a Ray worker does: the small files of the finished job."""
+    from moca.studies.work import run_job
+
+    job = next(job for job in grid.plan(grid.from_json(text)) if job.name == name)
+    run = run_job(Path(directory), job, checkpoint_every)
+    return {path.name: path.read_bytes() for path in run.path.iterdir() if path.is_file() and path.name != "lock"}
+
+
+def _put(path: Path, files: dict[str, bytes]) -> None:
+    """Writes a job's files, unless they are there: workers may have written to this very directory."""
+    path.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        if not (path / name).exists() or (path / name).read_bytes() != content:
+            (path / name).write_bytes(content)
+
+
+def work(directory: Path, name: str, checkpoint_every: float, device: str | None, console: Console | None) -> None:
+    """Runs one job of the study in that directory, in this process."""
+    from moca.studies.work import run_job
+    from moca.training import use_device
+
+    jobs = {job.name: job for job in grid.plan(results.load_grid(directory))}
+    if name not in jobs:
+        raise ConfigError(f"only = {name!r} is no job of this study. Allowed: {', '.join(jobs)}")
+    use_device(device)
+    run_job(directory, jobs[name], checkpoint_every, console)
+
+
+def _stop_with_parent() -> None:
+    """Asks this process to stop once whoever started it is gone and its end of standard input with it."""
+
+    def watch() -> None:
+        os.read(sys.stdin.fileno(), 1)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+if __name__ == "__main__":
+    folder, name, seconds, device = sys.argv[1:]
+    _stop_with_parent()
+    try:
+        work(Path(folder), name, float(seconds), None if device == "any" else device, Console(width=100))
+    except InterruptedRun as stopped:
+        print(stopped)
+        sys.exit(RESUMABLE)
+    except ConfigError as error:
+        sys.exit(str(error))

@@ -1,0 +1,54 @@
+"""One job of a study, from its plan to a finished run directory; what every launcher calls in a process of its own."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from rich.console import Console
+
+from moca.agents import make_agent
+from moca.config import override
+from moca.runs.directory import RunDirectory
+from moca.runs.launch import Run, load, train
+from moca.studies.grid import Job
+from moca.studies.results import CELLS, LANDSCAPE
+
+ANGLES = np.linspace(-np.pi, np.pi, 73)  # of the pendulum, zero upright
+VELOCITIES = np.linspace(-8, 8, 65)
+
+
+def run_job(directory: Path, job: Job, checkpoint_every: float, console: Console | None = None) -> Run:
+    """Trains a job, or goes on with it, and adds the landscapes; a finished one is left as it is.
+
+    Its checkpoints go when it is done: the policies stay.
+    """
+    path = directory / CELLS / job.name
+    if not (path.exists() and RunDirectory(path).status["state"] == "finished"):
+        train(
+            job.config, path, varied=job.varied, console=console, checkpoint_every=checkpoint_every, keep=1
+        )  # fmt: skip
+    if job.config.env.name == "PendulumSwingup" and not (path / LANDSCAPE).exists():
+        _write_landscapes(path, job)
+    shutil.rmtree(path / "checkpoints", ignore_errors=True)
+    return load(path)
+
+
+def _write_landscapes(path: Path, job: Job) -> None:
+    """Value and greedy action over the pendulum's plane, of the first seed at every noise level."""
+    run = load(path)
+    env, learners = run.restore()
+    angle, velocity = np.meshgrid(ANGLES, VELOCITIES, indexing="ij")
+    observations = jnp.stack([jnp.sin(angle), jnp.cos(angle), velocity], axis=-1).reshape(-1, 3).astype(jnp.float32)
+    arrays: dict[str, Any] = {"angle": ANGLES, "velocity": VELOCITIES}
+    for number, (noise, point) in enumerate(zip(job.noises, job.varied, strict=True)):
+        agent = make_agent(override(job.config, point), env)
+        learner = jax.tree.map(lambda leaf, at=number * job.config.seeds: leaf[at], learners)
+        value, action = jax.jit(jax.vmap(lambda o, a=agent, s=learner: (a.value(s, o), a.greedy(s, o)[0])))(
+            observations
+        )
+        arrays[f"value/{job.agent}/{noise}"] = np.asarray(value, np.float32).reshape(angle.shape)
+        arrays[f"action/{job.agent}/{noise}"] = np.asarray(action, np.float32).reshape(angle.shape)
+    np.savez_compressed(path / LANDSCAPE, **arrays)

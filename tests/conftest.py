@@ -13,6 +13,10 @@ if os.environ.get("CI"):
 
 @pytest.fixture(autouse=True, scope="session")
 def compile_cache(request):
-    shared = request.config.cache.mkdir("compiled")
-    jax.config.update("jax_compilation_cache_dir", str(shared))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 1.0)
+    shared = {
+        "jax_compilation_cache_dir": str(request.config.cache.mkdir("compiled")),
+        "jax_persistent_cache_min_compile_time_secs": "1.0",
+    }
+    for name, value in shared.items():
+        os.environ[name.upper()] = value  # for the processes that tests start
+        jax.config.update(name, float(value) if name.endswith("secs") else value)

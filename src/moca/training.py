@@ -7,8 +7,10 @@ ratio and the warm-up are ours [choice].
 
 import dataclasses
 import os
+import platform
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -229,6 +231,7 @@ def use_all_cores() -> None:
 def use_device(device: str | None) -> None:
     """Has JAX use that kind of device, all cores of a CPU among them, and says so if it is not there."""
     use_all_cores()
+    keep_compiled()
     if device:
         jax.config.update("jax_platforms", {"cpu": "cpu", "gpu": "cuda"}[device])
     try:
@@ -238,6 +241,26 @@ def use_device(device: str | None) -> None:
             f"--device {device or 'of any kind'}: JAX finds none here. Install moca-rl[cuda12] or moca-rl[cuda13], "
             "or use --device cpu"
         ) from None
+
+
+def keep_compiled() -> None:
+    """Has JAX keep the programs it compiles, so that the next start is quick, unless it was told where to already.
+
+    What is loaded from there is run, so the folder is this user's alone; one that others can write to is not used. It
+    has a part for each machine: what was compiled for one processor may not run on another.
+    """
+    if getattr(jax.config, "jax_compilation_cache_dir", None):
+        return
+    try:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        folder = base / "moca" / "compiled" / (platform.node() or "here")
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if folder.stat().st_uid != os.getuid() or folder.stat().st_mode & 0o077:
+            return
+    except (OSError, RuntimeError):  # no home, or none to write to
+        return
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 2.0)
 
 
 class Trainer:

@@ -111,6 +111,7 @@ def _local(directory: Path, jobs: Sequence[Job], options: Options, board: Board,
                 if (code := process.poll()) is None:
                     continue
                 del running[name]
+                _end(process)
                 tries[name] += code not in (0, RESUMABLE)
                 if code < 0 and tries[name] < TRIES and not request:
                     board.note(f"{name}: its process died of signal {-code}; starting it again")
@@ -125,7 +126,13 @@ def _local(directory: Path, jobs: Sequence[Job], options: Options, board: Board,
     finally:
         for _, process in running.values():
             process.kill()
+            _end(process)
     return failed
+
+
+def _end(process: subprocess.Popen) -> None:
+    """Gives back what a process that is over still holds."""
+    process.communicate()
 
 
 def _start(directory: Path, job: Job, options: Options) -> subprocess.Popen:
@@ -157,10 +164,10 @@ def _in_hand(directory: Path, job: Job) -> bool:
     try:
         with (directory / results.CELLS / job.name / "lock").open("a") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except OSError:
+    except BlockingIOError:
         return True
+    except OSError:  # not there
+        return False
     return False
 
 
@@ -178,6 +185,7 @@ def _ray(directory: Path, jobs: Sequence[Job], options: Options, board: Board, r
     failed: dict[str, str] = {}
     with _cluster(ray, options.ray_address):
         resources = ray.cluster_resources()
+        share: dict[str, Any]
         if resources.get("GPU"):
             share = {"num_gpus": 1, "num_cpus": 1}
         else:

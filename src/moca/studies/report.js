@@ -1,0 +1,320 @@
+// Draws the charts of a report from the data in its page. No libraries, no requests.
+"use strict";
+
+const data = JSON.parse(document.getElementById("data").textContent);
+const form = document.getElementById("controls");
+const SVG = "http://www.w3.org/2000/svg";
+const HEIGHT = 250;
+const MARGIN = { top: 10, right: 16, bottom: 40, left: 60 };
+const DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+const MISSING = 4095;
+
+const agents = new Map(data.agents.map((agent) => [agent.name, agent]));
+const metrics = new Map(data.metrics.map((metric) => [metric.name, metric]));
+
+// What the reader has chosen; the form is the only place that knows.
+function chosen() {
+  const fields = new FormData(form);
+  return {
+    agents: new Set(fields.getAll("agent")),
+    metric: fields.get("metric"),
+    preset: fields.get("preset") ?? data.presets[0],
+    seeds: fields.has("seeds"),
+  };
+}
+
+function element(name, parent, text = "") {
+  const made = document.createElement(name);
+  made.textContent = text;
+  parent.append(made);
+  return made;
+}
+
+function shape(name, parent, attributes, text = "") {
+  const made = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.textContent = text;
+  parent.append(made);
+  return made;
+}
+
+// Numbers: as many decimals as an axis of this extent can tell apart.
+function decimals(extent) {
+  return Math.min(6, Math.max(0, 2 - Math.floor(Math.log10(extent))));
+}
+
+function format(value, extent) {
+  if (extent < 1e-4 || extent >= 1e7) return value.toExponential(2).replace("-", "−");
+  const places = decimals(extent);
+  return value.toLocaleString("en-GB", { minimumFractionDigits: places, maximumFractionDigits: places }).replace("-", "−");
+}
+
+function formatTick(value, step) {
+  const size = Math.abs(value);
+  if (size >= 1e6) return `${+(value / 1e6).toFixed(2)}M`.replace("-", "−");
+  if (size >= 1e4) return `${+(value / 1e3).toFixed(1)}k`.replace("-", "−");
+  if (step < 1e-4) return value === 0 ? "0" : value.toExponential(0).replace("-", "−");
+  return String(+value.toFixed(6)).replace("-", "−");
+}
+
+// Round numbers from low to high, about as many as asked for.
+function ticks(low, high, count) {
+  const rough = (high - low) / count;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = power * [1, 2, 2.5, 5, 10].find((factor) => factor * power >= rough * 0.999);
+  const found = [];
+  for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; i++) found.push(i * step);
+  return { step, values: found };
+}
+
+function scale(from, to) {
+  return (value) => to[0] + ((value - from[0]) / (from[1] - from[0])) * (to[1] - to[0]);
+}
+
+// Two characters per value, in steps of 1/4094 of the range: plenty for a thin line.
+function decode(text, [low, high]) {
+  const values = [];
+  for (let i = 0; i < text.length; i += 2) {
+    const level = DIGITS.indexOf(text[i]) * 64 + DIGITS.indexOf(text[i + 1]);
+    values.push(level === MISSING ? null : low + (level / (MISSING - 1)) * (high - low));
+  }
+  return values;
+}
+
+// A path through the points that are there; it is broken where one is missing.
+function path(xs, ys, x, y) {
+  let open = false;
+  let text = "";
+  xs.forEach((value, i) => {
+    if (ys[i] === null) return void (open = false);
+    text += `${open ? "L" : "M"}${x(value).toFixed(1)} ${y(ys[i]).toFixed(1)}`;
+    open = true;
+  });
+  return text;
+}
+
+class Chart {
+  constructor(panel, parent) {
+    this.panel = panel;
+    this.pointed = null; // the x that is read out; the last one unless the reader points elsewhere
+    this.figure = element("figure", parent);
+    this.caption = element("figcaption", this.figure);
+    this.svg = shape("svg", this.figure, { class: "chart", role: "img", tabindex: "0" });
+    this.readout = element("table", this.figure);
+    this.readout.className = "readout";
+    this.svg.addEventListener("pointermove", (event) => this.hover(event));
+    this.svg.addEventListener("pointerdown", (event) => this.hover(event));
+    this.svg.addEventListener("pointerleave", () => this.point(null));
+    this.svg.addEventListener("keydown", (event) => this.key(event));
+    // Only the chart that has the focus speaks: toggling an agent changes them all.
+    this.svg.addEventListener("focus", () => this.readout.setAttribute("aria-live", "polite"));
+    this.svg.addEventListener("blur", () => {
+      this.readout.removeAttribute("aria-live");
+      this.point(null);
+    });
+  }
+
+  // The curves that are to be seen: those of the chosen agents and preset that have the metric.
+  select(choice) {
+    this.metric = metrics.get(this.panel.metric ?? choice.metric);
+    this.withSeeds = choice.seeds;
+    this.curves = this.panel.curves
+      .filter((curve) => curve.preset === choice.preset && choice.agents.has(curve.agent))
+      .filter((curve) => this.metric.name in curve.metrics)
+      .map((curve) => ({ ...curve, ...curve.metrics[this.metric.name], style: agents.get(curve.agent) }));
+    this.xs = [...new Set(this.curves.flatMap((curve) => curve.x))].sort((a, b) => a - b);
+    if (!this.xs.includes(this.pointed)) this.pointed = null;
+    this.caption.textContent = this.panel.title + (data.presets.length > 1 ? `, preset ${choice.preset}` : "");
+  }
+
+  // Least and greatest y that is drawn.
+  extent() {
+    const values = this.curves.flatMap((curve) => [
+      ...curve.mean.flatMap((mean, i) => (mean === null ? [] : [mean - curve.spread[i], mean + curve.spread[i]])),
+      ...(this.withSeeds && curve.each ? curve.range : []),
+    ]);
+    return [Math.min(...values), Math.max(...values)];
+  }
+
+  draw(range) {
+    const width = Math.max(240, this.figure.clientWidth || 360);
+    this.range = range;
+    this.svg.replaceChildren();
+    this.svg.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
+    if (this.xs.length === 0) {
+      shape("text", this.svg, { x: MARGIN.left, y: HEIGHT / 2 }, "No chosen agent has this metric here.");
+      return this.read();
+    }
+    const spans = this.panel.x ?? [Math.min(0, this.xs[0]), this.xs.at(-1)];
+    this.x = scale([spans[0], spans[1] > spans[0] ? spans[1] : spans[0] + 1], [MARGIN.left, width - MARGIN.right]);
+    this.y = scale(range, [HEIGHT - MARGIN.bottom, MARGIN.top]);
+    this.axes(width, spans);
+    for (const curve of this.curves) this.curve(curve);
+    this.cross = shape("g", this.svg, {});
+    this.read();
+  }
+
+  axes(width, spans) {
+    const [left, right, top, bottom] = [MARGIN.left, width - MARGIN.right, MARGIN.top, HEIGHT - MARGIN.bottom];
+    const rows = ticks(...this.range, 5);
+    for (const value of rows.values) {
+      const y = this.y(value);
+      shape("line", this.svg, { class: "grid", x1: left, x2: right, y1: y, y2: y });
+      shape("text", this.svg, { x: left - 6, y: y + 4, "text-anchor": "end" }, formatTick(value, rows.step));
+    }
+    const columns = ticks(spans[0], Math.max(spans[1], spans[0] + 1e-9), 5);
+    for (const value of columns.values) {
+      const x = this.x(value);
+      shape("line", this.svg, { class: "frame", x1: x, x2: x, y1: bottom, y2: bottom + 4 });
+      shape("text", this.svg, { x, y: bottom + 17, "text-anchor": "middle" }, formatTick(value, columns.step));
+    }
+    shape("line", this.svg, { class: "frame", x1: left, x2: right, y1: bottom, y2: bottom });
+    const middle = (left + right) / 2;
+    shape("text", this.svg, { x: middle, y: HEIGHT - 6, "text-anchor": "middle" }, this.panel.xlabel);
+    const turned = { transform: `translate(12 ${(top + bottom) / 2}) rotate(-90)`, "text-anchor": "middle" };
+    shape("text", this.svg, turned, this.metric.axis);
+    for (const ys of this.metric.references) {
+      const ends = { x1: left, x2: right, y1: this.y(ys[0]), y2: this.y(ys[1]) };
+      shape("line", this.svg, { class: "reference", ...ends });
+    }
+  }
+
+  curve({ x, mean, spread, each, range, style }) {
+    const group = shape("g", this.svg, { class: `ink-${style.ink}`, "data-agent": style.name });
+    const there = x.map((_, i) => i).filter((i) => mean[i] !== null);
+    const edge = (sign) => there.map((i) => `${this.x(x[i]).toFixed(1)} ${this.y(mean[i] + sign * spread[i]).toFixed(1)}`);
+    if (there.some((i) => spread[i] > 0)) {
+      shape("path", group, { class: "band", d: `M${edge(1).concat(edge(-1).reverse()).join("L")}Z` });
+    }
+    if (this.withSeeds && each) {
+      for (const seed of each) shape("path", group, { class: "seed", d: path(x, decode(seed, range), this.x, this.y) });
+    }
+    shape("path", group, { class: "line", "stroke-dasharray": style.dash, d: path(x, mean, this.x, this.y) });
+    if (there.length === 1) this.dot(group, x[there[0]], mean[there[0]]);
+  }
+
+  dot(parent, x, y) {
+    shape("circle", parent, { class: "dot", r: 4, cx: this.x(x), cy: this.y(y) });
+  }
+
+  // The values at the x pointed at, beside the chart and as the chart's description.
+  read() {
+    this.readout.replaceChildren();
+    this.cross?.replaceChildren();
+    const x = this.pointed ?? this.xs.at(-1);
+    const said = [];
+    if (x !== undefined) {
+      const at = `${this.panel.at} ${x.toLocaleString("en-GB")}${this.panel.unit ?? ""}`;
+      element("caption", this.readout, `${this.metric.label}, ${at}`);
+      if (this.pointed !== null) {
+        const [x1, y1, y2] = [this.x(x), MARGIN.top, HEIGHT - MARGIN.bottom];
+        shape("line", this.cross, { class: "cross", x1, x2: x1, y1, y2 });
+      }
+      for (const curve of this.curves) {
+        const i = curve.x.indexOf(x);
+        if (i < 0) continue;
+        said.push(this.row(curve, i));
+        if (this.pointed !== null && curve.mean[i] !== null) {
+          this.dot(shape("g", this.cross, { class: `ink-${curve.style.ink}` }), x, curve.mean[i]);
+        }
+      }
+      said.unshift(`${at}:`);
+    }
+    const what = `${this.metric.label} against ${this.panel.xlabel}, ${this.caption.textContent}.`;
+    this.svg.setAttribute("aria-label", `${what} ${said.join(" ") || "Nothing to show."}`);
+  }
+
+  // A line of the readout; returns it as text.
+  row(curve, i) {
+    const row = element("tr", this.readout);
+    const head = element("th", row);
+    head.scope = "row";
+    const swatch = shape("svg", head, { class: `swatch ink-${curve.style.ink}`, viewBox: "0 0 32 12", "aria-hidden": "true" });
+    shape("line", swatch, { x1: 0, x2: 32, y1: 6, y2: 6, "stroke-dasharray": curve.style.dash });
+    head.append(` ${curve.style.label}`);
+    const extent = this.range[1] - this.range[0];
+    const value = curve.mean[i] === null ? "–" : format(curve.mean[i], extent);
+    const spread = curve.mean[i] === null || curve.seeds[i] < 2 ? "" : ` ± ${format(curve.spread[i], extent)}`;
+    element("td", row, value + spread);
+    const fewer = curve.seeds[i] < curve.asked ? `${curve.seeds[i]} of ${curve.asked} seeds` : "";
+    element("td", row, fewer);
+    return `${curve.style.label} ${value}${spread}${fewer && ` (${fewer})`};`;
+  }
+
+  point(x) {
+    if (x === this.pointed) return;
+    this.pointed = x;
+    this.read();
+  }
+
+  hover(event) {
+    if (this.xs.length === 0) return;
+    const box = this.svg.getBoundingClientRect();
+    const at = ((event.clientX - box.left) / box.width) * this.svg.viewBox.baseVal.width;
+    const distance = (x) => Math.abs(this.x(x) - at);
+    this.point(this.xs.reduce((best, x) => (distance(x) < distance(best) ? x : best)));
+  }
+
+  key(event) {
+    const last = this.xs.length - 1;
+    const now = this.pointed === null ? last : this.xs.indexOf(this.pointed);
+    const moves = { ArrowLeft: now - 1, ArrowRight: now + 1, Home: 0, End: last };
+    if (event.key === "Escape") return this.point(null);
+    if (!(event.key in moves) || last < 0) return;
+    event.preventDefault();
+    this.point(this.xs[Math.min(last, Math.max(0, moves[event.key]))]);
+  }
+}
+
+const charts = data.panels.map(
+  (panel) => new Chart(panel, document.querySelector(`[data-section="${panel.section}"]`)),
+);
+
+// Charts of one task and kind share their y axis, so that they can be compared at a glance.
+function redraw() {
+  const choice = chosen();
+  for (const chart of charts) chart.select(choice);
+  for (const name of new Set(data.panels.map((panel) => panel.group))) {
+    const group = charts.filter((chart) => chart.panel.group === name);
+    const range = common(group);
+    for (const chart of group) chart.draw(range);
+  }
+}
+
+function common(group) {
+  if (group[0].panel.y) return group[0].panel.y;
+  const metric = group[0].metric;
+  const drawn = group.filter((chart) => chart.xs.length > 0).flatMap((chart) => chart.extent());
+  const values = drawn.filter(Number.isFinite).concat(metric.zero ? [0] : [], metric.references.flat());
+  if (values.length === 0) return [0, 1];
+  const [low, high] = [Math.min(...values), Math.max(...values)];
+  const room = (high - low) * 0.04 || Math.max(1e-3, Math.abs(low) / 10);
+  return [metric.zero && low === 0 ? 0 : low - room, high + room];
+}
+
+form.addEventListener("change", redraw);
+form.addEventListener("submit", (event) => event.preventDefault());
+
+// Text keeps its size when a chart gets wider or narrower: it is drawn anew.
+let width = 0;
+new ResizeObserver(() => {
+  const now = charts[0]?.figure.clientWidth ?? 0;
+  if (now !== width) {
+    width = now;
+    redraw();
+  }
+}).observe(document.querySelector("main"));
+
+// On paper everything is open.
+const opened = [];
+addEventListener("beforeprint", () => {
+  for (const section of document.querySelectorAll("details:not([open])")) {
+    section.open = true;
+    opened.push(section);
+  }
+});
+addEventListener("afterprint", () => {
+  for (const section of opened.splice(0)) section.open = false;
+});
+
+redraw();

@@ -1,0 +1,265 @@
+"""What the charts of a report show: their data, and the colours they are drawn in.
+
+A panel is a chart with the curves of all agents and presets; `report.js` picks those that the reader wants to see. A
+curve has its x, how many seeds it is made of at each x, and for every metric its mean and the spread around it.
+"""
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from moca import figures
+from moca.studies import claims, results, statistics
+from moca.studies.grid import parse_noise
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PAPER = {"light": "#ffffff", "dark": "#16191d"}  # what the lines are drawn on
+CONTRAST = {"light": 3.0, "dark": 4.5}  # of a line with that, at least; 3 is what WCAG 2.2, 1.4.11 asks for
+DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+
+
+class Style(NamedTuple):
+    """How an agent is drawn; no two have the same colour and dashes."""
+
+    ink: str  # a name in `figures.COLOURS`
+    dash: str = ""
+
+
+class Metric(NamedTuple):
+    """How a metric is shown."""
+
+    label: str
+    unit: str = ""
+    factor: float = 1.0
+    zero: bool = False  # whether the axis has to show it
+    reference: tuple[float, float] | None = None  # a line to compare with: y at the left and at the right
+
+    @property
+    def title(self) -> str:
+        """With the unit."""
+        return f"{self.label} ({self.unit})" if self.unit else self.label
+
+
+STYLES = {
+    "moca": Style("moca"),
+    "moca-mixture": Style("moca", "5 3"),
+    "moca-ce": Style("ce", "9 4"),
+    "moca-mc": Style("mc", "5 2"),
+    "moca-mc-4": Style("mc", "2 3"),
+    "moca-mc-16": Style("mc16", "8 3 2 3"),
+    "bnaf": Style("bnaf", "5 3"),
+    "sac": Style("sac", "9 2 2 2 2 2"),
+    "naf": Style("naf", "3 3"),
+}
+METRICS = {
+    "return_mean": Metric("Return", zero=True),
+    "return_noise_free": Metric("Return, noise-free", zero=True),
+    "train_return": Metric("Return while training", zero=True),
+    "return_std": Metric("Sd of return over episodes", zero=True),
+    "coverage_1sigma": Metric("Coverage of ±1σ", "%", 100, reference=(68.27, 68.27)),
+    "coverage_1sigma_seen": Metric("Coverage of ±1σ, seen data", "%", 100, reference=(68.27, 68.27)),
+    "epistemic_std": Metric("Epistemic sd", "units observed", zero=True),
+    "aleatoric_std": Metric("Aleatoric sd", "units observed", zero=True),
+    "ce_bias": Metric("E[V(s′)] − V(E[s′])", "value", zero=True),
+    "target_variance": Metric("Variance of sampled target", "value²", zero=True),
+    "target_bias": Metric("Bias of sampled target", "value", zero=True),
+    "q_mean": Metric("Action value", "value", zero=True),
+    "target_mean": Metric("Bellman target", "value", zero=True),
+    "saturation": Metric("Actions at a bound", "%", 100, zero=True),
+    "curvature": Metric("Curvature of Q, tr P", zero=True),
+    "noise_level": Metric("Learned noise level", "units observed", zero=True),
+    "dynamics_nll": Metric("Model loss", "nats"),
+    "latent_nll": Metric("Latent model loss", "nats"),
+    "critic_loss": Metric("Critic loss", "value²", zero=True),
+    "actor_loss": Metric("Actor loss", "value"),
+    "entropy": Metric("Entropy of the policy", "nats"),
+    "alpha": Metric("Temperature", zero=True),
+}
+# Those of charts that show one metric alone.
+FIXED = {
+    "final": Metric("Final return", zero=True),
+    "calibration": Metric("Observed share", "%", 100, reference=(0, 100)),
+}
+
+
+def collect(table: "pd.DataFrame", agents: list[str], presets: list[str]) -> dict[str, Any]:
+    """All that the script of a report needs, as plain data."""
+    metrics = {name: metric_of(name) for name in shown_metrics(table)} | FIXED
+    return {
+        "presets": presets,
+        "agents": [{"name": agent, "label": name_of(agent), **style_of(agent)._asdict()} for agent in agents],
+        "metrics": [
+            {
+                "name": name, "label": metric.label, "axis": metric.title, "zero": metric.zero,
+                "references": [metric.reference] if metric.reference else [],
+            }
+            for name, metric in metrics.items()
+        ],
+        "panels": [*_learning(table), *_against_noise(table), *_calibration(table)],
+    }  # fmt: skip
+
+
+def shown_metrics(table: "pd.DataFrame") -> list[str]:
+    """What learning curves can show: the columns we know in our order, then the others."""
+    columns = [
+        name for name in table if name not in (*results.KEYS, "diverged") and not name.startswith("calibration_")
+    ]
+    return sorted(columns, key=lambda name: [*METRICS, name].index(name))
+
+
+def metric_of(column: str) -> Metric:
+    """How a column of the results is shown, also one that is not known."""
+    return METRICS.get(column, Metric(column.replace("_", " ")))
+
+
+def name_of(agent: str) -> str:
+    """An agent's name for readers."""
+    return claims.NAMES.get(agent, agent)
+
+
+def style_of(agent: str) -> Style:
+    """How an agent is drawn."""
+    return STYLES.get(agent, Style("grey"))
+
+
+def noise_label(noise: str) -> str:
+    """A noise level for readers."""
+    kind, sigma = parse_noise(noise)
+    if sigma == 0:
+        return "no noise"
+    return f"σ {sigma:g}" if kind == "homoscedastic" else f"{kind} {sigma:g}"
+
+
+def rules() -> str:
+    """Style sheet rules for the background and the agents' colours in both schemes."""
+
+    def scheme(name: str) -> str:
+        inks = "".join(f".ink-{ink}{{color:{legible(colour, name)}}}" for ink, colour in figures.COLOURS.items())
+        return f":root{{--paper:{PAPER[name]}}}{inks}"
+
+    return f"{scheme('light')}\n@media screen and (prefers-color-scheme: dark){{{scheme('dark')}}}\n"
+
+
+def legible(colour: str, scheme: str) -> str:
+    """The colour, made as much darker or lighter as it takes to stand out from the background of a scheme."""
+    own, end = _channels(colour), np.full(3, float(scheme == "dark"))
+    mixes = ((1 - share) * own + share * end for share in np.linspace(0, 1, 101))
+    found = ("#" + "".join(f"{round(255 * channel):02x}" for channel in mix) for mix in mixes)
+    return next(mix for mix in found if contrast(mix, PAPER[scheme]) >= CONTRAST[scheme])
+
+
+def contrast(one: str, other: str) -> float:
+    """The contrast of two colours as WCAG defines it, 1 to 21."""
+    weights = np.array([0.2126, 0.7152, 0.0722])
+    channels = [_channels(colour) for colour in (one, other)]
+    linear = [np.where(each <= 0.04045, each / 12.92, ((each + 0.055) / 1.055) ** 2.4) for each in channels]
+    low, high = sorted(float(each @ weights) for each in linear)
+    return (high + 0.05) / (low + 0.05)
+
+
+def _channels(colour: str) -> np.ndarray:
+    return np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+
+
+def _learning(table: "pd.DataFrame") -> list[dict[str, Any]]:
+    """A chart per task and noise level: means over the seeds that did not diverge, and every seed."""
+    panels = []
+    for (env, noise), block in table.groupby(["env", "noise"], sort=False):
+        curves = []
+        for (preset, agent), cell in block.groupby(["preset", "agent"], sort=False):
+            survived = (cell.groupby("seed")["diverged"].max() == 0).to_numpy()  # by seed, as the columns of a curve
+            metrics = {}
+            for name in shown_metrics(table):
+                steps, values = statistics.curve(cell, preset, env, agent, noise, name)
+                values = np.where(np.isfinite(values), values, np.nan) * metric_of(name).factor
+                if not np.isnan(values).all():
+                    metrics[name] = _over_seeds(values[:, survived]) | _each_seed(values)
+            seeds = [int(survived.sum())] * len(steps)
+            curves.append(_curve(preset, agent, steps.tolist(), metrics, seeds, len(survived)))
+        panels.append(
+            {
+                "section": "curves", "group": f"curves {env}", "title": f"{env}, {noise_label(noise)}",
+                "xlabel": "environment steps", "at": "at step", "curves": curves,
+            }
+        )  # fmt: skip
+    return panels
+
+
+def _against_noise(table: "pd.DataFrame") -> list[dict[str, Any]]:
+    """The final scores with their t intervals, for tasks that have three noise levels of a kind or more."""
+    panels: dict[tuple[str, str], dict[str, Any]] = {}
+    for (preset, env, agent), cell in statistics.final_scores(table).groupby(level=[0, 1, 2], sort=False):
+        levels = [(*parse_noise(index[3]), statistics.mean_t(scores)) for index, scores in cell.iterrows()]
+        for kind in dict.fromkeys(kind for kind, *_ in levels):
+            found = sorted((sigma, estimate) for other, sigma, estimate in levels if other == kind)
+            if len(found) < 3:
+                continue
+            panel = panels.setdefault(
+                (env, kind),
+                {
+                    "section": "noise", "group": f"noise {env}", "title": f"{env}, {kind} noise", "metric": "final",
+                    "xlabel": "noise level σ", "at": "at σ", "curves": [],
+                },
+            )  # fmt: skip
+            sigmas, estimates = [sigma for sigma, _ in found], [estimate for _, estimate in found]
+            final = {
+                "mean": [_short(estimate.value) for estimate in estimates],
+                "spread": [_short(estimate.half_width) or 0 for estimate in estimates],
+            }
+            seeds = [estimate.seeds for estimate in estimates]
+            panel["curves"].append(_curve(preset, agent, sigmas, {"final": final}, seeds, estimates[0].asked))
+    return list(panels.values())
+
+
+def _calibration(table: "pd.DataFrame") -> list[dict[str, Any]]:
+    """Observed against nominal shares at the end of training, a chart per task and noise level."""
+    levels = sorted(int(name.removeprefix("calibration_")) for name in table if name.startswith("calibration_"))
+    scores = [statistics.final_scores(table, f"calibration_{level}") for level in levels]
+    panels: dict[tuple[str, str], dict[str, Any]] = {}
+    for preset, env, agent, noise in scores[0].index if scores else ():
+        shares = FIXED["calibration"].factor * np.array([each.loc[preset, env, agent, noise] for each in scores])
+        panel = panels.setdefault(
+            (env, noise),
+            {
+                "section": "calibration", "group": "calibration", "title": f"{env}, {noise_label(noise)}",
+                "metric": "calibration", "xlabel": "nominal share (%)", "at": "at", "unit": " %", "x": [0, 100],
+                "y": [0, 100], "curves": [],
+            },
+        )  # fmt: skip
+        seeds = np.isfinite(shares).sum(axis=1).tolist()
+        metrics = {"calibration": _over_seeds(shares)}
+        panel["curves"].append(_curve(preset, agent, levels, metrics, seeds, shares.shape[1]))
+    return list(panels.values())
+
+
+def _curve(preset: str, agent: str, x: list, metrics: dict[str, Any], seeds: list[int], asked: int) -> dict[str, Any]:
+    return {"preset": preset, "agent": agent, "x": x, "metrics": metrics, "seeds": seeds, "asked": asked}
+
+
+def _over_seeds(values: np.ndarray) -> dict[str, Any]:
+    """Mean and standard deviation of each row, of what is not NaN."""
+    rows = [row[~np.isnan(row)] for row in values]
+    return {
+        "mean": [_short(row.mean()) if row.size else None for row in rows],
+        "spread": [_short(row.std(ddof=1)) if row.size > 1 else 0 for row in rows],
+    }
+
+
+def _each_seed(values: np.ndarray) -> dict[str, Any]:
+    """Every column as two characters per value, in steps of 1/4094 of the range; the last level is NaN."""
+    low, high = float(f"{np.nanmin(values):.6g}"), float(f"{np.nanmax(values):.6g}")
+    levels = np.clip(np.round((values - low) / ((high - low) or 1) * 4094), 0, 4094)
+    whole = np.where(np.isnan(values), 4095, levels).astype(int)
+    texts = ["".join(DIGITS[level // 64] + DIGITS[level % 64] for level in seed) for seed in whole.T]
+    return {"range": [low, high], "each": texts}
+
+
+def _short(value: float) -> float | int | None:
+    """More digits than a readout shows: it rounds what is rounded here."""
+    if not math.isfinite(value):
+        return None
+    rounded = float(f"{value:.5g}")
+    return int(rounded) if rounded.is_integer() else rounded

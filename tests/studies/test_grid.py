@@ -1,0 +1,109 @@
+"""A grid is data: what it asks for is what is run, and what it cannot mean is refused by name."""
+
+import pytest
+
+from moca.config import ConfigError
+from moca.studies import grid
+from moca.studies.grid import Block, Grid
+
+CELLS = {"cartpole": (2, 5, 3), "pendulum": (2, 7, 2), "degradation": (1, 4, 5)}  # presets, agents, noises
+
+
+@pytest.mark.parametrize("name", grid.GRIDS)
+def test_the_papers_grids(name):
+    jobs = grid.plan(grid.find(name))
+    presets, agents, noises = CELLS[name]
+    assert len(jobs) == presets * agents
+    assert {len(job.noises) for job in jobs} == {noises}
+    assert {job.runs for job in jobs} == {noises * 10}
+    assert {job.config.seed for job in jobs} == {1000}
+    assert len({job.name for job in jobs}) == len(jobs)
+    evaluations = {job.config.train.steps // (job.config.train.eval_every * 1000) for job in jobs}
+    assert evaluations == {50}
+
+
+def test_agents_that_are_a_setting_of_another():
+    jobs = {job.agent: job.config for job in grid.plan(grid.find("pendulum")) if job.preset == "tuned"}
+    assert (jobs["moca-mc-4"].agent, jobs["moca-mc-4"].dynamics.samples) == ("moca-mc", 4)
+    assert (jobs["moca-mc-16"].agent, jobs["moca-mc-16"].dynamics.samples) == ("moca-mc", 16)
+    assert jobs["naf"].agent == "naf"
+
+
+def test_noises_of_both_kinds_share_a_program():
+    job = grid.plan(grid.find("cartpole"))[0]
+    assert job.config.noise.kind == "state-norm"
+    assert job.varied == [
+        {"noise.sigma": 0.025, "noise.sigma_min": 0.025},
+        {"noise.sigma": 0.05, "noise.sigma_min": 0.05},
+        {"noise.sigma": 0.05, "noise.sigma_min": 0.0},
+    ]
+    assert grid.plan(grid.find("pendulum"))[0].varied == [{"noise.sigma": 0.025}, {"noise.sigma": 0.05}]
+
+
+def test_a_grid_is_the_same_after_a_round_trip():
+    mine = Grid("mine", (Block("CartpoleBalance", ("moca",), ("0",), 5000, {"critic.lr": 1e-3}),), ("tuned",), 3, 2)
+    assert grid.from_json(grid.to_json(mine)) == mine
+    assert grid.plan(mine)[0].config.critic.lr == 1e-3
+
+
+def test_a_few_lines_of_ones_own(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        'presets = ["tuned"]\nseeds = 2\n[[blocks]]\nenv = "CartpoleBalance"\nagents = ["moca", "bnaf"]\n'
+        'noises = ["0", "state-norm 0.1"]\nsteps = 5000\nsettings = { "critic.lr" = 2e-3 }\n'
+    )
+    mine = grid.find(str(path))
+    assert mine.name == "mine"
+    assert [job.agent for job in grid.plan(mine)] == ["moca", "bnaf"]
+    assert grid.plan(mine)[0].config.critic.lr == 2e-3
+
+
+def test_narrowing():
+    small = grid.narrowed(grid.find("cartpole"), seeds=2, seed=5, steps=3000, presets=["tuned"], agents=["moca", "sac"])
+    jobs = grid.plan(small)
+    assert [job.agent for job in jobs] == ["sac", "moca"]
+    assert {(job.config.seed, job.config.seeds, job.config.train.steps, job.preset) for job in jobs} == {
+        (5, 2, 3000, "tuned")
+    }
+    changed = grid.plan(grid.narrowed(small, settings={"train.batch": "32"}))
+    assert {job.config.train.batch for job in changed} == {32}
+
+
+BLOCK = '[[blocks]]\nenv = "CartpoleBalance"\nagents = ["moca"]\nnoises = ["0"]\n'
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "holds no [[blocks]]"),
+        ("seeds = [", "is not TOML"),
+        ("sedes = 3\n" + BLOCK, "sedes is unknown. Did you mean seeds? Allowed: name, blocks"),
+        (BLOCK + "step = 3\n", "step is unknown. Did you mean steps?"),
+        ('[[blocks]]\nenv = "CartpoleBalance"\nagents = ["moca"]\n', "a block needs noises"),
+        (BLOCK.replace('["moca"]', '"moca"'), "agents = 'moca' must be a list"),
+        (BLOCK.replace("moca", "mocha"), "agents = 'mocha' is unknown. Did you mean moca?"),
+        (BLOCK.replace('"0"', '"state-nrm 0.1"'), "Did you mean state-norm?"),
+        (BLOCK.replace('"0"', '"-1"'), "noises = '-1' is none: write a level such as 0.05"),
+        (BLOCK.replace('["0"]', "[]"), "names no noises"),
+        (BLOCK.replace("Balance", "Balanced"), "env.name = 'CartpoleBalanced' is unknown"),
+        ('presets = ["tunde"]\n' + BLOCK, "preset = 'tunde' is unknown. Did you mean tuned?"),
+        (BLOCK + BLOCK, "asks twice for paper-CartpoleBalance-moca"),
+        (BLOCK + "steps = 1500\n", "train.steps = 1500 must be a multiple"),
+        ("seeds = 0\n" + BLOCK, "seeds = 0"),
+    ],
+)
+def test_what_cannot_be_is_named(tmp_path, content, message):
+    path = tmp_path / "mine.toml"
+    path.write_text(content)
+    with pytest.raises(ConfigError) as error:
+        grid.plan(grid.find(str(path)))
+    assert message in str(error.value)
+
+
+def test_unknown_names():
+    with pytest.raises(ConfigError, match=r"study = 'cartpol' is unknown. Did you mean cartpole?"):
+        grid.find("cartpol")
+    with pytest.raises(ConfigError, match=r"cannot read the study nowhere.toml"):
+        grid.find("nowhere.toml")
+    with pytest.raises(ConfigError, match=r"agents = 'mcoa' is not in the study cartpole. Did you mean moca?"):
+        grid.narrowed(grid.find("cartpole"), agents=["mcoa"])

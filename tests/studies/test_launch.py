@@ -1,0 +1,197 @@
+"""A study that was killed, starved of a worker or sent to a cluster has the results of one that nothing happened to."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import moca
+from moca.config import ConfigError
+from moca.studies import grid, launch, results
+from moca.studies.grid import Block, Grid
+
+SMALL = {
+    "env.episode_length": 100, "train.warmup": 100, "train.eval_episodes": 1, "critic.width": 8, "dynamics.width": 8,
+    "dynamics.members": 2, "value.bases": 8, "sac.width": 8, "train.batch": 16,
+}  # fmt: skip
+AGENTS = ("bnaf", "sac")
+STUDY = Grid("small", (Block("PendulumSwingup", AGENTS, ("0", "0.05"), 1500, SMALL),), ("tuned",), 3, 2)
+QUICK = launch.Options(checkpoint_every=0.0, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The study that nothing happened to."""
+    directory = tmp_path_factory.mktemp("studies") / "whole"
+    launch.study(STUDY, directory, options=QUICK)
+    return directory
+
+
+def same(directory, whole):
+    """Whether two studies are alike: the table byte for byte, and what the policies do over the plane."""
+    assert (directory / results.TABLE).read_bytes() == (whole / results.TABLE).read_bytes()
+    with np.load(directory / "landscape-tuned.npz") as ours, np.load(whole / "landscape-tuned.npz") as theirs:
+        assert ours.files == theirs.files
+        for name in ours.files:
+            np.testing.assert_array_equal(ours[name], theirs[name])
+
+
+def test_what_a_study_leaves_behind(whole):
+    table = moca.load_results(whole)
+    assert list(table.columns[:8]) == list(results.KEYS)
+    assert len(table) == 2 * 2 * 2 * 15  # agents, noises, seeds, evaluations
+    assert set(table["agent"]) == set(AGENTS)
+    assert table.groupby(["agent", "noise"])["seed"].unique().map(list).tolist() == [[3, 4]] * 4
+    assert dict(zip(table["noise"], table["sigma"], strict=True)) == {"0": 0.0, "0.05": 0.05}
+    assert table["return_mean"].notna().all()
+    assert not (whole / "cells" / "tuned-PendulumSwingup-sac" / "checkpoints").exists()
+    assert set(results.load_origin(whole)) == {f"tuned-PendulumSwingup-{agent}" for agent in AGENTS}
+    # The table says of a run what its own log says.
+    run = moca.load_results(whole / "cells" / "tuned-PendulumSwingup-sac")
+    rows = table[(table["agent"] == "sac") & (table["sigma"] == 0.05) & (table["seed"] == 4)]
+    own = run[(run["sigma"] == 0.05) & (run["seed"] == 4)]
+    np.testing.assert_allclose(rows["return_mean"], own["return_mean"], rtol=1e-6)
+    with np.load(whole / "landscape-tuned.npz") as file:
+        assert set(file.files) == {"angle", "velocity"} | {
+            f"{what}/{agent}/{noise}" for what in ("value", "action") for agent in AGENTS for noise in ("0", "0.05")
+        }
+        assert file["value/sac/0"].shape == (73, 65)
+
+
+def test_what_is_finished_is_not_run_again(whole):
+    before = {path: path.stat().st_mtime_ns for path in whole.glob("cells/*/metrics.jsonl")}
+    launch.study(STUDY, whole, options=QUICK)
+    assert before == {path: path.stat().st_mtime_ns for path in whole.glob("cells/*/metrics.jsonl")}
+
+
+def test_another_study_is_not_gone_on_with(whole):
+    with pytest.raises(ConfigError, match=r"holds another study \(it differs in seeds\): choose another --out"):
+        launch.study(grid.narrowed(STUDY, seeds=3), whole)
+    with pytest.raises(ConfigError, match="it differs in blocks"):
+        launch.study(grid.narrowed(STUDY, steps=300), whole)
+
+
+CODE = """
+import sys
+sys.path.insert(0, {root!r})
+from tests.studies.test_launch import QUICK, STUDY
+from moca.studies import launch
+if __name__ == "__main__":
+    launch.study(STUDY, {path!r}, options=QUICK, launcher={launcher!r})
+"""
+
+
+def start(directory, launcher="local"):
+    root = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
+    code = CODE.format(root=root, path=str(directory), launcher=launcher)
+    return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def wait_for_rows(directory, agent, rows, process):
+    path = directory / "cells" / f"tuned-PendulumSwingup-{agent}" / "metrics.jsonl"
+    while process.poll() is None and not (path.exists() and path.read_text().count("\n") >= rows):
+        time.sleep(0.005)
+    assert process.poll() is None
+    return path.parent
+
+
+def test_killed_twice_it_goes_on_to_the_same_table(tmp_path, whole):
+    """Once the study itself, whose job then stops of its own accord; once a job, which the study starts again."""
+    directory = tmp_path / "killed"
+    with start(directory) as study:
+        run = wait_for_rows(directory, "bnaf", 8, study)
+        job = int((run / "lock").read_text())
+        study.kill()
+    for _ in range(600):
+        if not os.path.exists(f"/proc/{job}"):
+            break
+        time.sleep(0.1)
+    assert not os.path.exists(f"/proc/{job}")
+    assert not results.finished(directory, grid.plan(STUDY)[0])
+    with start(directory) as study:
+        run = wait_for_rows(directory, "sac", 8, study)
+        os.kill(int((run / "lock").read_text()), signal.SIGKILL)
+        assert study.wait() == 0
+    same(directory, whole)
+
+
+@pytest.mark.slow
+def test_asked_to_stop_it_saves_and_says_how_to_go_on(tmp_path, whole):
+    path = tmp_path / "small.toml"
+    path.write_text(
+        f'name = "small"\npresets = ["tuned"]\nseed = 3\nseeds = 2\n[[blocks]]\nenv = "PendulumSwingup"\n'
+        f"agents = {list(AGENTS)}\nnoises = ['0', '0.05']\nsteps = 1500\n[blocks.settings]\n"
+        + "".join(f'"{name}" = {value}\n' for name, value in SMALL.items())
+    )
+    directory = tmp_path / "asked"
+    command = [sys.executable, "-m", "moca", "study", str(path), "--out", str(directory), "--device", "cpu"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as study:
+        wait_for_rows(directory, "bnaf", 4, study)
+        study.send_signal(signal.SIGTERM)
+        printed = study.communicate()[0]
+    assert study.returncode == 75
+    assert "stopped by SIGTERM; the same command goes on where it stopped" in printed
+    status = json.loads((directory / "cells" / "tuned-PendulumSwingup-bnaf" / "status.json").read_text())
+    assert status["state"] == "interrupted"
+    finished = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert finished.stdout.split()[-1] == str(directory / results.TABLE)
+    assert (directory / "report.html").exists()
+    same(directory, whole)
+
+
+@pytest.mark.slow
+def test_a_job_that_fails_is_named_and_the_others_are_kept(tmp_path):
+    study = Grid("broken", (Block("PendulumSwingup", AGENTS, ("0",), 100, SMALL),), ("tuned",), 3, 1)
+    directory = tmp_path / "broken"
+    launch.prepare(directory, study)
+    (directory / "cells" / "tuned-PendulumSwingup-sac").write_text("in the way")
+    with pytest.raises(ConfigError, match=r"1 of 2 jobs failed: tuned-PendulumSwingup-sac: cannot write to .*exists"):
+        launch.study(study, directory, options=QUICK)
+    assert set(moca.load_results(directory)["agent"]) == {"bnaf"}
+
+
+@pytest.mark.slow
+def test_one_job_alone(tmp_path):
+    """What a line of a job array does."""
+    directory = tmp_path / "alone"
+    study = grid.narrowed(STUDY, steps=100)
+    launch.prepare(directory, study)
+    launch.work(directory, "tuned-PendulumSwingup-bnaf", 60.0, None, None)
+    assert [results.finished(directory, job) for job in grid.plan(study)] == [True, False]
+    with pytest.raises(ConfigError, match=r"only = 'nothing' is no job of this study. Allowed: tuned-Pend"):
+        launch.work(directory, "nothing", 60.0, None, None)
+
+
+def test_the_plan_is_shown(tmp_path):
+    command = [sys.executable, "-m", "moca", "study", "cartpole", "--dry-run", "--seeds", "2", "--steps", "3000"]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path).stdout
+    assert "30 cells in 10 jobs; 180,000 environment steps to go" in printed
+    assert "tuned-CartpoleBalance-moca " in printed
+    assert not list(tmp_path.iterdir())
+
+
+def test_results_that_are_not_there(tmp_path):
+    with pytest.raises(ConfigError, match="holds neither a study"):
+        moca.load_results(tmp_path)
+    (tmp_path / results.TABLE).write_text("no table")
+    with pytest.raises(ConfigError, match=r"results.parquet cannot be read"):
+        moca.load_results(tmp_path)
+
+
+ray = pytest.importorskip("ray")
+
+
+def test_a_cluster_gives_the_same_table_though_a_worker_dies(tmp_path, whole):
+    directory = tmp_path / "ray"
+    with start(directory, "ray") as study:
+        run = wait_for_rows(directory, "bnaf", 8, study)
+        os.kill(int((run / "lock").read_text()), signal.SIGKILL)
+        assert study.wait() == 0
+    same(directory, whole)
+    assert isinstance(moca.load_results(directory), pd.DataFrame)

@@ -1,0 +1,409 @@
+"""The report in a real browser: Chromium without a window, driven through a pipe by its DevTools protocol."""
+
+import base64
+import fcntl
+import itertools
+import json
+import os
+import re
+import select
+import shutil
+import signal
+import time
+import warnings
+
+import imageio_ffmpeg
+import numpy as np
+import pytest
+
+from moca import figures
+from moca.studies import grid, report, report_charts, results, statistics
+from tests.studies import synthetic
+
+NAMES = ("chromium", "google-chrome", "google-chrome-stable", "chromium-browser")
+PATIENCE = 30  # seconds
+KEYS = {  # their codes and numbers
+    " ": ("Space", 32), "Tab": ("Tab", 9), "Escape": ("Escape", 27), "Home": ("Home", 36),
+    "ArrowLeft": ("ArrowLeft", 37), "ArrowRight": ("ArrowRight", 39),
+}  # fmt: skip
+STUDY = grid.Grid(
+    "two", (grid.Block("CartpoleBalance", ("sac", "moca-ce", "moca"), ("0", "0.025", "0.05"), 50_000),), seeds=4
+)
+
+
+class Chromium:
+    """A browser process; it speaks JSON, ended by zero bytes, over the file descriptors 3 and 4."""
+
+    def __init__(self, program, folder):
+        low = [*os.pipe(), *os.pipe()]
+        # Copies above 4, so that no end is overwritten while they are put into place.
+        theirs_in, ours_out, ours_in, theirs_out = (fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in low)
+        command = [
+            program, "--headless=new", "--remote-debugging-pipe", f"--user-data-dir={folder}", "--no-first-run",
+            "--disable-gpu", "--disable-dev-shm-usage", "--disable-extensions", "--disable-background-networking",
+            "--disable-component-update", "--no-sandbox", "about:blank",
+        ]  # fmt: skip
+        quiet = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_WRONLY, 0) for number in (1, 2)]
+        pipes = [(os.POSIX_SPAWN_DUP2, theirs_in, 3), (os.POSIX_SPAWN_DUP2, theirs_out, 4)]
+        self._process = os.posix_spawn(program, command, os.environ, file_actions=[*quiet, *pipes])
+        for end in (*low, theirs_in, theirs_out):  # else the end of the process would go unnoticed
+            os.close(end)
+        self._out, self._in, self._read, self._numbers = ours_out, ours_in, b"", itertools.count()
+        self.events = []
+
+    def call(self, method, session=None, **parameters):
+        """The answer to a command; events that come before it are kept."""
+        number = next(self._numbers)
+        message = {"id": number, "method": method, "params": parameters} | ({"sessionId": session} if session else {})
+        os.write(self._out, json.dumps(message).encode() + b"\0")
+        while True:
+            answer = self.receive()
+            if answer.get("id") == number:
+                assert "error" not in answer, f"{method}: {answer['error']}"
+                return answer["result"]
+
+    def receive(self):
+        """The next message."""
+        deadline = time.monotonic() + PATIENCE
+        while b"\0" not in self._read:
+            ready, _, _ = select.select([self._in], [], [], max(0, deadline - time.monotonic()))
+            assert ready, f"Chromium said nothing for {PATIENCE} s"
+            more = os.read(self._in, 1 << 20)
+            assert more, "Chromium has ended"
+            self._read += more
+        line, _, self._read = self._read.partition(b"\0")
+        message = json.loads(line)
+        if "method" in message:
+            self.events.append(message)
+        return message
+
+    def close(self):
+        """Ends the process, and waits until it is gone."""
+        os.kill(self._process, signal.SIGTERM)
+        deadline = time.monotonic() + PATIENCE
+        while os.waitpid(self._process, os.WNOHANG) == (0, 0):
+            if time.monotonic() > deadline:
+                os.kill(self._process, signal.SIGKILL)
+            time.sleep(0.02)
+        os.close(self._out)
+        os.close(self._in)
+
+
+class Page:
+    """A file, opened in a tab of its own."""
+
+    def __init__(self, browser, path, width=1200, height=900, **media):
+        self.browser = browser
+        self.target = browser.call("Target.createTarget", url="about:blank")["targetId"]
+        self.session = browser.call("Target.attachToTarget", targetId=self.target, flatten=True)["sessionId"]
+        browser.events.clear()
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.call(f"{domain}.enable")
+        self.call(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500
+        )
+        features = [{"name": name.replace("_", "-"), "value": value} for name, value in media.items()]
+        self.call("Emulation.setEmulatedMedia", features=features)
+        self.call("Page.navigate", url=path.as_uri())
+        while not self.events("Page.loadEventFired"):
+            browser.receive()
+        self.settle()
+
+    def call(self, method, **parameters):
+        return self.browser.call(method, self.session, **parameters)
+
+    def events(self, *methods):
+        return [
+            e["params"] for e in self.browser.events if e.get("sessionId") == self.session and e["method"] in methods
+        ]
+
+    def __call__(self, script):
+        """The value of an expression in the page."""
+        answer = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in answer, answer["exceptionDetails"]
+        return answer["result"].get("value")
+
+    def settle(self):
+        """Waits until what was asked for is on the screen."""
+        self("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+    def press(self, key):
+        code, number = KEYS[key]
+        text = {"text": " "} if key == " " else {}
+        for kind, extra in (("keyDown", text), ("keyUp", {})):
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=code, windowsVirtualKeyCode=number, **extra)
+
+    def point(self, x, y, *more):
+        """Moves the mouse there; `more` are further events, such as mousePressed."""
+        for kind in ("mouseMoved", *more):
+            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    def choose(self, name, value):
+        """Picks an option of one of the selectors."""
+        self(f"form.elements.{name}.value = {json.dumps(value)}; form.dispatchEvent(new Event('change')); null")
+
+    def count(self, what, section="curves"):
+        """How many such elements each chart of a section has."""
+        charts = f"[...document.querySelectorAll('[data-section={section}] figure')]"
+        return self(f"{charts}.map((figure) => figure.querySelectorAll('{what}').length)")
+
+    def readout(self, chart=0):
+        """The lines beside a chart."""
+        rows = f"document.querySelectorAll('.readout')[{chart}].querySelectorAll('caption, tr')"
+        return [" ".join(text.split()) for text in self(f"[...{rows}].map((row) => row.innerText)")]
+
+    def close(self):
+        self.browser.call("Target.closeTarget", targetId=self.target)
+
+    def complaints(self):
+        """Warnings and errors of the page or the browser."""
+        logged = [
+            e["entry"]["text"] for e in self.events("Log.entryAdded") if e["entry"]["level"] in ("warning", "error")
+        ]
+        spoken = [str(e["args"]) for e in self.events("Runtime.consoleAPICalled") if e["type"] in ("warning", "error")]
+        return logged + spoken + [str(e["exceptionDetails"]) for e in self.events("Runtime.exceptionThrown")]
+
+
+def find():
+    """The browser; where there is none the tests are skipped, or fail where they must not be."""
+    for program in filter(None, map(shutil.which, NAMES)):
+        return program
+    message = "no Chromium is installed: apt-get install chromium (Debian), or put google-chrome on the PATH"
+    if os.environ.get("MOCA_NEEDS_BROWSER") == "1":
+        pytest.fail(message)
+    pytest.skip(message)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    browser = Chromium(find(), tmp_path_factory.mktemp("profile"))
+    yield browser
+    browser.close()
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    """A study in which one run of every SAC cell diverged, with a film."""
+    directory = synthetic.write(tmp_path_factory.mktemp("study"), STUDY, diverged=1)
+    (directory / "films").mkdir()
+    film = imageio_ffmpeg.write_frames(str(directory / "films" / "balance.mp4"), (64, 64), fps=10)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # JAX warns of any subprocess
+        film.send(None)
+    for shade in range(10):
+        film.send(np.full((64, 64, 3), 25 * shade, np.uint8))
+    film.close()
+    report.write(directory)
+    return directory
+
+
+@pytest.fixture
+def opened(browser, study):
+    """Opens the page; what it says and asks for is looked at in the end, whatever was done to it."""
+    pages = []
+
+    def open_(path=study / "report.html", **how):
+        pages.append(Page(browser, path, **how))
+        return pages[-1]
+
+    yield open_
+    for page in pages:
+        asked = [event["request"]["url"] for event in page.events("Network.requestWillBeSent")]
+        assert [url for url in asked if not url.startswith("data:")] == [asked[0]]
+        assert asked[0].startswith("file:")
+        assert page.complaints() == []
+        page.close()
+
+
+def test_every_cell_has_its_curve(opened):
+    page = opened()
+    assert page("document.title") == "Study two"
+    assert page.count(".line") == page.count(".band") == [3, 3, 3]
+    assert page.count(".line", "noise") == [3]
+    assert page.count(".line", "calibration") == [2, 2, 2]  # SAC has no model
+    assert page.count(".seed") == [0, 0, 0]
+
+
+def test_an_agent_is_taken_out_of_every_chart(opened):
+    """With the mouse, and with the keyboard alone."""
+    page = opened()
+    box = page("(box => { box.scrollIntoView(); return box.getBoundingClientRect().toJSON() })(form.agent[2])")
+    page.point(box["x"] + 4, box["y"] + 4, "mousePressed", "mouseReleased")
+    assert [page.count(".line", section) for section in ("curves", "noise", "calibration")] == [[2] * 3, [2], [1] * 3]
+    assert page.count("[data-agent=moca]") == [0, 0, 0]
+    assert not any("MoCA " in line for line in page.readout())
+    page("form.agent[1].focus()")
+    page.press("Tab")
+    page.press(" ")
+    assert page.count("[data-agent=moca] .line") == [1, 1, 1]
+    page("form.agent[0].focus()")
+    page.press(" ")
+    assert page.count("[data-agent=sac]") == [0, 0, 0]
+    page.press(" ")
+    assert page.count(".line") == [3, 3, 3]
+
+
+def test_nothing_chosen(opened):
+    page = opened()
+    page("form.agent.forEach((box) => box.click())")
+    assert page.count(".line") == [0, 0, 0]
+    assert "No chosen agent" in page("document.querySelector('.chart').textContent")
+
+
+def test_another_metric(opened):
+    page = opened()
+    page.choose("metric", "coverage_1sigma")
+    assert page.count(".line") == [2, 2, 2]
+    assert page.count(".reference") == [1, 1, 1]
+    assert page.count(".line", "noise") == [3]  # which has a metric of its own
+    assert "Coverage of ±1σ (%)" in page("document.querySelector('.chart').textContent")
+    assert page.readout()[0] == "Coverage of ±1σ, at step 50,000"
+    for name in page("[...form.metric.options].map((option) => option.value)"):
+        page.choose("metric", name)
+        assert max(page.count(".line")) > 0
+        assert "NaN" not in page("document.querySelector('[data-section=curves]').innerHTML")
+
+
+def expected(table, step, preset="paper", noise="0"):
+    """The readout as it must be, from the results themselves."""
+    lines = [f"Return, at step {step:,}"]
+    for agent, name in (("sac", "SAC"), ("moca-ce", "MoCA-CE"), ("moca", "MoCA")):
+        steps, values = statistics.curve(table, preset, "CartpoleBalance", agent, noise)
+        values = values[:, ~np.isnan(values).any(axis=0)]
+        at = values[list(steps).index(step)]
+        note = " 3 of 4 seeds" if agent == "sac" else ""
+        lines.append(f"{name} {at.mean():.0f} ± {at.std(ddof=1):.0f}{note}")
+    return lines
+
+
+def test_the_readout_has_the_numbers_of_the_table(opened, study):
+    table, page = results.load_results(study), opened()
+    assert page.readout() == expected(table, 50_000)
+    box = page(
+        "(c => { c.scrollIntoView(); return c.getBoundingClientRect().toJSON() })(document.querySelector('.chart'))"
+    )
+    left, right = page("[charts[0].x(0), charts[0].x(50000)]")
+    page.point(box["x"] + left + 0.601 * (right - left), box["y"] + 100)
+    assert page.readout() == expected(table, 30_000)
+    assert page.count(".cross") == [1, 0, 0]
+    assert page.count(".dot") == [3, 0, 0]
+    page.point(box["x"] + 100, box["y"] - 60)
+    assert page.readout() == expected(table, 50_000)
+    assert page.count(".cross") == [0, 0, 0]
+    page.choose("preset", "tuned")
+    assert page.readout() == expected(table, 50_000, "tuned")
+    assert page.readout(2) == expected(table, 50_000, "tuned", "0.05")
+
+
+def test_the_readout_by_keyboard(opened, study):
+    table, page = results.load_results(study), opened()
+    page("form.seeds.focus()")
+    page.press("Tab")
+    assert page("document.activeElement.getAttribute('class')") == "chart"
+    page.press("ArrowLeft")
+    assert page.readout() == expected(table, 49_000)
+    page.press("Home")
+    page.press("ArrowLeft")  # there is nothing before the first
+    assert page.readout() == expected(table, 1000)
+    page.press("ArrowRight")
+    assert page.readout() == expected(table, 2000)
+    assert page("document.activeElement.nextElementSibling.ariaLive") == "polite"
+    assert page.count(".cross") == [1, 0, 0]
+    page.press("Escape")
+    assert page.readout() == expected(table, 50_000)
+
+
+def test_the_chart_describes_itself(opened, study):
+    page = opened()
+    told = page(
+        "[...document.querySelectorAll('.chart')].map((c) => [c.getAttribute('role'), c.getAttribute('aria-label')])"
+    )
+    assert all(role == "img" for role, _ in told)
+    assert page("document.querySelectorAll('.chart[tabindex=\"0\"]').length") == len(told)
+    value = expected(results.load_results(study), 50_000)[3]
+    title = "Return against environment steps, CartpoleBalance, no noise, preset paper. at step 50,000:"
+    assert told[0][1].startswith(title)
+    assert value in told[0][1]
+
+
+def test_each_seed(opened, study):
+    """As many thin lines as seeds; what they are drawn from is the table, but for its rounding."""
+    page = opened()
+    page("form.seeds.click()")
+    assert page.count(".seed") == [12, 12, 12]
+    each = page("charts[0].curves.map((curve) => curve.each.map((seed) => decode(seed, curve.range)))")
+    for seeds, agent in zip(each, ("sac", "moca-ce", "moca"), strict=True):
+        _, values = statistics.curve(results.load_results(study), "paper", "CartpoleBalance", agent, "0")
+        np.testing.assert_allclose(np.array(seeds, float), values.T, atol=0.2)
+    assert "NaN" not in page("document.querySelector('[data-section=curves]').innerHTML")
+
+
+def test_it_fits_a_phone(opened, tmp_path):
+    """With the longest names there are, all metrics, and all that can be opened."""
+    pendulum = grid.narrowed(grid.GRIDS["pendulum"], seeds=2, steps=50_000)
+    page = opened(report.write(synthetic.write(tmp_path, pendulum, diverged=1)), width=360, height=740)
+    page("document.querySelectorAll('details').forEach((section) => (section.open = true))")
+    page.settle()
+    for name in page("[...form.metric.options].map((option) => option.value)"):
+        page.choose("metric", name)
+        assert page("document.documentElement.scrollWidth") == 360
+    assert page("[...document.querySelectorAll('.scroll')].some((box) => box.scrollWidth > box.clientWidth)")
+    widths = page("[...document.querySelectorAll('.chart')].map((c) => [c.clientWidth, c.viewBox.baseVal.width])")
+    assert all(240 < shown <= 328 and shown == drawn for shown, drawn in widths)  # text is as large as it says
+
+
+def colours(page, *selectors):
+    """What is drawn at those places, as #rrggbb."""
+    found = page(f"{json.dumps(selectors)}.map((s) => getComputedStyle(document.querySelector(s)).color)")
+    return ["#" + "".join(f"{int(c):02x}" for c in re.findall(r"\d+", colour)[:3]) for colour in found]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_both_schemes_can_be_read(opened, scheme):
+    page = opened(prefers_color_scheme=scheme)
+    paper = page("getComputedStyle(document.body).backgroundColor")
+    assert paper == {"light": "rgb(255, 255, 255)", "dark": "rgb(22, 25, 29)"}[scheme]
+    for colour in colours(page, "body", ".note", "a", "thead th", ".holds", ".inconclusive"):
+        assert report_charts.contrast(colour, report_charts.PAPER[scheme]) >= 4.5
+    lines = colours(page, "[data-agent=moca]", "[data-agent=sac]", ".chart [data-agent=moca-ce]")
+    assert lines == [report_charts.legible(figures.COLOURS[name], scheme) for name in ("moca", "sac", "ce")]
+
+
+def test_on_paper_all_is_open_and_light(opened):
+    page = opened(prefers_color_scheme="dark")
+    shut = "document.querySelectorAll('details:not([open])').length"
+    assert page(shut) > 5
+    page(f"addEventListener('beforeprint', () => (document.title = {shut}))")
+    pdf = base64.b64decode(page.call("Page.printToPDF")["data"])
+    assert pdf.startswith(b"%PDF")
+    assert page("document.title") == "0"
+    assert page(shut) > 5
+    page.call("Emulation.setEmulatedMedia", media="print", features=[{"name": "prefers-color-scheme", "value": "dark"}])
+    assert page("getComputedStyle(form).display") == "none"
+    assert page("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+
+
+def test_the_film_plays(opened):
+    page = opened()
+    loaded = "new Promise((done) => (v.readyState ? done() : (v.onloadedmetadata = v.onerror = done)))"
+    seconds = page(f"(async (v) => {{ await {loaded}; return v.duration }})(document.querySelector('video'))")
+    assert seconds == pytest.approx(1, abs=0.2)
+
+
+def test_a_name_is_text(opened, tmp_path):
+    """Not markup, not a script, and no end of the script it stands in."""
+    name = "</script><script>document.title = 'taken'</script><img src=x onerror=alert(1)>&amp;'\"</title>"
+    block = grid.Block("CartpoleBalance", ("moca",), ("0.05",), 2000, {"train.eval_every": 1})
+    directory = synthetic.write(tmp_path, grid.Grid(name, (block,), presets=("tuned",), seeds=1))
+    origin = {name: {"versions": {name: name}, "python": name, "device": [name], "commit": name, "seconds": 1}}
+    (directory / results.ORIGIN).write_text(json.dumps(origin))
+    table = results.load_results(directory).rename(columns={"q_mean": name})
+    table.to_parquet(directory / results.TABLE, index=False)
+    page = opened(report.write(directory))
+    assert page("document.title") == f"Study {name}"
+    assert page("document.querySelector('h1').textContent") == f"Study {name}"
+    assert page("document.images.length") == 0
+    assert page("document.scripts.length") == 2
+    assert page.count(".line") == [1]
+    page.choose("metric", name)
+    assert page.readout()[0].startswith(f"{name.replace('_', ' ')}, at step")

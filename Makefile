@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help install demo test test-slow check lint types bench mutants lock clean
+.PHONY: help install demo test test-slow check lint types bench mutants results lock clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -40,6 +40,9 @@ bench: install ## time the backup, training programs and their growth (minutes)
 
 mutants: install ## break each formula on purpose; every mutant must be caught (half an hour)
 	$(BIN)/python tests/mutants.py
+
+results: install ## figures, pages and claims anew from the tables in results/
+	$(BIN)/python tools/results.py
 
 lock: ## write constraints.txt anew: make lock PYTHONS="python3.11 python3.12"
 	$(PYTHON) tools/lock.py $(PYTHONS)

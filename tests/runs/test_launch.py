@@ -28,6 +28,7 @@ TINY = [
     "train.warmup=20",
     "--set",
     "train.eval_episodes=2",
+    "--no-filter",
 ]
 
 
@@ -123,12 +124,12 @@ def test_a_policy_of_another_config_is_refused(run, tmp_path):
 
 def test_a_sweep_ranks_its_points(tmp_path, capsys):
     out = tmp_path / "sweep"
-    main(["sweep", *TINY, "--steps", "100", "--seeds", "2", "--grid", "sac.critic_lr=1e-4,1e-2", "--out", str(out)])
+    main(["sweep", *TINY, "--steps", "150", "--seeds", "1", "--grid", "sac.critic_lr=1e-4,1e-2", "--out", str(out)])
     printed = capsys.readouterr().out.splitlines()
     assert printed[-1] == str(out)
     assert sum("sac.critic_lr" in line for line in printed) == 2
     rows = moca.load(out).rows
-    assert {(row["seed"], row["sac.critic_lr"]) for row in rows} == {(s, lr) for s in (0, 1) for lr in (1e-4, 1e-2)}
+    assert {(row["seed"], row["sac.critic_lr"]) for row in rows} == {(0, lr) for lr in (1e-4, 1e-2)}
 
 
 @pytest.mark.skipif(jax.default_backend() == "gpu", reason="there is a GPU here")

@@ -29,10 +29,10 @@ from jax.extend import core
 from moca.config import ConfigError
 from moca.envs.environment import Environment, Step
 
-SCALE = 1e6  # of observations, above which networks learn badly [choice]
+SCALE = 1e6  # of observations, above which networks learn badly
 SMALL = 500  # equations up to which the functions are also called without compiling: each may be a compilation
 SOON = 10  # steps over which two runs are compared: later, chaos may have amplified a GPU's rounding
-JUMP = 1.5  # times the longest ordinary step: a longer last step back among the first states is a restart [choice]
+JUMP = 1.5  # times the longest ordinary step: a longer last step back among the first states is a restart
 
 
 @dataclass(frozen=True)

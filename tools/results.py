@@ -1,0 +1,70 @@
+"""Draws and writes all that follows from the tables in results/: figures, pages, the claims, and the README's table.
+
+    python tools/results.py
+
+The same tables give the same bytes. With --check it writes nothing, and fails if a file is not what it should be.
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+import pandas as pd
+
+import moca
+from moca.studies import claims, curves, grid, report, results
+
+ROOT = Path(__file__).parent.parent
+STUDIES = [name for name in grid.GRIDS if (ROOT / "results" / name / results.TABLE).exists()]
+START, END = "<!-- ordering: written by tools/results.py -->\n", "<!-- end -->"
+
+
+def made(out: Path) -> dict[Path, Path]:
+    """Every file, written below `out`, with where it belongs."""
+    files = {}
+    for name in STUDIES:
+        directory = ROOT / "results" / name
+        files[report.write(directory, out / f"{name}.html")] = directory / "report.html"
+        for path in curves.draw(directory, out / name, ("png",)):
+            files[path] = directory / "figures" / path.name
+    table = pd.concat([moca.load_results(ROOT / "results" / name) for name in STUDIES], ignore_index=True)
+    verdicts = claims.judge(table)
+    page = out / "claims.md"
+    page.write_text(f"# The paper's claims\n\n{_intro()}\n\n{claims.to_markdown(verdicts)}\n")
+    files[page] = ROOT / "results" / "claims.md"
+    readme = (ROOT / "README.md").read_text()
+    head, rest = readme.split(START)
+    tail = rest[rest.index(END) :]
+    ordering = claims.to_markdown([verdict for verdict in verdicts if verdict.claim == "ordering"])
+    new = out / "README.md"
+    new.write_text(f"{head}{START}{ordering}\n{tail}")
+    files[new] = ROOT / "README.md"
+    return files
+
+
+def _intro() -> str:
+    return (
+        "What the paper states about its experiments, in our words, and what the studies of this folder say to it, at ten "
+        "seeds. `tools/results.py` writes this page. How each is judged stands in `moca/studies/claims.py`: a claim holds, "
+        "or does not, if the whole 95 % interval of what was measured lies where it should, or outside."
+    )
+
+
+def main(check: bool) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        stale = []
+        for path, target in made(Path(folder)).items():
+            content = path.read_bytes()
+            if not target.exists() or target.read_bytes() != content:
+                stale.append(target)
+                if not check:
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    target.write_bytes(content)
+    for target in stale:
+        print(f"{'is not what it should be: ' if check else ''}{target.relative_to(ROOT)}")
+    if check and stale:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main("--check" in sys.argv[1:])

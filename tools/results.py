@@ -18,6 +18,11 @@ ROOT = Path(__file__).parent.parent
 STUDIES = [name for name in grid.GRIDS if (ROOT / "results" / name / results.TABLE).exists()]
 START, END = "<!-- ordering: written by tools/results.py -->\n", "<!-- end -->"
 
+INTRO = """\
+What the paper states about its experiments, in our words, and what the studies of this folder say to it, at ten seeds.
+`tools/results.py` writes this page. How each is judged stands in `moca/studies/claims.py`: a claim holds, or does not,
+if the whole 95 % interval of what was measured lies where it should, or outside."""
+
 
 def made(out: Path) -> dict[Path, Path]:
     """Every file, written below `out`, with where it belongs."""
@@ -30,7 +35,7 @@ def made(out: Path) -> dict[Path, Path]:
     table = pd.concat([moca.load_results(ROOT / "results" / name) for name in STUDIES], ignore_index=True)
     verdicts = claims.judge(table)
     page = out / "claims.md"
-    page.write_text(f"# The paper's claims\n\n{_intro()}\n\n{claims.to_markdown(verdicts)}\n")
+    page.write_text(f"# The paper's claims\n\n{INTRO}\n\n{claims.to_markdown(verdicts)}\n")
     files[page] = ROOT / "results" / "claims.md"
     readme = (ROOT / "README.md").read_text()
     head, rest = readme.split(START)
@@ -40,14 +45,6 @@ def made(out: Path) -> dict[Path, Path]:
     new.write_text(f"{head}{START}{ordering}\n{tail}")
     files[new] = ROOT / "README.md"
     return files
-
-
-def _intro() -> str:
-    return (
-        "What the paper states about its experiments, in our words, and what the studies of this folder say to it, at ten "
-        "seeds. `tools/results.py` writes this page. How each is judged stands in `moca/studies/claims.py`: a claim holds, "
-        "or does not, if the whole 95 % interval of what was measured lies where it should, or outside."
-    )
 
 
 def main(check: bool) -> None:

@@ -75,6 +75,7 @@ def test_evaluation_of_the_stored_policy(run):
     assert all(0 <= row["return_mean"] <= 50 for row in once)
 
 
+@pytest.mark.slow
 def test_the_stored_policy_is_the_trained_one(run):
     """Same seed, fresh training through Python: the same arrays."""
     again = moca.train(run.config, run.path.parent / "again")

@@ -1,8 +1,10 @@
 """A run that was stopped, killed, starved or poisoned is the run it would have been, or says what happened."""
 
+import dataclasses
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -204,6 +206,22 @@ def others_are_untouched(trainer, clean, bad):
         np.testing.assert_array_equal(np.asarray(a)[rest], np.asarray(b)[rest])
 
 
+@pytest.mark.parametrize("run", [3, slow(9)])
+def test_a_gradient_that_is_no_number_is_one_runs_own_matter(clean, run):
+    """A discount that is no number makes every target of that run, and every gradient, one that is none."""
+    trainer = Trainer([config(seeds=1, belief__filter=False)] * 10, range(10), Poisoned())
+    gamma = trainer.configs.train.gamma.at[run].set(jnp.nan)
+    trainer.configs = dataclasses.replace(
+        trainer.configs,
+        train=dataclasses.replace(
+            trainer.configs.train, gamma=jax.device_put(gamma, trainer.configs.train.gamma.sharding)
+        ),
+    )
+    diverged = [report.metrics["diverged"] for report in trainer]
+    assert diverged[0].tolist() == [2.0 * (number == run) for number in range(10)]
+    others_are_untouched(trainer, clean, run)
+
+
 @pytest.mark.parametrize("what", ["reward", slow("observation")])
 def test_a_poisoned_run_leaves_the_others_alone(clean, what):
     reached = np.asarray(clean.state.replay)[:, :, 3 + 1].max(axis=1)  # of the first dimension of s′
@@ -258,6 +276,40 @@ def test_a_full_disk_is_a_sentence_and_loses_nothing(tmp_path, limit):
             json.loads(line)
     assert checkpoint.newest(path / "checkpoints")[1] == []
     moca.train(config(), path, env=Slow())  # with room again it goes on
+
+
+@pytest.mark.slow
+def test_a_file_system_that_fills_up(tmp_path):
+    """Thirty megabytes, of which each checkpoint takes nine: the fourth does not fit."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a file system of 30 MB")
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=30m", "tmpfs", str(disk)], check=True)
+    try:
+        root = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
+        run, fresh = disk / "run", tmp_path / "fresh"
+        code = (
+            f"import sys; sys.path.insert(0, {root!r})\n"
+            "import moca; from moca.config import ConfigError; from tests.runs.test_resume import config, probes\n"
+            f"big = dict(out={str(run)!r}, env=probes.Drift(), checkpoint_every=0.0, keep=9)\n"
+            "try: moca.train(config(sac__width=256, seeds=3), **big)\n"
+            "except ConfigError as error: sys.exit(f'sentence: {error}')\n"
+        )
+        result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert result.returncode == 1
+        assert f"cannot write a checkpoint to {run}: No space left on device" in result.stderr
+        assert "Traceback" not in result.stderr
+        kept = sorted((run / "checkpoints").iterdir())
+        assert len(kept) >= 2
+        assert all(path.suffix == ".checkpoint" and checkpoint.load(path) for path in kept)
+        rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        assert rows[-1]["step"] < 20 * EPISODES
+        shutil.copytree(run, fresh)
+        resume(fresh, env=probes.Drift())  # with room again it goes on
+        assert json.loads((fresh / "status.json").read_text())["state"] == "finished"
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
 
 
 @pytest.mark.slow

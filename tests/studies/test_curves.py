@@ -34,7 +34,7 @@ def text(path):
 
 def test_all_figures_come_out_the_same_twice(study, tmp_path):
     first, second = (curves.draw(study, tmp_path / name, ("png", "svg")) for name in "ab")
-    names = ("figure3", "degradation", "profiles", "diagnostics", "calibration", "landscape")
+    names = ("figure3", "profiles", "diagnostics", "calibration", "landscape")
     assert [path.name for path in first] == [f"{name}-tuned.{suffix}" for name in names for suffix in ("png", "svg")]
     for one, two in zip(first, second, strict=True):
         assert one.read_bytes() == two.read_bytes()
@@ -86,13 +86,21 @@ def test_missing_agents_metrics_and_seeds_do_no_harm(tmp_path):
     other = other.assign(env="AcrobotSwingup", agent="moca-mixture")
     pd.concat([table, other]).to_parquet(tmp_path / results.TABLE)
     paths = curves.draw(tmp_path, tmp_path / "out", ("svg",))
-    stems = ("figure2", "learning-AcrobotSwingup", "degradation", "profiles", "diagnostics")
+    stems = ("figure2", "learning-AcrobotSwingup", "profiles", "diagnostics")
     assert [path.name for path in paths] == [f"{stem}-paper.svg" for stem in stems]
     learning, acrobot, *_, diagnostics = map(text, paths)
     assert {"MoCA, 0 to 1 of 1 seeds", "one seed"} <= set(learning)
     assert "moca-mixture" in acrobot
     assert not [label for label in acrobot if label.startswith("BNAF")]
     assert not [label for label in diagnostics if label.startswith("NAF")]
+
+
+def test_return_against_noise(tmp_path):
+    plan = grid.narrowed(grid.GRIDS["degradation"], seeds=3)
+    synthetic.write(tmp_path, plan, diverged=1)
+    paths = {path.name: path for path in curves.draw(tmp_path, tmp_path / "out", ("svg",))}
+    written = set(text(paths["degradation-tuned.svg"]))
+    assert {"mean with 95 % interval, 3 seeds", "SAC, 2 of 3 seeds", "MoCA", "0.0125", "0.1"} <= written
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ SMALL = {
     "env.episode_length": 100, "train.warmup": 100, "train.eval_episodes": 1, "critic.width": 8, "dynamics.width": 8,
     "dynamics.members": 2, "value.bases": 8, "sac.width": 8, "train.batch": 16,
 }  # fmt: skip
-AGENTS = ("bnaf", "sac")
+AGENTS = ("bnaf",)  # one job: every start of one takes half a minute
 STUDY = Grid("small", (Block("PendulumSwingup", AGENTS, ("0", "0.05"), 1500, SMALL),), ("tuned",), 3, 2)
 QUICK = launch.Options(checkpoint_every=0.0, device="cpu")
 
@@ -45,23 +45,23 @@ def same(directory, whole):
 def test_what_a_study_leaves_behind(whole):
     table = moca.load_results(whole)
     assert list(table.columns[:8]) == list(results.KEYS)
-    assert len(table) == 2 * 2 * 2 * 15  # agents, noises, seeds, evaluations
+    assert len(table) == 2 * 2 * 15  # noises, seeds, evaluations
     assert set(table["agent"]) == set(AGENTS)
-    assert table.groupby(["agent", "noise"])["seed"].unique().map(list).tolist() == [[3, 4]] * 4
+    assert table.groupby(["agent", "noise"])["seed"].unique().map(list).tolist() == [[3, 4]] * 2
     assert dict(zip(table["noise"], table["sigma"], strict=True)) == {"0": 0.0, "0.05": 0.05}
     assert table["return_mean"].notna().all()
-    assert not (whole / "cells" / "tuned-PendulumSwingup-sac" / "checkpoints").exists()
+    assert not (whole / "cells" / "tuned-PendulumSwingup-bnaf" / "checkpoints").exists()
     assert set(results.load_origin(whole)) == {f"tuned-PendulumSwingup-{agent}" for agent in AGENTS}
     # The table says of a run what its own log says.
-    run = moca.load_results(whole / "cells" / "tuned-PendulumSwingup-sac")
-    rows = table[(table["agent"] == "sac") & (table["sigma"] == 0.05) & (table["seed"] == 4)]
+    run = moca.load_results(whole / "cells" / "tuned-PendulumSwingup-bnaf")
+    rows = table[(table["sigma"] == 0.05) & (table["seed"] == 4)]
     own = run[(run["sigma"] == 0.05) & (run["seed"] == 4)]
     np.testing.assert_allclose(rows["return_mean"], own["return_mean"], rtol=1e-6)
     with np.load(whole / "landscape-tuned.npz") as file:
         assert set(file.files) == {"angle", "velocity"} | {
             f"{what}/{agent}/{noise}" for what in ("value", "action") for agent in AGENTS for noise in ("0", "0.05")
         }
-        assert file["value/sac/0"].shape == (73, 65)
+        assert file["value/bnaf/0"].shape == (73, 65)
 
 
 def test_what_is_finished_is_not_run_again(whole):
@@ -108,14 +108,14 @@ def test_killed_twice_it_goes_on_to_the_same_table(tmp_path, whole):
         run = wait_for_rows(directory, "bnaf", 8, study)
         job = int((run / "lock").read_text())
         study.kill()
-    for _ in range(600):
+    for _ in range(1200):
         if not os.path.exists(f"/proc/{job}"):
             break
         time.sleep(0.1)
     assert not os.path.exists(f"/proc/{job}")
     assert not results.finished(directory, grid.plan(STUDY)[0])
     with start(directory) as study:
-        run = wait_for_rows(directory, "sac", 8, study)
+        run = wait_for_rows(directory, "bnaf", 24, study)
         os.kill(int((run / "lock").read_text()), signal.SIGKILL)
         assert study.wait() == 0
     same(directory, whole)
@@ -147,7 +147,7 @@ def test_asked_to_stop_it_saves_and_says_how_to_go_on(tmp_path, whole):
 
 @pytest.mark.slow
 def test_a_job_that_fails_is_named_and_the_others_are_kept(tmp_path):
-    study = Grid("broken", (Block("PendulumSwingup", AGENTS, ("0",), 100, SMALL),), ("tuned",), 3, 1)
+    study = Grid("broken", (Block("PendulumSwingup", ("bnaf", "sac"), ("0",), 100, SMALL),), ("tuned",), 3, 1)
     directory = tmp_path / "broken"
     launch.prepare(directory, study)
     (directory / "cells" / "tuned-PendulumSwingup-sac").write_text("in the way")
@@ -160,7 +160,7 @@ def test_a_job_that_fails_is_named_and_the_others_are_kept(tmp_path):
 def test_one_job_alone(tmp_path):
     """What a line of a job array does."""
     directory = tmp_path / "alone"
-    study = grid.narrowed(STUDY, steps=100)
+    study = Grid("two", (Block("PendulumSwingup", ("bnaf", "sac"), ("0",), 100, SMALL),), ("tuned",), 3, 1)
     launch.prepare(directory, study)
     launch.work(directory, "tuned-PendulumSwingup-bnaf", 60.0, None, None)
     assert [results.finished(directory, job) for job in grid.plan(study)] == [True, False]

@@ -264,7 +264,7 @@ def test_another_metric(opened):
         assert "NaN" not in page("document.querySelector('[data-section=curves]').innerHTML")
 
 
-def expected(table, step, preset="paper", noise="0"):
+def expected(table, step, preset="tuned", noise="0"):
     """The readout as it must be, from the results themselves."""
     lines = [f"Return, at step {step:,}"]
     for agent, name in (("sac", "SAC"), ("moca-ce", "MoCA-CE"), ("moca", "MoCA")):
@@ -290,9 +290,9 @@ def test_the_readout_has_the_numbers_of_the_table(opened, study):
     page.point(box["x"] + 100, box["y"] - 60)
     assert page.readout() == expected(table, 50_000)
     assert page.count(".cross") == [0, 0, 0]
-    page.choose("preset", "tuned")
-    assert page.readout() == expected(table, 50_000, "tuned")
-    assert page.readout(2) == expected(table, 50_000, "tuned", "0.05")
+    page.choose("preset", "paper")
+    assert page.readout() == expected(table, 50_000, "paper")
+    assert page.readout(2) == expected(table, 50_000, "paper", "0.05")
 
 
 def test_the_readout_by_keyboard(opened, study):
@@ -321,7 +321,7 @@ def test_the_chart_describes_itself(opened, study):
     assert all(role == "img" for role, _ in told)
     assert page("document.querySelectorAll('.chart[tabindex=\"0\"]').length") == len(told)
     value = expected(results.load_results(study), 50_000)[3]
-    title = "Return against environment steps, CartpoleBalance, no noise, preset paper. at step 50,000:"
+    title = "Return against environment steps, CartpoleBalance, no noise, preset tuned. at step 50,000:"
     assert told[0][1].startswith(title)
     assert value in told[0][1]
 
@@ -333,7 +333,7 @@ def test_each_seed(opened, study):
     assert page.count(".seed") == [12, 12, 12]
     each = page("charts[0].curves.map((curve) => curve.each.map((seed) => decode(seed, curve.range)))")
     for seeds, agent in zip(each, ("sac", "moca-ce", "moca"), strict=True):
-        _, values = statistics.curve(results.load_results(study), "paper", "CartpoleBalance", agent, "0")
+        _, values = statistics.curve(results.load_results(study), "tuned", "CartpoleBalance", agent, "0")
         np.testing.assert_allclose(np.array(seeds, float), values.T, atol=0.2)
     assert "NaN" not in page("document.querySelector('[data-section=curves]').innerHTML")
 

@@ -63,9 +63,9 @@ def render(directory: Path, beside: Path) -> str:
     charts = {panel["section"] for panel in data["panels"]}
     films, noise = _films(directory, beside), _AGAINST_NOISE if "noise" in charts else ""
     sections = {
-        "scores": "Final scores", "claims": "Claims", "curves": "Learning curves",
+        "scores": "Final scores", "curves": "Learning curves",
         **({"noise": "Return against noise"} if noise else {}),
-        "diagnostics": "Diagnostics",
+        "diagnostics": "Diagnostics", "claims": "Claims",
         **({"films": "Films"} if films else {}),
         "configuration": "Configuration", "origin": "Versions", "again": "Do it again",
     }  # fmt: skip
@@ -332,7 +332,8 @@ def _choices(metrics: Sequence[str], presets: Sequence[str]) -> str:
     """The metric, the preset where there are several, and whether to draw every seed."""
     text = _selector("metric", "Metric", [(name, metric_of(name).title) for name in metrics])
     if len(presets) > 1:
-        text += _selector("preset", "Preset", [(preset, preset) for preset in presets])
+        # The last is what was found to work, and what most readers want to see.
+        text += _selector("preset", "Preset", [(preset, preset) for preset in reversed(presets)])
     return text + '<label><input type="checkbox" name="seeds">each seed as a thin line</label>'
 
 

@@ -58,10 +58,19 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_is_named(fault):
-    with pytest.raises(c.ConfigError) as raised:
-        presets.build("tuned", "PendulumSwingup", dict([c.parse_assignment(fault)]))
-    assert FAULTS[fault] in str(raised.value)
+def test_a_fault_is_named_with_exit_code_2(fault, capsys):
+    from moca.cli import main
+
+    with pytest.raises(SystemExit) as stopped:
+        main(["train", "--env", "PendulumSwingup", "--set", fault])
+    assert stopped.value.code == 2
+    assert FAULTS[fault] in capsys.readouterr().err
+
+
+def test_values_of_another_dimension_are_named():
+    wrong = {"value.low": [-1, -1], "value.high": [1, 1], "value.lengthscales": [1, 1]}
+    with pytest.raises(c.ConfigError, match=r"value.low has 2 numbers, but PendulumSwingup shows 3 dimensions"):
+        presets.build("tuned", "PendulumSwingup", wrong)
 
 
 @pytest.mark.parametrize(
@@ -133,11 +142,11 @@ LAYERS = [
     {"moca.critic", "moca.dynamics", "moca.values"},
     {"moca.backup", "moca.belief", "moca.diagnostics"},
     {"moca.agents"},
-    {"moca.evaluation"},
-    {"moca.training"},
+    {"moca.evaluation", "moca.interaction"},
+    {"moca.training", "moca.host_evaluation", "moca.host_training"},
     {"moca.runs"},
     {"moca.studies", "moca.benchmark"},
-    {"moca.demo", "moca.doctor", "moca.cli", "moca.__main__"},
+    {"moca.api", "moca.demo", "moca.doctor", "moca.cli", "moca.__main__"},
 ]
 
 

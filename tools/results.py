@@ -35,7 +35,7 @@ def made(out: Path) -> dict[Path, Path]:
     table = pd.concat([moca.load_results(ROOT / "results" / name) for name in STUDIES], ignore_index=True)
     verdicts = claims.judge(table)
     page = out / "claims.md"
-    page.write_text(f"# The paper's claims\n\n{INTRO}\n\n{claims.to_markdown(verdicts)}\n")
+    page.write_text(f"# The paper's claims\n\n{INTRO}\n\n{claims.CAVEATS}\n\n{claims.to_markdown(verdicts)}\n")
     files[page] = ROOT / "results" / "claims.md"
     readme = (ROOT / "README.md").read_text()
     head, rest = readme.split(START)

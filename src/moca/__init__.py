@@ -7,9 +7,13 @@ Importing `moca` is instant: nothing heavy is loaded until a name is used. The c
 __version__ = "0.1.0"
 
 _LAZY = {
+    **dict.fromkeys(("MoCA", "MoCACE", "MoCAMC", "MoCAMixture", "BNAF", "NAF", "SAC"), "moca.api"),
     "train": "moca.runs.launch",
     "load": "moca.runs.launch",
     "Run": "moca.runs.launch",
+    "Policy": "moca.deploy",
+    "pretrained": "moca.deploy",
+    "check_env": "moca.envs.check",
     "load_results": "moca.studies.results",
 }
 
@@ -21,3 +25,8 @@ def __getattr__(name: str) -> object:
 
         return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module 'moca' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """These names, too."""
+    return sorted({*globals(), *_LAZY})

@@ -90,14 +90,26 @@ def _config(arguments: argparse.Namespace) -> Config:
     settings |= dict(map(parse_assignment, arguments.set))
     settings = ({"env.name": arguments.env} if arguments.env else {}) | settings
     env = settings.get("env.name", "CartpoleBalance")
-    return presets.build(arguments.preset, env, settings)
+    found = _look(arguments, env) if presets.lacks(arguments.preset, env, settings) else {}
+    return presets.build(arguments.preset, env, settings, found)
+
+
+def _look(arguments: argparse.Namespace, env: str) -> dict[str, Any]:
+    """Settings for an environment without a preset."""
+    from moca.envs.defaults import defaults
+    from moca.training import use_device
+
+    print(f"{env} has no preset: taking ranges and scales from a look at it (config.json has them)", file=sys.stderr)
+    use_device(arguments.device)
+    return defaults(env)
 
 
 def _out(arguments: argparse.Namespace, config: Config) -> Path:
     """--out, or a directory named after the run that is not there yet."""
     if arguments.out:
         return arguments.out
-    name = f"{config.env.name}-{config.agent}-{config.noise.kind}-{config.noise.sigma:g}"
+    task = config.env.name.replace(":", "-").replace("/", "-")
+    name = f"{task}-{config.agent}-{config.noise.kind}-{config.noise.sigma:g}"
     candidates = (Path("runs") / f"{name}{suffix}" for suffix in ["", *(f"-{n}" for n in itertools.count(2))])
     return next(path for path in candidates if not path.exists())
 
@@ -196,6 +208,15 @@ def _render(arguments: argparse.Namespace) -> None:
     print(path)
 
 
+def _export(arguments: argparse.Namespace) -> None:
+    _refuse_no_run(arguments.directory)
+    from moca.runs.launch import load
+    from moca.training import use_device
+
+    use_device("cpu")
+    print(load(arguments.directory).export(arguments.out, arguments.run))
+
+
 def _doctor(arguments: argparse.Namespace) -> None:
     from moca import doctor
     from moca.training import use_device
@@ -244,6 +265,11 @@ def _parser() -> tuple[Parser, dict[str, Parser]]:
     render.add_argument("--seed", type=int, default=0, help="of the episode (default: 0)")
     render.add_argument("--device", choices=["cpu", "gpu"], help="default: the best there is")
 
+    export = command("export", _export, "a learned policy as one file that runs with NumPy alone: see moca.deploy")
+    export.add_argument("directory", type=Path, help="a run directory")
+    export.add_argument("--run", type=int, default=0, help="which of its runs (default: the first, 0)")
+    export.add_argument("--out", type=Path, default=Path("policy.npz"), help="the file (default: policy.npz)")
+
     doctor = command("doctor", _doctor, "what this machine has, and whether it works: versions, device, a self-test")
     doctor.add_argument("--device", choices=["cpu", "gpu"], help="default: the best there is")
 
@@ -266,7 +292,7 @@ def _parser() -> tuple[Parser, dict[str, Parser]]:
 
 
 def _add_run_options(parser: Parser) -> None:
-    parser.add_argument("--env", help="a MuJoCo Playground environment (default: CartpoleBalance)")
+    parser.add_argument("--env", help="a MuJoCo Playground environment, or gymnasium:NAME (default: CartpoleBalance)")
     parser.add_argument("--agent", help=f"one of {', '.join(AGENTS)} (default: moca)")
     parser.add_argument("--preset", default="tuned", help=f"one of {', '.join(presets.PRESETS)} (default: tuned)")
     parser.add_argument("--sigma", help="standard deviation of the observation noise (default: 0)")

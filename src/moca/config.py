@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from moca.envs.names import PLAYGROUND
+from moca.envs.names import GYMNASIUM, PLAYGROUND
 
 QUADRATIC_AGENTS = ("moca", "moca-ce", "moca-mc", "moca-mixture", "bnaf", "naf")
 AGENTS = (*QUADRATIC_AGENTS, "sac")
@@ -32,7 +32,10 @@ class ConfigError(ValueError):
 
 
 def _limits(**bounds: Any) -> dict[str, Any]:
-    """Metadata of a field: `low`, `high` (inclusive unless `above`/`below` are given), `infinite`, or `among`."""
+    """Metadata of a field: `low`, `high` (inclusive unless `above`/`below` are given), `infinite`, or `among`.
+
+    Beside the words of `among`, any that begins with `prefix` is allowed.
+    """
     return {"limits": bounds}
 
 
@@ -40,7 +43,7 @@ def _limits(**bounds: Any) -> dict[str, Any]:
 class Environment:
     """Which task, and how its steps are counted. Steps are always environment steps, whatever the action repeat."""
 
-    name: str = field(default="CartpoleBalance", metadata=_limits(among=PLAYGROUND))
+    name: str = field(default="CartpoleBalance", metadata=_limits(among=PLAYGROUND, prefix=GYMNASIUM))
     episode_length: int = field(default=1000, metadata=_limits(low=1))
     action_repeat: int = field(default=1, metadata=_limits(low=1))
 
@@ -353,8 +356,10 @@ def _convert(name: str, value: Any, item: dataclasses.Field) -> Any:
 
 def _check(name: str, value: Any, item: dataclasses.Field) -> None:
     limits = item.metadata.get("limits", {})
-    if "among" in limits and value not in limits["among"]:
-        shown = ", ".join(limits["among"])
+    prefix = limits.get("prefix")
+    free = prefix and str(value).startswith(prefix) and value != prefix
+    if "among" in limits and not free and value not in limits["among"]:
+        shown = ", ".join(limits["among"]) + (f", or {prefix}NAME" if prefix else "")
         raise ConfigError(f"{name} = {value!r} is unknown.{nearest(str(value), limits['among'])} Allowed: {shown}")
     for number in value if isinstance(value, tuple) else [value]:
         if isinstance(number, int | float):

@@ -11,6 +11,8 @@ from moca.agents import Agent
 from moca.envs.environment import Environment
 from moca.envs.noise import Noise
 
+SCORES = ("return_mean", "return_std", "return_noise_free")
+
 
 def rollout(
     agent: Agent,
@@ -50,4 +52,4 @@ def evaluate(
     keys = jnp.tile(jax.random.split(key, episodes), 2)
     returns = jax.vmap(lambda k, n: rollout(agent, learner, env, noise, decisions, k, n)[1].sum())(keys, noisy)
     seen, clean = returns[:episodes], returns[episodes:]
-    return {"return_mean": seen.mean(), "return_std": seen.std(), "return_noise_free": clean.mean()}
+    return dict(zip(SCORES, (seen.mean(), seen.std(), clean.mean()), strict=True))

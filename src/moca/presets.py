@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from math import inf
 from typing import Any
 
-from moca.config import Config, ConfigError, nearest, override
+from moca.config import QUADRATIC_AGENTS, Config, ConfigError, nearest, override
 
 # Facts about a task that hold whatever the preset. The scales are those of App. A; sine and cosine are left out.
 # Bounds and lengthscales are those of App. B.4 and B.5, in the order in which Playground shows the dimensions.
@@ -35,6 +35,8 @@ _PRINTED = {
     "value.lr": 1e-4,
     "value.basis_lr": 0.0,
     "value.constant_lr": 0.0,  # Eq. 6 has no constant
+    "value.least": -inf,  # and Eq. 5 no bounds
+    "value.most": inf,
 }
 
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
@@ -90,12 +92,40 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
 }
 
 
-def build(preset: str, env: str, settings: Mapping[str, Any]) -> Config:
-    """The config of a preset for an environment, with `settings` (by dotted name) on top."""
+# What a short random rollout can tell of an environment that has no entry above: see moca.envs.defaults.
+_MEASURED = ("value.low", "value.high", "value.lengthscales", "noise.scales")
+
+
+def lacks(preset: str, env: str | None, settings: Mapping[str, Any]) -> bool:
+    """Whether the environment must be looked at for settings that neither the preset nor `settings` have.
+
+    Looking takes a while, so whatever else is wrong with the settings is refused first.
+    """
+    predicting = settings.get("agent", Config().agent) in QUADRATIC_AGENTS
+    scaled = settings.get("noise.kind") == "state-norm"
+    wanted = {*(_MEASURED[:3] if predicting else ()), *(_MEASURED[3:] if scaled else ())}
+    if env in ENVIRONMENTS or wanted <= set(settings):
+        return False
+    rest = {name: value for name, value in settings.items() if name not in _MEASURED}
+    rest |= ({"agent": "sac"} if predicting else {}) | ({"noise.kind": "homoscedastic"} if scaled else {})
+    build(preset, env, rest)
+    return True
+
+
+def build(preset: str, env: str | None, settings: Mapping[str, Any], found: Mapping[str, Any] | None = None) -> Config:
+    """The config of a preset for an environment, with `settings` (by dotted name) on top.
+
+    `env` is None for one that is not Playground's; `found` is what a look at it told.
+    """
     if preset not in PRESETS:
         raise ConfigError(f"preset = {preset!r} is unknown.{nearest(preset, PRESETS)} Allowed: {', '.join(PRESETS)}")
-    layers = [{"env.name": env}, ENVIRONMENTS.get(env, {}), PRESETS[preset][""], PRESETS[preset].get(env, {}), settings]
+    facts = ENVIRONMENTS.get(env or "", {})
+    name = {"env.name": env} if env else {}
     merged: dict[str, Any] = {}
-    for layer in layers:
+    for layer in [name, found or {}, facts, PRESETS[preset][""], PRESETS[preset].get(env or "", {}), settings]:
         merged.update(layer)
-    return override(Config(), merged)
+    config = override(Config(), merged)
+    shown = len(facts.get("value.low", config.value.low))
+    if len(config.value.low) != shown:
+        raise ConfigError(f"value.low has {len(config.value.low)} numbers, but {env} shows {shown} dimensions")
+    return config

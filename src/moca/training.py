@@ -8,6 +8,7 @@ ratio and the warm-up are ours [choice].
 import dataclasses
 import os
 import platform
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -16,19 +17,33 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key, UInt32
+from jaxtyping import Array, Float, Int
 
 from moca import config as settings
-from moca import replay as memory
-from moca.agents import Agent, Progress, make_agent
-from moca.agents.agent import Info
-from moca.belief import Belief
+from moca.agents import Agent, make_agent
 from moca.config import Config, ConfigError
-from moca.envs.environment import ActionRepeat, Environment
+from moca.envs.environment import ActionRepeat, Environment, Spaces
+from moca.envs.named import named
 from moca.envs.noise import Noise, make_noise
-from moca.envs.playground import Playground
-from moca.evaluation import evaluate
+from moca.evaluation import SCORES, evaluate
 from moca.exploration import Dice
+from moca.interaction import (
+    Draw,
+    Knowledge,
+    Measured,
+    RunState,
+    absorb,
+    act,
+    block_size,
+    conclude,
+    decisions_of,
+    draw,
+    evaluation_due,
+    first_belief,
+    init_run,
+    keys_of,
+    restart,
+)
 
 
 def _register(section: type, data: Callable[[dataclasses.Field], bool]) -> None:
@@ -45,28 +60,6 @@ for _section in [type(getattr(settings.Config(), f.name)) for f in dataclasses.f
 _register(Config, lambda f: f.name not in ("agent", "seed", "seeds"))
 
 
-BLOCK = 100  # decisions whose random numbers are drawn at once: the largest divisor of an episode's up to this
-
-
-# Why a run was given up, by number.
-CAUSES = (
-    "",
-    "the environment gave a reward or an observation that is not finite",
-    "a learned parameter or an action is not finite",
-    "|Q| is above 1e6",
-)
-Q_LIMIT = 1e6  # [choice]
-
-
-class RunState(NamedTuple):
-    """All that one run carries from episode to episode."""
-
-    learner: Any  # as it was before the run diverged, if it did
-    diverged: Int[Array, ""]  # zero, or the number of the cause
-    replay: memory.Replay
-    key: Key[Array, ""]  # never changes: every episode folds its number into it, and nothing else uses it
-
-
 class Report(NamedTuple):
     """What one episode of all runs measured."""
 
@@ -74,145 +67,64 @@ class Report(NamedTuple):
     metrics: dict[str, np.ndarray]  # one number per run; nan where nothing was measured
 
 
-def make_env(config: Config, env: Environment | None = None) -> Environment:
-    """The environment the config names, or the one given instead, with the config's action repeat."""
-    env = env or Playground(config.env.name)
-    return ActionRepeat(env, config.env.action_repeat) if config.env.action_repeat > 1 else env
+def make_env(config: Config, env: Spaces | None = None) -> Spaces:
+    """The environment the config names, or the one given instead, with the config's action repeat.
 
-
-def init_run(config: Config, env: Environment, key: Key[Array, ""]) -> RunState:
-    """A run before its first step."""
-    capacity = min(config.train.capacity, config.train.steps // config.env.action_repeat)
-    learner_key, episode_key = jax.random.split(key)
-    learner = make_agent(config, env).init(learner_key)
-    replay = memory.empty(capacity, env.observation_size, env.action_size, config.belief.filter)
-    return RunState(learner, jnp.zeros((), jnp.int32), replay, episode_key)
+    One on the host is told about the repeat only when many of it are made.
+    """
+    env = env or named(config.env.name)
+    if isinstance(env, Environment) and config.env.action_repeat > 1:
+        return ActionRepeat(env, config.env.action_repeat)
+    return env
 
 
 def train_episode(
     config: Config, env: Environment, state: RunState, episode: Int[Array, ""]
 ) -> tuple[RunState, dict[str, Float[Array, ""]]]:
-    """One episode of interaction and learning, then the evaluation; the metrics of both.
-
-    Training and evaluation have keys of their own, so evaluating more often changes no training run.
-    """
+    """One episode of interaction and learning, then the evaluation; the metrics of both."""
     agent = make_agent(config, env)
     noise = make_noise(config.noise, env.observation_size)
-    keys = jax.random.split(jax.random.fold_in(state.key, episode), 6)
-    reset_key, first_key, explore_key, loop_key, eval_key, diagnose_key = keys
-    decisions = config.env.episode_length // config.env.action_repeat
-    env_state, observation = env.reset(reset_key)
-    seen = noise(observation, jax.random.normal(first_key, observation.shape))
-    start = (env_state, agent.observe(state.learner, seen), state.learner, state.replay)
-    size = max(n for n in range(1, BLOCK + 1) if decisions % n == 0)
+    keys = keys_of(state, episode)
+    decisions = decisions_of(config)
+    env_state, observation = env.reset(keys.reset)
+    belief = first_belief(agent, state.learner, noise, observation, keys.first)
+    start = (env_state, Knowledge(belief, state.learner, state.replay))
+    size = block_size(decisions)
     indices = episode * decisions + jnp.arange(decisions)
-    explorations = agent.draw_exploration(explore_key, decisions)
+    explorations = agent.draw_exploration(keys.explore, decisions)
     in_blocks = lambda x: x.reshape(-1, size, *x.shape[1:])  # noqa: E731
 
-    def block(carry: tuple, x: tuple) -> tuple[tuple, tuple]:
+    def block(carry: tuple, x: tuple) -> tuple[tuple, Measured]:
         indices, explorations, key = x
-        draws = jax.vmap(lambda k: _draw(agent, env, k))(jax.random.split(key, size))
+        draws = jax.vmap(lambda k: draw(agent, k))(jax.random.split(key, size))
         return jax.lax.scan(lambda c, each: _step(agent, env, noise, c, *each), carry, (indices, explorations, draws))
 
-    block_keys = jax.random.split(loop_key, decisions // size)
+    block_keys = jax.random.split(keys.loop, decisions // size)
     xs = (*jax.tree.map(in_blocks, (indices, explorations)), block_keys)
-    (_, _, learner, replay), (rewards, learned, info) = jax.lax.scan(block, start, xs)
-
-    metrics = {name: jnp.sum(values) / jnp.sum(learned) for name, values in info.items()}
-    newest = memory.read(replay, indices, env.observation_size, env.action_size)
-    metrics |= agent.diagnose(state.learner, learner, newest, diagnose_key)
-    learner = agent.learn_noise(learner, newest)
-    diverged = jnp.where(state.diverged > 0, state.diverged, _cause(learner, newest, metrics))
-    learner = jax.tree.map(lambda new, old: jnp.where(diverged > 0, old, new), learner, state.learner)
+    (_, knowledge), measured = jax.lax.scan(block, start, xs)
+    state, metrics = conclude(agent, state, knowledge, episode, jax.tree.map(jnp.sum, measured))
     evaluated = jax.lax.cond(
-        ((episode + 1) % config.train.eval_every == 0)
-        | ((episode + 1) * config.env.episode_length == config.train.steps),
-        lambda: evaluate(agent, learner, env, noise, decisions, config.train.eval_episodes, eval_key),
-        lambda: dict.fromkeys(("return_mean", "return_std", "return_noise_free"), jnp.full((), jnp.nan)),
+        evaluation_due(config, episode),
+        lambda: evaluate(agent, state.learner, env, noise, decisions, config.train.eval_episodes, keys.evaluate),
+        lambda: dict.fromkeys(SCORES, jnp.full((), jnp.nan)),
     )
-    metrics |= evaluated | {"train_return": rewards.sum()}
-    metrics = {name: jnp.where(diverged > 0, jnp.nan, value) for name, value in metrics.items()}
-    return RunState(learner, diverged, replay, state.key), metrics | {"diverged": diverged.astype(jnp.float32)}
-
-
-def _cause(learner: Any, episode: memory.Transition, metrics: Info) -> Int[Array, ""]:
-    """The number of the cause for which a run is to be given up after an episode; zero if there is none."""
-
-    def finite(tree: Any) -> Array:
-        numbers = [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.floating)]
-        return jnp.stack([jnp.isfinite(leaf).all() for leaf in numbers]).all()
-
-    rows = jax.vmap(finite)(episode._replace(action=jnp.zeros_like(episode.action)))
-    # What followed an action that is no number is the agent's doing.
-    environment = ~rows.all() & finite(episode.action[jnp.argmin(rows)])
-    exploded = jnp.abs(metrics.get("q_mean", jnp.zeros(()))) > Q_LIMIT
-    agent = ~finite((episode, learner))
-    return jnp.where(environment, 1, jnp.where(agent, 2, jnp.where(exploded, 3, 0)))
-
-
-class Draw(NamedTuple):
-    """The random numbers of one decision, but for the exploration's, which may hold for many."""
-
-    noise: Float[Array, "obs"]
-    rows: UInt32[Array, "updates batch"]
-    updates: Any  # with a leading axis over updates
-    restart: Key[Array, ""]
-
-
-def _draw(agent: Agent, env: Environment, key: Key[Array, ""]) -> Draw:
-    noise_key, row_key, update_key, restart_key = jax.random.split(key, 4)
-    train = agent.config.train
-    return Draw(
-        jax.random.normal(noise_key, (env.observation_size,)),
-        jax.random.bits(row_key, (train.updates, train.batch)),
-        jax.vmap(agent.draw_update)(jax.random.split(update_key, train.updates)),
-        restart_key,
-    )
+    return state, metrics | {n: jnp.where(state.diverged > 0, jnp.nan, value) for n, value in evaluated.items()}
 
 
 def _step(
     agent: Agent, env: Environment, noise: Noise, carry: tuple, index: Int[Array, ""], dice: Dice, draw: Draw
-) -> tuple[tuple, tuple[Float[Array, ""], Float[Array, ""], Info]]:
+) -> tuple[tuple[Any, Knowledge], Measured]:
     """One decision: act, store, learn [Alg. 1 l. 3] [Alg. 1 l. 4]."""
-    env_state, belief, learner, replay = carry
-    config = agent.config
-    step = index * config.env.action_repeat
-    action = agent.explore(learner, belief.mean, dice, Progress(step, step / config.train.steps))
-    env_state, (observation, reward, terminated) = env.step(env_state, action)
-    measured = noise(observation, draw.noise)
-    next_belief, spread = agent.track(learner, belief, action, measured)
-    ended = terminated.astype(reward.dtype)
-    kept = None if spread is None else measured
-    transition = memory.Transition(belief.mean, action, reward, next_belief.mean, ended, kept, spread)
-    replay = memory.add(replay, index, transition)
-    batches = memory.sample(replay, draw.rows, index + 1, env.observation_size, env.action_size)
-    learning = step + config.env.action_repeat > config.train.warmup
-    learner, info = _learn(agent, learner, batches, draw.updates, learning)
+    env_state, knowledge = carry
+    action = act(agent, knowledge.learner, knowledge.belief, index, dice)
+    env_state, step = env.step(env_state, action)
+    knowledge, measured = absorb(agent, noise, knowledge, action, step, index, draw)
     if env.terminates:
-        fresh = _restart(agent, learner, noise, draw.restart)
-        env_state, next_belief = jax.tree.map(
-            lambda new, old: jnp.where(terminated, new, old), fresh, (env_state, next_belief)
-        )
-    return (env_state, next_belief, learner, replay), (reward, learning.astype(jnp.float32), info)
-
-
-def _learn(agent: Agent, learner: Any, batches: memory.Transition, draws: Any, learning: Array) -> tuple[Any, Info]:
-    """The learner after one update per batch [Alg. 1 l. 5], or as it was with zeros for info while it warms up.
-
-    A select, not a branch: on a GPU a branch waits for the host at every step, and the select is part of the
-    optimisers' own kernels.
-    """
-    learned, info = jax.lax.scan(lambda state, x: agent.update(state, *x), learner, (batches, draws))
-    learner = jax.tree.map(lambda new, old: jnp.where(learning, new, old), learned, learner)
-    return learner, jax.tree.map(lambda x: jnp.where(learning, x.mean(), 0), info)
-
-
-def _restart(agent: Agent, learner: Any, noise: Noise, key: Key[Array, ""]) -> tuple[Any, Belief]:
-    """A fresh episode, for where the last one ended; what was stored keeps the true last observation."""
-    reset_key, noise_key = jax.random.split(key)
-    env_state, observation = agent.env.reset(reset_key)
-    seen = noise(observation, jax.random.normal(noise_key, observation.shape))
-    return env_state, agent.observe(learner, seen)
+        reset_key, noise_key = jax.random.split(draw.restart)
+        fresh_state, observation = env.reset(reset_key)
+        knowledge = restart(agent, noise, knowledge, observation, step.terminated, noise_key)
+        env_state = jax.tree.map(lambda new, old: jnp.where(step.terminated, new, old), fresh_state, env_state)
+    return (env_state, knowledge), measured
 
 
 def use_all_cores() -> None:
@@ -263,8 +175,8 @@ def keep_compiled() -> None:
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 2.0)
 
 
-class Trainer:
-    """Many runs as one program. Iterate over it to train; `learners` is what they have learned so far.
+class Runs(ABC):
+    """Many runs side by side. Iterate over it to train; `learners` is what they have learned so far.
 
     Args:
         configs: one per run. They may differ in floats; everything else must be alike.
@@ -272,27 +184,22 @@ class Trainer:
         env: the environment, if not the one the configs name.
     """
 
-    def __init__(self, configs: Sequence[Config], seeds: Sequence[int], env: Environment | None = None) -> None:
+    def __init__(self, configs: Sequence[Config], seeds: Sequence[int], env: Spaces | None = None) -> None:
         configs = [dataclasses.replace(config.validated(), seed=0, seeds=1) for config in configs]
         if len({jax.tree.structure(config) for config in configs}) != 1:
             raise ConfigError(
                 "the runs of one program may differ in their seeds and in settings that are floats, in no others"
             )
         self.config = configs[0]
-        self.env = make_env(self.config, env)
+        self.env: Any = make_env(self.config, env)
         make_noise(self.config.noise, self.env.observation_size)  # refuses scales of another dimension
         self.episode = 0
         stacked = jax.tree.map(lambda *numbers: jnp.asarray(numbers, jnp.float32), *configs)
         keys = jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32))
-        spread, everywhere = _over_devices(len(configs))
-        self.configs, keys = jax.device_put((stacked, keys), spread)
+        self._spread, self._everywhere = over_devices(len(configs))
+        self.configs, keys = jax.device_put((stacked, keys), self._spread)
         start = jax.vmap(lambda c, k: init_run(c, self.env, k))
-        self.state = jax.jit(start, out_shardings=spread)(self.configs, keys)
-        program = jax.vmap(lambda c, s, e: train_episode(c, self.env, s, e), in_axes=(0, 0, None))
-        self._program = jax.jit(
-            program, in_shardings=(spread, spread, everywhere), out_shardings=spread, donate_argnums=1
-        )
-        self._compiled: Any = None
+        self.state = jax.jit(start, out_shardings=self._spread)(self.configs, keys)
 
     @property
     def episodes(self) -> int:
@@ -304,30 +211,59 @@ class Trainer:
         """The agents' states, with a leading axis over runs."""
         return self.state.learner
 
+    @abstractmethod
     def compile(self) -> None:
-        """Builds the program; the first episode would otherwise."""
-        self._compiled = self._program.lower(self.configs, self.state, self._number()).compile()
+        """Builds what is to be run; the first episode would otherwise."""
 
+    @abstractmethod
     def memory(self) -> int:
         """Bytes that the program, once compiled, needs on all devices for its state and for what is in between."""
-        analysis = self._compiled.memory_analysis()
-        devices = len(self.state.replay.sharding.device_set)
-        return devices * (analysis.temp_size_in_bytes + analysis.argument_size_in_bytes)
+
+    @abstractmethod
+    def _train_episode(self) -> dict[str, np.ndarray]:
+        """The metrics of the next episode, after which `state` is the one that follows."""
 
     def __iter__(self) -> Iterator[Report]:
-        if self._compiled is None:
-            self.compile()
         while self.episode < self.episodes:
-            self.state, metrics = self._compiled(self.configs, self.state, self._number())
-            metrics = jax.device_get(metrics)
+            metrics = self._train_episode()
             self.episode += 1
             yield Report(self.episode * self.config.env.episode_length, metrics)
+
+    def _memory_of(self, compiled: Any) -> int:
+        analysis = compiled.memory_analysis()
+        devices = len(self.state.replay.sharding.device_set)
+        return devices * (analysis.temp_size_in_bytes + analysis.argument_size_in_bytes)
 
     def _number(self) -> Int[Array, ""]:
         return jnp.asarray(self.episode, jnp.int32)
 
 
-def _over_devices(runs: int) -> tuple[jax.sharding.Sharding, jax.sharding.Sharding]:
+class Trainer(Runs):
+    """Many runs as one program, the environment a part of it; arguments as for `Runs`."""
+
+    def __init__(self, configs: Sequence[Config], seeds: Sequence[int], env: Spaces | None = None) -> None:
+        super().__init__(configs, seeds, env)
+        program = jax.vmap(lambda c, s, e: train_episode(c, self.env, s, e), in_axes=(0, 0, None))
+        spread, everywhere = self._spread, self._everywhere
+        self._program = jax.jit(
+            program, in_shardings=(spread, spread, everywhere), out_shardings=spread, donate_argnums=1
+        )
+        self._compiled: Any = None
+
+    def compile(self) -> None:
+        self._compiled = self._program.lower(self.configs, self.state, self._number()).compile()
+
+    def memory(self) -> int:
+        return self._memory_of(self._compiled)
+
+    def _train_episode(self) -> dict[str, np.ndarray]:
+        if self._compiled is None:
+            self.compile()
+        self.state, metrics = self._compiled(self.configs, self.state, self._number())
+        return jax.device_get(metrics)
+
+
+def over_devices(runs: int) -> tuple[jax.sharding.Sharding, jax.sharding.Sharding]:
     """Runs split evenly over as many of the devices as divide their number; and what each device has a copy of."""
     devices = jax.devices()
     count = max(n for n in range(1, len(devices) + 1) if runs % n == 0)

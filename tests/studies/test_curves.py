@@ -68,11 +68,29 @@ def test_curves_are_means_and_bands_of_the_seeds_that_are_left(study):
     axes = figure.axes[1]
     own = table[(table["agent"] == "sac") & (table["noise"] == "0.05") & (table["seed"] > table["seed"].min())]
     by_step = own.groupby("step")["return_mean"]
-    drawn = next(line for line in axes.lines if line.get_color() == figures.COLOURS["sac"])
+    lost, drawn = (line for line in axes.lines if line.get_color() == figures.COLOURS["sac"])
     np.testing.assert_allclose(drawn.get_xdata(), by_step.mean().index)
     np.testing.assert_allclose(drawn.get_ydata(), by_step.mean(), rtol=1e-5)
-    band = axes.collections[axes.lines.index(drawn)].get_paths()[0].vertices
+    band = axes.collections[curves._ordered(AGENTS)[::-1].index("sac")].get_paths()[0].vertices
     np.testing.assert_allclose(band[:, 1].max(), (by_step.mean() + by_step.std()).max(), rtol=1e-5)
+    first = table[(table["agent"] == "sac") & (table["noise"] == "0.05") & (table["seed"] == table["seed"].min())]
+    np.testing.assert_allclose(lost.get_ydata(), first["return_mean"].dropna(), rtol=1e-5)
+    assert lost.get_xdata()[-1] == 100_000
+    assert (lost.get_marker(), lost.get_markevery()) == ("x", [-1])
+    assert lost.get_linewidth() < drawn.get_linewidth()
+    assert "diverged" in [label.get_text() for label in figure.legends[0].get_texts()]
+    curves.plt.close(figure)
+
+
+@pytest.mark.parametrize("left", [0, 2])
+def test_a_seed_that_runs_away_does_not_set_the_axis(left):
+    """Unless it is all there is."""
+    steps, ones = np.arange(1, 5), np.ones((4, 1))
+    away = np.array([[1], [1e6], [np.nan], [np.nan]])
+    figure, axes = curves.plt.subplots()
+    curves._band(axes, curves.Series(steps, np.repeat(ones, left, axis=1), away), curves.OTHER)
+    assert [len(line.get_xdata()) for line in axes.lines] == ([2, 4] if left else [2])
+    assert (axes.get_ylim()[1] > 1e5) == (not left)
     curves.plt.close(figure)
 
 

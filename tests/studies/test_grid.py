@@ -85,6 +85,15 @@ BLOCK = '[[blocks]]\nenv = "CartpoleBalance"\nagents = ["moca"]\nnoises = ["0"]\
         (BLOCK.replace('"0"', '"state-nrm 0.1"'), "Did you mean state-norm?"),
         (BLOCK.replace('"0"', '"-1"'), "noises = '-1' is none: write a level such as 0.05"),
         (BLOCK.replace('["0"]', "[]"), "names no noises"),
+        (BLOCK.replace('["moca"]', "[]"), "holds no"),
+        ("presets = []\n" + BLOCK, "holds no"),
+        (BLOCK.replace('["0"]', '["0.05", "0.050"]'), "names a level twice"),
+        (BLOCK.replace('["0"]', '["0", "state-norm 0"]'), "names a level twice"),
+        ('blocks = "x"', "blocks must be tables"),
+        (BLOCK + 'settings = "x"\n', "settings = 'x' must be a table"),
+        (BLOCK + 'settings = { agent = "sac" }\n', "agent cannot be set for all cells"),
+        (BLOCK + 'settings = { "noise.sigma" = 0.1 }\n', "noise.sigma cannot be set for all cells"),
+        ('name = "a/../b"\n' + BLOCK, "name = 'a/../b' must be made of"),
         (BLOCK.replace("Balance", "Balanced"), "env.name = 'CartpoleBalanced' is unknown"),
         ('presets = ["tunde"]\n' + BLOCK, "preset = 'tunde' is unknown. Did you mean tuned?"),
         (BLOCK + BLOCK, "asks twice for paper-CartpoleBalance-moca"),
@@ -98,6 +107,11 @@ def test_what_cannot_be_is_named(tmp_path, content, message):
     with pytest.raises(ConfigError) as error:
         grid.plan(grid.find(str(path)))
     assert message in str(error.value)
+
+
+def test_what_makes_an_agent_of_a_study_cannot_be_set():
+    with pytest.raises(ConfigError, match=r"dynamics.samples cannot be set for all cells"):
+        grid.plan(grid.narrowed(grid.find("pendulum"), settings={"dynamics.samples": "32"}))
 
 
 def test_unknown_names():

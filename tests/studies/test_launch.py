@@ -2,10 +2,12 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 
 import numpy as np
 import pandas as pd
@@ -68,6 +70,25 @@ def test_what_is_finished_is_not_run_again(whole):
     before = {path: path.stat().st_mtime_ns for path in whole.glob("cells/*/metrics.jsonl")}
     launch.study(STUDY, whole, options=QUICK)
     assert before == {path: path.stat().st_mtime_ns for path in whole.glob("cells/*/metrics.jsonl")}
+
+
+def test_what_is_only_half_done_is_not_finished(whole, tmp_path):
+    """A kill after the last episode and before the policy or the landscape were written."""
+    for missing in ("policy.npz", "landscape.npz", "status.json"):
+        directory = tmp_path / missing
+        shutil.copytree(whole, directory)
+        (job,) = grid.plan(STUDY)
+        assert results.finished(directory, job)
+        (directory / "cells" / job.name / missing).unlink()
+        assert not results.finished(directory, job)
+
+
+def test_a_directory_of_results_alone_can_be_gone_on_with(whole, tmp_path):
+    (tmp_path / results.PLAN).write_bytes((whole / results.PLAN).read_bytes())
+    launch.prepare(tmp_path, STUDY)
+    assert (tmp_path / results.CELLS).is_dir()
+    with pytest.raises(ConfigError, match="holds a study of which no job is finished yet"):
+        moca.load_results(tmp_path)
 
 
 def test_another_study_is_not_gone_on_with(whole):
@@ -184,9 +205,32 @@ def test_results_that_are_not_there(tmp_path):
         moca.load_results(tmp_path)
 
 
-ray = pytest.importorskip("ray")
+needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed: pip install 'moca-rl[ray]'")
 
 
+@pytest.mark.slow
+@needs_ray
+def test_a_cluster_that_is_asked_to_stop_saves(tmp_path, whole):
+    directory = tmp_path / "ray"
+    with start(directory, "ray") as study:
+        run = wait_for_rows(directory, "bnaf", 4, study)
+        study.send_signal(signal.SIGTERM)
+        assert study.wait() == 1  # InterruptedRun, which the command line makes a 75
+    assert json.loads((run / "status.json").read_text())["state"] == "interrupted"
+    with start(directory, "ray") as study:
+        assert study.wait() == 0
+    same(directory, whole)
+
+
+@pytest.mark.slow
+def test_two_studies_on_one_directory_share_the_work(tmp_path, whole):
+    directory = tmp_path / "both"
+    with start(directory) as one, start(directory) as other:
+        assert (one.wait(), other.wait()) == (0, 0)
+    same(directory, whole)
+
+
+@needs_ray
 def test_a_cluster_gives_the_same_table_though_a_worker_dies(tmp_path, whole):
     directory = tmp_path / "ray"
     with start(directory, "ray") as study:

@@ -390,11 +390,13 @@ def test_the_film_plays(opened):
     assert seconds == pytest.approx(1, abs=0.2)
 
 
-def test_a_name_is_text(opened, tmp_path):
+def test_a_name_is_text(opened, tmp_path, monkeypatch):
     """Not markup, not a script, and no end of the script it stands in."""
     name = "</script><script>document.title = 'taken'</script><img src=x onerror=alert(1)>&amp;'\"</title>"
     block = grid.Block("CartpoleBalance", ("moca",), ("0.05",), 2000, {"train.eval_every": 1})
-    directory = synthetic.write(tmp_path, grid.Grid(name, (block,), presets=("tuned",), seeds=1))
+    plan = grid.Grid(name, (block,), presets=("tuned",), seeds=1)
+    directory = synthetic.write(tmp_path, plan)
+    monkeypatch.setattr(results, "load_grid", lambda _: plan)  # which would not take the name
     origin = {name: {"versions": {name: name}, "python": name, "device": [name], "commit": name, "seconds": 1}}
     (directory / results.ORIGIN).write_text(json.dumps(origin))
     table = results.load_results(directory).rename(columns={"q_mean": name})

@@ -134,6 +134,47 @@ def test_the_best_is_bold_only_where_it_stands_apart(tmp_path, lead, bold):
     assert all(e["text"].startswith("8") for e in strong)
 
 
+def test_what_a_seed_adds_to_all_agents_does_not_hide_the_best(tmp_path):
+    def change(table):
+        noise = np.random.default_rng(0).normal(size=len(table)) + 200 * (table["seed"] - SMALL.seed)
+        return table.assign(return_mean=300 + noise + 30 * (table["agent"] == "moca"))
+
+    assert len(Parsed(read(rewrite(tmp_path, change))).all("strong")) == 2
+
+
+def rows_under(page, caption):
+    """The rows of the table with that caption, as lists of the texts in their cells."""
+    elements = Parsed(page).elements
+    start = next(i for i, e in enumerate(elements) if e["tag"] == "caption" and e["text"].startswith(caption))
+    rows = []
+    for element in elements[start + 1 :]:
+        if element["tag"] == "caption":
+            break
+        if element["tag"] == "tr":
+            rows.append([])
+        elif element["tag"] in ("td", "th"):
+            rows[-1].append(element["text"])
+    return rows
+
+
+def test_improvement_and_speed(study, page, tmp_path):
+    table = results.load_results(study)
+    scores = statistics.final_scores(table).loc["tuned", "CartpoleBalance"]
+    _, sac = rows_under(page, "P(MoCA > agent): CartpoleBalance, preset tuned")
+    found = statistics.improvement(scores.loc["moca", "0.05"], scores.loc["sac", "0.05"])
+    assert sac[:2] == ["SAC", f"{found.value:.2f} [{found.low:.2f}, {found.high:.2f}]"]
+    _, sac, moca = rows_under(page, "Steps to 90 % of the best: CartpoleBalance, preset tuned")
+    best = statistics.mean_t(scores.loc["moca", "0.05"]).value
+    steps = statistics.steps_to(*statistics.curve(table, "tuned", "CartpoleBalance", "moca", "0.05"), 0.9 * best)
+    reached = int(np.isfinite(steps).sum())
+    assert reached >= 2
+    assert moca[:2] == ["MoCA", f"{np.median(steps):,.0f}reached by {reached} of 3"]
+    assert sac[:2] == ["SAC", "–reached by 0 of 3"]
+    without = read(synthetic.write(tmp_path, grid.narrowed(SMALL, agents=["sac"])))
+    assert "P(MoCA" not in without
+    assert "Steps to 90 %" not in without
+
+
 def test_the_claims(study, page):
     """Every verdict, each with its word and its symbol."""
     verdicts = claims.judge(results.load_results(study))
@@ -143,6 +184,7 @@ def test_the_claims(study, page):
     cells = [e["text"] for e in Parsed(page).all("td") if "data-preset" in e]
     judged = next(v for v in verdicts if v.claim == "above-sac")
     assert f"{report.SYMBOLS[judged.verdict]}{judged.verdict} {judged.measured}" in cells
+    assert {line[2:] for line in claims.CAVEATS.splitlines()} <= {e["text"] for e in Parsed(page).all("li")}
 
 
 def test_another_task_has_no_claims(tmp_path):
@@ -203,9 +245,11 @@ def test_cells_that_are_missing_or_lost(tmp_path):
     assert "<strong>" not in page
 
 
-def test_text_stays_text(tmp_path):
+def test_text_stays_text(tmp_path, monkeypatch):
     name = "</script><script>alert(1)</script><b>&amp;\"'<!--"
-    directory = synthetic.write(tmp_path, grid.Grid(name, (BLOCK,), presets=("tuned",), seeds=2))
+    plan = grid.Grid(name, (BLOCK,), presets=("tuned",), seeds=2)
+    directory = synthetic.write(tmp_path, plan)
+    monkeypatch.setattr(results, "load_grid", lambda _: plan)  # which would not take the name
     origin = {name: {"versions": {name: name}, "python": name, "device": [name], "commit": name, "seconds": 1}}
     (directory / results.ORIGIN).write_text(json.dumps(origin))
     table = results.load_results(directory).rename(columns={"q_mean": name})
@@ -299,6 +343,18 @@ def test_how_to_do_it_again(tmp_path, monkeypatch):
     ((plan, where),) = asked
     assert plan == SMALL
     assert where.resolve() == directory
+
+
+def test_what_was_not_committed_cannot_be_checked_out(tmp_path):
+    directory = synthetic.write(tmp_path, SMALL)
+    origin = json.loads((directory / results.ORIGIN).read_text())
+    for job in origin.values():
+        job["commit"] = "1234567-dirty"
+    (directory / results.ORIGIN).write_text(json.dumps(origin))
+    page = read(directory)
+    assert "git checkout" not in page
+    assert "The tree had uncommitted changes, on top of 1234567" in page
+    assert "uncommitted" not in read(synthetic.write(tmp_path, SMALL))
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -131,6 +131,29 @@ def test_difference(level):
     assert found[3:] == (17, 18)
 
 
+@pytest.mark.parametrize("level", [0.95, 0.8])
+def test_paired(level):
+    """Against SciPy; what a seed adds to both sides does not count, nor a seed that one of them lost."""
+    ours, theirs, shared = draws(10), draws(10, seed=1) - 20, 1e3 * draws(10, seed=2)
+    expected = stats.ttest_rel(ours, theirs).confidence_interval(level)
+    found = ss.paired([*(ours + shared), NAN, 1.0], [*(theirs + shared), 1.0, NAN], level)
+    np.testing.assert_allclose(found[:3], [(ours - theirs).mean(), *expected])
+    assert found[3:] == (10, 12)
+
+
+def test_seeds_are_matched_where_there_are_any_in_common():
+    ours, theirs = pd.Series(draws(6), range(6)), pd.Series(draws(6), range(6)) - 5
+    both = ss.compared(ours[1:], theirs[:5][::-1])
+    np.testing.assert_allclose(both[:3], 5)
+    assert both[3:] == (4, 6)
+    lost = ss.compared(ours, theirs * NAN)
+    assert np.isnan(lost.value)
+    assert lost[3:] == (0, 6)
+    apart = theirs.set_axis(range(6, 12))
+    assert ss.compared(ours, apart) == ss.difference(ours, apart)
+    assert ss.compared(ours, apart, 0.5).half_width < ss.compared(ours, apart).half_width
+
+
 @pytest.mark.parametrize("shape", [(1,), (3,), (4,), (9,), (10,), (10, 3), (7, 5)])
 def test_iqm(shape):
     scores = draws(*shape)
@@ -320,6 +343,11 @@ def test_an_infinite_score_does_not_spoil_an_interval():
         ((0.1234, 0.1134, 0.1334, 3, 3), "0.123 ± 0.010 (3 of 3 seeds)"),
         ((0.25, 0.25, 0.25, 4, 4), "0.25 ± 0 (4 of 4 seeds)"),
         ((901.2, NAN, NAN, 1, 2), "901.2 (1 of 2 seeds)"),
+        ((52_340, 39_000, 65_680, 2, 2), "52,000 ± 13,000 (2 of 2 seeds)"),
+        ((52_340, NAN, NAN, 1, 1), "52,340 (1 of 1 seeds)"),
+        ((-0.3, -16.3, 15.7, 2, 2), "0 ± 16 (2 of 2 seeds)"),
+        ((-0.02, -9.98, 9.94, 2, 2), "0 ± 10 (2 of 2 seeds)"),
+        ((-0.0, -0.0, -0.0, 2, 2), "0 ± 0 (2 of 2 seeds)"),
         ((NAN, NAN, NAN, 0, 2), "nan (0 of 2 seeds)"),
     ],
 )

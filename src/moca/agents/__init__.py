@@ -4,13 +4,13 @@ from moca.agents.agent import Agent, Progress
 from moca.agents.quadratic import QuadraticAgent
 from moca.agents.sac import SACAgent
 from moca.config import QUADRATIC_AGENTS, Config
-from moca.envs.environment import Environment
+from moca.envs.environment import Spaces
 
 __all__ = ["Agent", "Progress", "make_agent"]
 
 _AGENTS: dict[str, type[Agent]] = dict.fromkeys(QUADRATIC_AGENTS, QuadraticAgent) | {"sac": SACAgent}
 
 
-def make_agent(config: Config, env: Environment) -> Agent:
+def make_agent(config: Config, env: Spaces) -> Agent:
     """The agent the config names, for that environment."""
     return _AGENTS[config.agent](config, env)

@@ -13,7 +13,7 @@ from moca.belief import Belief, correct, propagate, surprise
 from moca.config import Config
 from moca.diagnostics import describe_model
 from moca.dynamics import Model, fit
-from moca.envs.environment import Environment
+from moca.envs.environment import Spaces
 from moca.envs.noise import make_noise
 from moca.exploration import Dice, roll
 from moca.replay import Transition
@@ -36,7 +36,7 @@ class Agent(eqx.Module):
     """
 
     config: Config
-    env: Environment
+    env: Spaces
 
     @abstractmethod
     def init(self, key: Key[Array, ""]) -> Any:

@@ -23,13 +23,22 @@ class Step(NamedTuple):
     terminated: Bool[Array, ""]  # the task itself ended; nothing is to be gained from here on
 
 
-class Environment(eqx.Module):
-    """Pure, so that a whole run compiles into one program. Randomness comes from the key given to `reset`."""
+class Spaces(eqx.Module):
+    """All that an agent must know of an environment."""
 
     observation_size: eqx.AbstractVar[int]
     action_low: eqx.AbstractVar[tuple[float, ...]]
     action_high: eqx.AbstractVar[tuple[float, ...]]
     terminates: eqx.AbstractVar[bool]  # False promises that `terminated` is never true
+
+    @property
+    def action_size(self) -> int:
+        """Number of action dimensions."""
+        return len(self.action_low)
+
+
+class Environment(Spaces):
+    """Pure, so that a whole run compiles into one program. Randomness comes from the key given to `reset`."""
 
     @abstractmethod
     def reset(self, key: Key[Array, ""]) -> tuple[Any, Float[Array, "obs"]]:
@@ -38,11 +47,6 @@ class Environment(eqx.Module):
     @abstractmethod
     def step(self, state: Any, action: Float[Array, "act"]) -> tuple[Any, Step]:
         """The next state, and what the action brought."""
-
-    @property
-    def action_size(self) -> int:
-        """Number of action dimensions."""
-        return len(self.action_low)
 
 
 class ActionRepeat(Environment):

@@ -1,4 +1,9 @@
-"""Names of MuJoCo Playground's environments, so that a mistyped one is refused before anything is imported."""
+"""Names of MuJoCo Playground's environments, so that a mistyped one is refused before anything is imported.
+
+Those of Gymnasium are open: whatever is registered there, after a prefix.
+"""
+
+GYMNASIUM = "gymnasium:"
 
 PLAYGROUND = (
     "AcrobotSwingup",

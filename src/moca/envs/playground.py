@@ -13,15 +13,21 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Key
 
 from moca.config import ConfigError
+from moca.envs.adapters import bounds_of, vector, vector_size
 from moca.envs.environment import Environment, Step
 from moca.envs.unrolled import unrolled
 
 
 class Playground(Environment):
-    """One Playground environment, simulated by MJX's JAX implementation (Warp's is not deterministic on a GPU)."""
+    """One Playground environment, simulated by MJX's JAX implementation (Warp's is not deterministic on a GPU).
+
+    Where it observes a dictionary, the agent sees the entry `state`, which is what a policy is meant to see; the others
+    are for critics that may know more.
+    """
 
     name: str = eqx.field(static=True)
     env: Any = eqx.field(static=True)
@@ -44,27 +50,19 @@ class Playground(Environment):
                 f"Playground could not load {name} ({type(error).__name__}: {error}). Its robots' models are "
                 "downloaded when first used, which needs git and a network"
             ) from error
-        size = self.env.observation_size
-        size = size.get("state") if isinstance(size, dict) else size
-        size = size[0] if isinstance(size, tuple) and len(size) == 1 else size
-        if not isinstance(size, int):
-            raise ConfigError(f"{name} does not observe a vector, but {self.env.observation_size}: not supported")
-        self.observation_size = size
+        self.observation_size = vector_size(jax.eval_shape(self.env.reset, jax.random.key(0)).obs, name)
         # The control suite passes an action to the actuators as it is, and never ends an episode; the others
         # rescale it from ±1 themselves, and may.
         suite = name in dm_control_suite.ALL_ENVS
         bounds = self.env.mj_model.actuator_ctrlrange if suite else [(-1.0, 1.0)] * self.env.action_size
-        self.action_low = tuple(float(low) for low, _ in bounds)
-        self.action_high = tuple(float(high) for _, high in bounds)
+        low, high = np.asarray(bounds).T
+        self.action_low, self.action_high = bounds_of(low, high, (self.env.action_size,), name)
         self.terminates = not suite
 
     def reset(self, key: Key[Array, ""]) -> tuple[Any, Float[Array, "obs"]]:
         state = self.env.reset(key)
-        return state, self._vector(state.obs)
+        return state, vector(state.obs)
 
     def step(self, state: Any, action: Float[Array, "act"]) -> tuple[Any, Step]:
         state = unrolled(self.env.step)(state, action)
-        return state, Step(self._vector(state.obs), jnp.asarray(state.reward, jnp.float32), state.done > 0)
-
-    def _vector(self, observation: Any) -> Float[Array, "obs"]:
-        return jax.tree.map(jnp.asarray, observation["state"] if isinstance(observation, dict) else observation)
+        return state, Step(vector(state.obs), jnp.asarray(state.reward, jnp.float32), state.done > 0)

@@ -31,6 +31,10 @@ LOGS = ("metrics.jsonl", "timing.jsonl")
 PACKAGES = ("moca-rl", "jax", "jaxlib", "equinox", "optax", "playground", "mujoco", "mujoco-mjx", "numpy")
 
 
+class InHandError(ConfigError):
+    """A directory in which another process trains."""
+
+
 class RunDirectory:
     """Writes and reads one such directory."""
 
@@ -83,7 +87,7 @@ class RunDirectory:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 file.seek(0)
-                raise ConfigError(f"{self.path} is being trained in by process {file.read().strip() or '?'}") from None
+                raise InHandError(f"{self.path} is being trained in by process {file.read().strip() or '?'}") from None
             file.truncate(0)
             file.write(str(os.getpid()))
             file.flush()
@@ -174,7 +178,13 @@ class RunDirectory:
         """The learners' arrays, in the order of their pytree."""
         path = self.path / "policy.npz"
         leaves = jax.device_get(jax.tree.leaves(learners))
-        np.savez(path, **{f"leaf{number:03d}": leaf for number, leaf in enumerate(leaves)})
+        aside = path.with_name("policy.writing.npz")
+        try:
+            np.savez(aside, **{f"leaf{number:03d}": leaf for number, leaf in enumerate(leaves)})
+            aside.replace(path)
+        except OSError as error:
+            aside.unlink(missing_ok=True)
+            raise ConfigError(f"cannot write the policy to {self.path}: {error.strerror}") from None
         return path
 
     def load_policy(self, like: Any) -> Any:

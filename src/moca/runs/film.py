@@ -3,6 +3,7 @@
 import io
 import itertools
 import warnings
+from collections.abc import Sequence
 from contextlib import redirect_stderr
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,12 +13,15 @@ import imageio_ffmpeg
 import jax
 import numpy as np
 
+from moca.config import Config, ConfigError
 from moca.envs.environment import ActionRepeat, Environment
+from moca.envs.host import HostEnvironment
 from moca.envs.playground import Playground
+from moca.host_evaluation import GreedyEpisodes
 
 # MuJoCo's numbers for the kinds of geometry; its module is not imported for them.
 PLANE, BOX, RODS = 0, 6, (3, 5)
-SIZE = (480, 640)  # height, width; multiples of 16, as the encoder wants them
+SIZE = (480, 640)  # height, width
 
 
 def write(path: Path, env: Environment, states: Any, rewards: np.ndarray) -> str:
@@ -40,16 +44,38 @@ def write(path: Path, env: Environment, states: Any, rewards: np.ndarray) -> str
     except Exception as error:  # GL fails in many ways: no library, no display, no context
         frames = draw(inner.env.mj_model, trajectory, np.cumsum(rewards)[::every])
         how = f"drawn as outlines, since MuJoCo could not render ({type(error).__name__}: {error})"
-    writer = imageio_ffmpeg.write_frames(
-        str(path), (SIZE[1], SIZE[0]), fps=1 / (every * seconds), quality=8, macro_block_size=16
+    _encode(path, frames, 1 / (every * seconds))
+    return how
+
+
+def record(path: Path, env: HostEnvironment, config: Config, learner: Any, seed: int) -> tuple[str, float]:
+    """Films a greedy episode on Gymnasium's own drawing, and says how it was drawn and what its return is."""
+    from moca.envs.gymnasium import Gymnasium  # an optional package
+
+    if not isinstance(env, Gymnasium):
+        raise ConfigError(f"only MuJoCo's and Gymnasium's environments can be filmed, not {type(env).__name__}")
+    repeat = config.env.action_repeat
+    vector = env.vector(1, repeat, render_mode="rgb_array")
+    frames: list[np.ndarray] = []
+    configs = jax.tree.map(lambda number: np.array([number], np.float32), config)
+    learners = jax.tree.map(lambda leaf: np.asarray(leaf)[None], learner)
+    total = GreedyEpisodes(env, config, vector, 1).returns(
+        configs, learners, jax.random.key(seed)[None], np.array([[seed]]), watch=lambda: frames.append(vector.picture())
     )
+    _encode(path, frames, vector.fps / repeat)
+    return "rendered by Gymnasium", float(total[0, 0])
+
+
+def _encode(path: Path, frames: Sequence[np.ndarray], fps: float) -> None:
+    """Writes the film; pictures of an odd size are scaled by a pixel."""
+    height, width, _ = frames[0].shape
+    writer = imageio_ffmpeg.write_frames(str(path), (width, height), fps=fps, quality=8, macro_block_size=2)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # JAX warns of any subprocess; this one only encodes
         writer.send(None)
     for frame in frames:
         writer.send(np.ascontiguousarray(frame))
     writer.close()
-    return how
 
 
 def draw(model: Any, trajectory: list[Any], returns: np.ndarray) -> list[np.ndarray]:

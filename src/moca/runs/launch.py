@@ -1,9 +1,11 @@
 """From a config to a finished run directory, and back from a directory to its policies."""
 
 import dataclasses
+import shutil
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +15,20 @@ from rich.console import Console
 
 from moca.agents import make_agent
 from moca.config import Config, ConfigError, override
-from moca.envs.environment import Environment
+from moca.envs.environment import Spaces
+from moca.envs.host import HostEnvironment
 from moca.envs.noise import make_noise
 from moca.evaluation import evaluate as evaluate_learner
 from moca.evaluation import rollout
-from moca.runs import checkpoint, film, interrupts
+from moca.host_evaluation import evaluate_on_host
+from moca.host_training import make_trainer
+from moca.interaction import CAUSES, init_run
+from moca.runs import checkpoint, export, film, interrupts
 from moca.runs.directory import RunDirectory
 from moca.runs.display import Display, label, learning_curve
+from moca.runs.inference import FollowingPolicy, Inference, Model
 from moca.runs.interrupts import noted
-from moca.training import CAUSES, Trainer, init_run, make_env, use_all_cores
+from moca.training import Runs, make_env, use_all_cores
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +36,7 @@ class Run:
     """A run directory with what one wants of it."""
 
     directory: RunDirectory
-    env: Environment | None = None  # the environment it was trained on, if its config names another
+    env: Spaces | None = None  # the environment it was trained on, if its config names another
 
     @property
     def path(self) -> Path:
@@ -46,6 +53,60 @@ class Run:
         """Its metrics: one dictionary per episode and run."""
         return self.directory.rows()
 
+    def predict(self, observation: Any, run: int = 0) -> np.ndarray:
+        """The greedy action for an observation (obs,), or the actions for many (n, obs); each is taken for the state.
+
+        An agent with a filter acts on a belief that grows over an episode: `policy` keeps one.
+        """
+        return self._inference.predict(observation, run)
+
+    def policy(self, run: int = 0) -> FollowingPolicy:
+        """The greedy policy of one run, to be called with the observations of an episode one after the other."""
+        self._refuse_run(run)
+        return FollowingPolicy(self._inference, run)
+
+    def value(self, observation: Any, run: int = 0) -> np.ndarray:
+        """The discounted return that the agent expects from a state (obs,), or from many (n, obs)."""
+        return self._inference.value(observation, run)
+
+    @property
+    def model(self) -> Model:
+        """What predicts the next state; raises where the agent has no such thing."""
+        return Model(self._inference)
+
+    def export(self, path: Path | str, run: int = 0) -> Path:
+        """Writes one run's policy as a file that `moca.deploy` runs without jax."""
+        self._refuse_run(run)
+        config, own = self.config, self.directory.runs[run]
+        noise = override(config, _settings(own)).noise
+        origin = {
+            "env": self.directory.meta["custom_env"] or config.env.name,
+            "seed": own["seed"],
+            "noise": {"kind": noise.kind, "sigma": noise.sigma, "sigma_min": noise.sigma_min},
+        }
+        return export.write(path, *self._inference.member(run), origin)
+
+    def save(self, path: Path | str) -> Path:
+        """Copies the run directory, without the checkpoints that an unfinished run would need."""
+        path = Path(path)
+        if path.exists():
+            raise ConfigError(f"{path} exists already: choose another path, or remove it")
+        try:
+            shutil.copytree(self.path, path, ignore=shutil.ignore_patterns("checkpoints", "lock"))
+        except OSError as error:
+            raise ConfigError(f"cannot write to {path}: {error.strerror or error}") from None
+        return path
+
+    @cached_property
+    def _inference(self) -> Inference:
+        env, learners = self.restore()
+        return Inference(env, [override(self.config, _settings(run)) for run in self.directory.runs], learners)
+
+    def _refuse_run(self, run: int) -> None:
+        count = len(self.directory.runs)
+        if not 0 <= run < count:
+            raise ConfigError(f"run = {run} is out of range: the directory holds {count}, numbered from 0")
+
     def evaluate(self, episodes: int = 10, seed: int = 0) -> list[dict[str, float]]:
         """Returns of the final policies over fresh episodes, one row per run."""
         env, learners = self.restore()
@@ -57,7 +118,10 @@ class Run:
 
         configs = [override(self.config, _settings(run)) for run in self.directory.runs]
         stacked = jax.tree.map(lambda *numbers: np.asarray(numbers, np.float32), *configs)
-        result = jax.device_get(jax.jit(jax.vmap(one))(stacked, learners))
+        if isinstance(env, HostEnvironment):
+            result = evaluate_on_host(env, self.config, stacked, learners, episodes, seed)
+        else:
+            result = jax.device_get(jax.jit(jax.vmap(one))(stacked, learners))
         return [
             {**run, **{name: float(values[i]) for name, values in result.items()}}
             for i, run in enumerate(self.directory.runs)
@@ -65,18 +129,18 @@ class Run:
 
     def render(self, run: int = 0, seed: int = 0, path: Path | None = None) -> tuple[Path, str, float]:
         """Films one greedy episode of one run: the file, how it was drawn, and the return it shows."""
-        count = len(self.directory.runs)
-        if not 0 <= run < count:
-            raise ConfigError(f"run = {run} is out of range: the directory holds {count}, numbered from 0")
+        self._refuse_run(run)
         env, learners = self.restore()
         config = override(self.config, _settings(self.directory.runs[run]))
         learner = jax.tree.map(lambda leaf: leaf[run], learners)
+        path = path or self.path / "rollout.mp4"
+        if isinstance(env, HostEnvironment):
+            return path, *film.record(path, env, config, learner, seed)
         agent, noise = make_agent(config, env), make_noise(config.noise, env.observation_size)
         decisions = config.env.episode_length // config.env.action_repeat
         everything = lambda state: state  # noqa: E731
         play = jax.jit(lambda learner, key: rollout(agent, learner, env, noise, decisions, key, keep=everything))
         states, rewards = play(learner, jax.random.key(seed))
-        path = path or self.path / "rollout.mp4"
         how = film.write(path, env, states, np.asarray(rewards))
         return path, how, float(np.sum(rewards))
 
@@ -88,7 +152,7 @@ class Run:
                 f"{self.path} was trained on {custom}, an environment of your own: moca.load(path, env=…)"
             )
 
-    def restore(self) -> tuple[Environment, Any]:
+    def restore(self) -> tuple[Any, Any]:
         """Environment and learners, these with a leading axis over runs."""
         self.refuse_without_env()
         config = self.config
@@ -105,7 +169,7 @@ def train(
     out: Path | str,
     *,
     varied: Sequence[Mapping[str, float]] = ({},),
-    env: Environment | None = None,
+    env: Spaces | None = None,
     console: Console | None = None,
     checkpoint_every: float = 60.0,
     keep: int = 2,
@@ -124,6 +188,8 @@ def train(
     Raises:
         InterruptedRun: after a signal that asked it to stop; the run was saved.
     """
+    if isinstance(env, HostEnvironment) and env.name:
+        config, env = override(config, {"env.name": env.name}), None  # so that the directory tells all
     seeds = [config.seed + i for i in range(config.seeds)]
     variations = [dict(settings) for settings in varied for _ in seeds]
     for settings in varied:
@@ -137,7 +203,7 @@ def train(
 def resume(
     path: Path | str,
     *,
-    env: Environment | None = None,
+    env: Spaces | None = None,
     console: Console | None = None,
     checkpoint_every: float = 60.0,
     keep: int = 2,
@@ -150,7 +216,7 @@ def resume(
 
 
 def _train(
-    directory: RunDirectory, env: Environment | None, console: Console | None, checkpoint_every: float, keep: int
+    directory: RunDirectory, env: Spaces | None, console: Console | None, checkpoint_every: float, keep: int
 ) -> Run:
     """Trains the runs of a directory to the end, from wherever they stand."""
     console = console or Console(quiet=True)
@@ -158,7 +224,7 @@ def _train(
     run.refuse_without_env()
     config, runs = directory.config, directory.runs
     with directory.locked(), noted() as request:
-        trainer = Trainer(
+        trainer = make_trainer(
             [override(config, _settings(each)) for each in runs], [int(each["seed"]) for each in runs], env
         )
         _go_back_to_checkpoint(trainer, directory, console)
@@ -169,14 +235,13 @@ def _train(
             f"compiled in {time.perf_counter() - started:.0f} s; training {len(runs)} run{'s' * (len(runs) > 1)}"
         )
         _follow(trainer, directory, console, _Saver(trainer, directory, checkpoint_every, keep), request)
-        directory.save_policy(trainer.learners)
     task = directory.meta["custom_env"] or config.env.name
     title = f"{config.agent} on {task}, {config.noise.kind} σ = {config.noise.sigma:g}"
     learning_curve(directory.rows(), _points(directory), title, directory.path / "figures")
     return run
 
 
-def _go_back_to_checkpoint(trainer: Trainer, directory: RunDirectory, console: Console) -> None:
+def _go_back_to_checkpoint(trainer: Runs, directory: RunDirectory, console: Console) -> None:
     """Puts the trainer and the logs where the newest valid checkpoint has them, or at the start if there is none."""
     found, complaints = checkpoint.newest(directory.checkpoints)
     for complaint in complaints:
@@ -193,7 +258,7 @@ def _go_back_to_checkpoint(trainer: Trainer, directory: RunDirectory, console: C
 class _Saver:
     """Saves the trainer from time to time, in a thread of its own so that training does not wait for the disk."""
 
-    def __init__(self, trainer: Trainer, directory: RunDirectory, every: float, keep: int) -> None:
+    def __init__(self, trainer: Runs, directory: RunDirectory, every: float, keep: int) -> None:
         self._trainer, self._directory, self._every, self._keep = trainer, directory, every, keep
         self._thread = ThreadPoolExecutor(1)
         self._pending: Future | None = None
@@ -224,13 +289,13 @@ class _Saver:
             raise ConfigError(f"cannot write a checkpoint to {self._directory.path}: {error.strerror}") from None
 
 
-def load(path: Path | str, env: Environment | None = None) -> Run:
+def load(path: Path | str, env: Spaces | None = None) -> Run:
     """The run in that directory; one trained on an environment of your own needs that environment again."""
     return Run(RunDirectory.open(Path(path)), env)
 
 
 def _follow(
-    trainer: Trainer, directory: RunDirectory, console: Console, saver: _Saver, request: interrupts.Request
+    trainer: Runs, directory: RunDirectory, console: Console, saver: _Saver, request: interrupts.Request
 ) -> None:
     """Trains to the end, or until it is asked to stop; then all there is has been saved."""
     from tensorboardX import SummaryWriter
@@ -263,6 +328,8 @@ def _follow(
                     break
             saver.save()
             saver.wait()
+            if trainer.episode == trainer.episodes:
+                directory.save_policy(trainer.learners)
             state = "interrupted" if trainer.episode < trainer.episodes else "finished"
         finally:
             diverged = _diverged(directory)

@@ -4,19 +4,11 @@ The rule, for every claim: one number is measured, with its 95 % interval, and t
 above zero. The claim holds if the whole interval lies within the region. It does not hold if the whole interval lies
 outside. Anything else is inconclusive, as is a number without an interval (a single seed). A claim that demands several
 things at once holds if each of them does and fails if one of them fails. Where an agent, a noise level or a metric it
-speaks of is not in the results, it was not measured.
+speaks of is not in the results, or an agent it speaks of has not learned, it was not measured.
 
-What goes into the numbers:
-
-- A final return is the mean over the last tenth of training. Intervals are Student's t: Welch's between two agents, and
-  over the changes of the same seeds between two noise levels of one agent.
-- How steady an agent is: how far its seeds' final returns lie from their median, on average (the Brown-Forsythe
-  comparison, which asks for no normal scores). An agent that learns nothing is steady too.
-- How fast: the steps until three evaluations in a row average 90 % of the best agent's final return. A run that never
-  gets there counts with all its steps, so the slower agent comes off too well.
-- Runs that diverged have no final return and are left out, which flatters an agent that diverges. The figure says how
-  many runs it is made of wherever some are missing.
-- No interval is widened for the number of claims: of a hundred comparisons between equals chance decides five.
+Evaluations are shared by seed: agents with the same seed are evaluated from the same start states and under the same
+noise. So two agents are compared seed by seed, and by Welch only where they have no seed in common. What else goes into
+the numbers, and what they do not say, is in `CAVEATS`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from moca.studies.results import KEYS
-from moca.studies.statistics import Estimate, curve, difference, final_scores, mean_t, steps_to
+from moca.studies.statistics import Estimate, compared, curve, final_scores, mean_t, steps_to
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,9 +47,20 @@ NOISES = {CARTPOLE: (LOW, HIGH, SCALED), PENDULUM: (LOW, HIGH)}
 NOMINAL = 0.683  # of a normal distribution within one standard deviation
 MARGIN = 0.05  # of coverage, and of the greatest possible return where two agents are to be alike [choice]
 REACHED = 0.9  # of the best agent's final return [choice]
-SETTLED = 0.1  # of the whole range; a steady drift covers 0.2 in the last fifth [choice]
+SETTLED = 0.1  # of its level [choice]
 
 POSITIVE, NEGATIVE = (0.0, np.inf), (-np.inf, 0.0)
+
+CAVEATS = """\
+- A final return is the mean over the last tenth of training. Intervals are Student's t at 95 %.
+- Evaluations are shared by seed: agents with the same seed meet the same start states and noise. Two agents are compared by their differences seed by seed, over the seeds that both have; Welch's interval serves where they share none.
+- What noise costs, what slows an agent and how steady it is are judged only where the agent has learned: its final return lies above that of its first evaluation. Where two noise levels are compared this is asked at the lower one.
+- How steady an agent is: how far its seeds' final returns lie from their median, on average (the Brown-Forsythe comparison, which asks for no normal scores).
+- How fast: the steps until three evaluations in a row average 90 % of the best agent's final return. A run that never gets there counts with all its steps, so the slower agent comes off too well. Where neither of two agents gets there in half of its seeds, nothing is concluded.
+- Which baseline is the best is taken from its mean at each noise level, and as given.
+- Runs that diverged have no final return and are left out, which flatters an agent that diverges. Where some are missing it is said how many are left.
+- No interval is widened for the number of claims: of a hundred comparisons between equals chance decides five.
+"""  # noqa: E501
 
 
 class Verdict(NamedTuple):
@@ -87,7 +90,7 @@ class Claim:
     quantity: str
     region: tuple[float, float]
     measure: Callable[["_Cells"], Sequence[Estimate]]
-    text: Callable[["_Cells"], str] | None = None  # in place of the estimate
+    text: Callable[["_Cells", str], str] | None = None  # of the estimate in words, in its place
 
     @property
     def rule(self) -> str:
@@ -131,36 +134,32 @@ def to_markdown(verdicts: Sequence[Verdict]) -> str:
 
 
 def _verdict(claim: Claim, cells: "_Cells", preset: str) -> Verdict:
-    low, high = claim.region
     try:
         estimates = claim.measure(cells)
-        text = claim.text(cells) if claim.text else None
-    except _AbsentError:
-        estimates, text = [], ""
-    if not estimates:
-        shown, verdict = Estimate(np.nan, np.nan, np.nan, 0, 0), ABSENT
-    else:
-        # The one that speaks most against the claim.
-        shown = min(estimates, key=lambda e: min(e.value - low, high - e.value) if np.isfinite(e.value) else -np.inf)
-        if all(low < e.low and e.high < high for e in estimates):
-            verdict = HOLDS
-        else:
-            verdict = FAILS if any(e.high < low or high < e.low for e in estimates) else OPEN
-    return Verdict(
-        claim.name,
-        claim.statement,
-        claim.rule,
-        claim.task,
-        claim.noise,
-        preset,
-        str(shown).removesuffix(f" ({shown.asked} of {shown.asked} seeds)") if text is None else text,
-        *shown[:3],
-        verdict,
-    )
+    except _AbsentError as reason:
+        return _told(claim, preset, Estimate(np.nan, np.nan, np.nan, 0, 0), str(reason), ABSENT)
+    shown, verdict = _decided(estimates, *claim.region)
+    measured = str(shown).removesuffix(f" ({shown.asked} of {shown.asked} seeds)")
+    return _told(claim, preset, shown, claim.text(cells, measured) if claim.text else measured, verdict)
+
+
+def _told(claim: Claim, preset: str, shown: Estimate, measured: str, verdict: str) -> Verdict:
+    keys = (claim.name, claim.statement, claim.rule, claim.task, claim.noise, preset)
+    return Verdict(*keys, measured, *shown[:3], verdict)
+
+
+def _decided(estimates: Sequence[Estimate], low: float, high: float) -> tuple[Estimate, str]:
+    """The estimate that decides, of those the one that speaks most against the claim, and the verdict."""
+    outside = [e for e in estimates if e.high < low or high < e.low]
+    unsure = [e for e in estimates if not (low < e.low and e.high < high)]
+    verdict = FAILS if outside else OPEN if unsure else HOLDS
+    deciding = outside or unsure or estimates
+    against = lambda e: min(e.value - low, high - e.value) if np.isfinite(e.value) else -np.inf  # noqa: E731
+    return min(deciding, key=against), verdict
 
 
 class _AbsentError(Exception):
-    """The results do not have what a claim speaks of."""
+    """The results do not have what a claim speaks of; the message is for the reader, if it has one."""
 
 
 class _Cells:
@@ -171,6 +170,7 @@ class _Cells:
         self.table = table[(table["preset"] == preset) & (table["env"] == task)]
         self.seeds = {key: np.sort(each.unique()) for key, each in self.table.groupby(["agent", "noise"])["seed"]}
         self._finals: dict[tuple[str, float], pd.DataFrame] = {}
+        self._curves: dict[tuple[str, str, str], tuple[np.ndarray, np.ndarray]] = {}
 
     def final(self, agent: str, noise: str, metric: str = "return_mean", last: float = 0.1) -> "pd.Series":
         """The mean of a metric over the end of training."""
@@ -185,15 +185,21 @@ class _Cells:
 
     def curve(self, agent: str, noise: str, metric: str = "return_mean") -> tuple[np.ndarray, np.ndarray]:
         """The steps of the evaluations, and the metric as (steps, seeds)."""
-        self.final(agent, noise, metric)
-        return curve(self.table, *self.key, agent, noise, metric)
+        key = (agent, noise, metric)
+        if key not in self._curves:
+            self.final(*key)
+            self._curves[key] = curve(self.table, *self.key, *key)
+        return self._curves[key]
 
     def steps_to(self, agent: str, noise: str, threshold: float) -> "pd.Series":
-        """The steps until the return is reached, all there are where it never is."""
+        """The steps until the return is reached, infinite where it never is."""
         import pandas as pd
 
-        steps, values = self.curve(agent, noise)
-        return pd.Series(np.minimum(steps_to(steps, values, threshold), steps[-1]), index=self.seeds[agent, noise])
+        return pd.Series(steps_to(*self.curve(agent, noise), threshold), index=self.seeds[agent, noise])
+
+    def all_steps(self, agent: str, noise: str) -> int:
+        """The steps of the whole training."""
+        return int(self.curve(agent, noise)[0][-1])
 
     def best(self, noise: str) -> float:
         """The highest mean final return of the agents there are, or an error if there is none."""
@@ -212,7 +218,7 @@ class _Cells:
 def _above(
     cells: _Cells, ours: str, theirs: str, noise: str, metric: str = "return_mean", last: float = 0.1
 ) -> list[Estimate]:
-    return [difference(*(cells.final(agent, noise, metric, last) for agent in (ours, theirs)))]
+    return [compared(*(cells.final(agent, noise, metric, last) for agent in (ours, theirs)))]
 
 
 def _change(cells: _Cells, agent: str, before: str, after: str) -> "pd.Series":
@@ -220,35 +226,70 @@ def _change(cells: _Cells, agent: str, before: str, after: str) -> "pd.Series":
 
 
 def _changes(cells: _Cells, agent: str, before: str, after: str) -> list[Estimate]:
-    return [mean_t(_change(cells, agent, before, after))]
+    changes = [mean_t(_change(cells, agent, before, after))]
+    _demand_learned(cells, before, agent)
+    return changes
 
 
 def _falls_less(cells: _Cells, agent: str) -> list[Estimate]:
-    return [difference(_change(cells, "moca", LOW, HIGH), _change(cells, agent, LOW, HIGH))]
+    changes = [_change(cells, each, LOW, HIGH) for each in ("moca", agent)]
+    _demand_learned(cells, LOW, "moca", agent)
+    return [compared(*changes)]
 
 
 def _gap_widens(cells: _Cells) -> list[Estimate]:
-    """Which baseline is best is taken from the means of each level, and as given."""
-    return [difference(_change(cells, "moca", LOW, HIGH), cells.best_baseline(HIGH) - cells.best_baseline(LOW))]
+    """Of what is no lead nothing grows. Which baseline is best is taken from the means of each level, and as given."""
+    low, high = (cells.best_baseline(noise) for noise in (LOW, HIGH))
+    return [compared(_change(cells, "moca", LOW, HIGH), high - low), compared(cells.final("moca", HIGH), high)]
 
 
 def _learns(cells: _Cells, agent: str, noise: str) -> list[Estimate]:
     return [mean_t(cells.final(agent, noise) - cells.curve(agent, noise)[1][0])]
 
 
+def _demand_learned(cells: _Cells, noise: str, *agents: str) -> None:
+    """An error where an agent has not learned; too few seeds to tell do not conclude anything anyway."""
+    for agent in agents:
+        (rise,) = _learns(cells, agent, noise)
+        if rise.low <= 0:
+            raise _AbsentError(f"{NAMES[agent]} has not learned")
+
+
 def _steadier(cells: _Cells, agent: str, noise: str) -> list[Estimate]:
     ours, theirs = (cells.final(each, noise) for each in ("moca", agent))
-    return [difference((ours - ours.median()).abs(), (theirs - theirs.median()).abs())]
+    _demand_learned(cells, noise, "moca", agent)
+    return [compared((ours - ours.median()).abs(), (theirs - theirs.median()).abs())]
+
+
+def _steps_of_both(cells: _Cells, agent: str, noise: str) -> list["pd.Series"]:
+    threshold = REACHED * cells.best(noise)
+    return [cells.steps_to(each, noise, threshold) for each in ("moca", agent)]
 
 
 def _faster(cells: _Cells, agent: str, noise: str) -> list[Estimate]:
-    threshold = REACHED * cells.best(noise)
-    return [difference(*(cells.steps_to(each, noise, threshold) for each in ("moca", agent)))]
+    both = _steps_of_both(cells, agent, noise)
+    if all(np.isfinite(steps).mean() < 0.5 for steps in both):
+        raise _AbsentError(f"neither gets there ({', '.join(map(_reached, both))})")
+    ours, theirs = (
+        steps.clip(upper=cells.all_steps(each, noise)) for steps, each in zip(both, ("moca", agent), strict=True)
+    )
+    return [compared(ours, theirs)]
+
+
+def _who_got_there(cells: _Cells, measured: str, agent: str, noise: str) -> str:
+    ours, theirs = map(_reached, _steps_of_both(cells, agent, noise))
+    return f"{measured}, reached by {ours} against {theirs}"
+
+
+def _reached(steps: "pd.Series") -> str:
+    return f"{np.isfinite(steps).sum()} of {len(steps)}"
 
 
 def _slows(cells: _Cells, agent: str) -> list[Estimate]:
     threshold = REACHED * mean_t(cells.final(agent, LOW)).value
-    return [mean_t(cells.steps_to(agent, HIGH, threshold) - cells.steps_to(agent, LOW, threshold))]
+    low, high = (cells.steps_to(agent, n, threshold).clip(upper=cells.all_steps(agent, n)) for n in (LOW, HIGH))
+    _demand_learned(cells, LOW, agent)
+    return [mean_t(high - low)]
 
 
 def _average(cells: _Cells, agent: str, noise: str, metric: str, last: float) -> list[Estimate]:
@@ -260,15 +301,14 @@ def _throughout(cells: _Cells, noise: str) -> list[Estimate]:
 
 
 def _settles(cells: _Cells, noise: str) -> list[Estimate]:
-    """How far a line through the last fifth moves, as a share of all that the seed's curve moves."""
+    """How far a line through the last fifth of training moves, up or down, as a share of the mean there."""
     steps, values = cells.curve("moca", noise, "epistemic_std")
     last = steps > 0.8 * steps[-1]
     if last.sum() < 2:
         raise _AbsentError
     centred = steps[last] - steps[last].mean()
-    slopes = centred @ values[last] / (centred @ centred)
-    moves = values.max(axis=0) - values.min(axis=0)
-    return [mean_t(np.abs(slopes) * 0.2 * steps[-1] / np.maximum(moves, np.finfo(float).tiny))]
+    changes = centred @ values[last] / (centred @ centred) * 0.2 * steps[-1]
+    return [mean_t(changes / np.maximum(values[last].mean(axis=0), np.finfo(float).tiny))]
 
 
 def _ordering(cells: _Cells, noise: str) -> list[Estimate]:
@@ -278,7 +318,7 @@ def _ordering(cells: _Cells, noise: str) -> list[Estimate]:
     return [estimate for pair in pairs for estimate in _above(cells, *pair, noise)]
 
 
-def _ranking(cells: _Cells, noise: str) -> str:
+def _ranking(cells: _Cells, _: str, noise: str) -> str:
     means = {agent: mean_t(cells.final(agent, noise)).value for agent in ("moca", *BASELINES[cells.task])}
     ranked = sorted(means, key=lambda agent: -np.nan_to_num(means[agent], nan=-np.inf))
     return " > ".join(f"{NAMES[agent]} {means[agent]:.0f}" for agent in ranked)
@@ -298,7 +338,7 @@ def _claims() -> Iterator[Claim]:
             "MoCA's lead over the best baseline grows with the noise",
             task,
             f"{LOW} → {HIGH}",
-            "change of the lead",
+            f"both the change of the lead and the lead at {HIGH}",
             POSITIVE,
             _gap_widens,
         )
@@ -340,6 +380,7 @@ def _faster_claim(task: str, agent: str, noise: str) -> Claim:
         "difference of the steps to 90 % of the best final return",
         NEGATIVE,
         partial(_faster, agent=agent, noise=noise),
+        partial(_who_got_there, agent=agent, noise=noise),
     )
 
 
@@ -491,8 +532,8 @@ def _pendulum() -> Iterator[Claim]:
             "the disagreement of MoCA's ensemble settles",
             PENDULUM,
             noise,
-            "its change in the last fifth of training, as a share of its range,",
-            (-np.inf, SETTLED),
+            "its change in the last fifth of training, as a share of its level there,",
+            (-SETTLED, SETTLED),
             partial(_settles, noise=noise),
         )
 

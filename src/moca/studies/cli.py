@@ -75,9 +75,8 @@ def _study(arguments: argparse.Namespace) -> None:
     console = Console()
     try:
         if arguments.only:
-            name = jobs[int(arguments.only)].name if arguments.only.isdigit() else arguments.only
             launch.prepare(out, plan)
-            launch.work(out, name, arguments.checkpoint_every, arguments.device, console)
+            launch.work(out, arguments.only, arguments.checkpoint_every, arguments.device, console)
             print(out)
             return
         options = launch.Options(
@@ -101,8 +100,10 @@ def _figure(arguments: argparse.Namespace) -> None:
         directory = arguments.results or Path("studies") / name
         if not directory.exists():
             raise ConfigError(f"{directory} is not there: run moca study {name} first, or give --results DIR")
-        from moca.studies import curves
+        from moca.studies import curves, results
 
+        if (held := results.load_grid(directory).name) != name:
+            raise ConfigError(f"--results {directory} holds the study {held}, not {name}")
         paths = curves.draw(directory, out, formats)
     for path in paths:
         print(path)

@@ -1,7 +1,8 @@
 """Figures of a study: learning curves as the paper arranges them, and what stands behind them.
 
 A band is one standard deviation over the seeds, a bar a 95 % interval. Seeds that diverged are in neither, and the
-legend says how many are left. An agent that does not have a metric is left out of its panel.
+legend says how many are left; over training each of them is a thin line up to where it diverged. An agent that does
+not have a metric is left out of its panel.
 """
 
 import re
@@ -49,16 +50,26 @@ LOOKS = {
     "sac": Look(figures.COLOURS["sac"], ":", 1.8, "X"),
     "naf": Look(figures.COLOURS["naf"], (0, (1, 2)), 0.9, "P"),
 }
+LOST: dict[str, Any] = {"linewidth": 0.7, "zorder": 3, "marker": "x", "markersize": 5, "markevery": [-1]}
 OTHER = Look(GREY, "-", 1.2, ".")
 NOISE_DASHES: tuple[Any, ...] = ("-", "--", ":", "-.", (0, (5, 1, 1, 1, 1, 1)))
 
 
 class Series(NamedTuple):
-    """A metric of one cell over training, of the seeds that did not diverge."""
+    """A metric of one cell over training."""
 
     steps: np.ndarray
-    values: np.ndarray  # (steps, seeds)
-    asked: int  # seeds there were
+    values: np.ndarray  # (steps, seeds that did not diverge)
+    lost: np.ndarray  # (steps, seeds that diverged), NaN from there on
+
+    @property
+    def asked(self) -> int:
+        """Seeds there were."""
+        return self.values.shape[1] + self.lost.shape[1]
+
+    def percent(self) -> "Series":
+        """Of a share."""
+        return self._replace(values=100 * self.values, lost=100 * self.lost)
 
 
 def draw(directory: Path, out: Path, formats: Sequence[str] = figures.FORMATS) -> list[Path]:
@@ -101,7 +112,8 @@ class _Cells:
         steps, values = curve(self.table, self.preset, env, agent, noise, metric)
         if not np.isfinite(values).any():
             return None
-        return Series(steps, values[:, np.isfinite(values[-1])], values.shape[1])
+        left = np.isfinite(values[-1])
+        return Series(steps, values[:, left], values[:, ~left])
 
     def finals(self, metric: str = "return_mean", last: float = 0.1) -> dict[tuple[str, str, str], np.ndarray]:
         """The scores of the seeds after training, for each task, agent and noise."""
@@ -158,14 +170,16 @@ def _learning(cells: _Cells, env: str) -> Figure:
         _steps_axis(axes)
     finals = {key: scores for key, scores in cells.finals().items() if key[0] == env}
     asked = max(scores.size for scores in finals.values())
-    _legend(figure, _counts(finals), f"mean ± sd over {asked} seeds" if asked > 1 else "one seed")
+    counts = _counts(finals)
+    lost = any(left < asked for each in counts.values() for left, asked in each)
+    _legend(figure, counts, f"mean ± sd over {asked} seeds" if asked > 1 else "one seed", lost=lost)
     return _titled(figure, f"{_spaced(env)}, preset {cells.preset}")
 
 
 def _coverage_row(panels: Sequence[Axes], found: Sequence[Series | None]) -> None:
     for axes, series in zip(panels, found, strict=True):
         if series:
-            _band(axes, series._replace(values=100 * series.values), LOOKS["moca"])
+            _band(axes, series.percent(), LOOKS["moca"])
         axes.axhline(100 * NOMINAL, color=GREY, linestyle="--", linewidth=1, zorder=1)
     low, high = panels[0].get_ylim()
     panels[0].set(ylabel="1σ coverage\nof MoCA (%)", ylim=(min(low, 55), max(high, 80)))
@@ -338,7 +352,7 @@ def _over_training(axes: Axes, metric: str, found: Mapping[tuple[str, str], Seri
     noises, agents = (list(dict.fromkeys(names)) for names in zip(*((n, a) for a, n in found), strict=True))
     dashes = {noise: NOISE_DASHES[number % len(NOISE_DASHES)] for number, noise in enumerate(noises)}
     for (agent, noise), series in found.items():
-        scaled = series._replace(values=100 * series.values) if metric == "saturation" else series
+        scaled = series.percent() if metric == "saturation" else series
         _band(axes, scaled, LOOKS[agent]._replace(dash=dashes[noise], width=1.5))
     if metric == "saturation":
         axes.set(ylabel="greedy actions at a bound (%)", ylim=(-2, 102))
@@ -353,6 +367,8 @@ def _over_training(axes: Axes, metric: str, found: Mapping[tuple[str, str], Seri
     for agent in agents:
         counts = [(series.values.shape[1], series.asked) for (name, _), series in found.items() if name == agent]
         handles.append(Line2D([], [], color=LOOKS[agent].colour, label=_missing(NAMES[agent], counts)))
+    if any(series.lost.size for series in found.values()):
+        handles.append(_lost_handle())
     _legend_below(axes, f"mean ± sd over {max(series.asked for series in found.values())} seeds", handles)
 
 
@@ -460,7 +476,9 @@ def _ordered(agents: Iterable[str]) -> list[str]:
 
 
 def _band(axes: Axes, series: Series, look: Look) -> None:
-    """Mean and one standard deviation over the seeds."""
+    """Mean and one standard deviation over the seeds, and each seed that diverged up to there."""
+    for seed in series.lost.T:
+        _lost(axes, series.steps, seed, look, scale=not series.values.shape[1])
     if not series.values.shape[1]:
         return
     mean = series.values.mean(axis=1)
@@ -476,6 +494,19 @@ def _band(axes: Axes, series: Series, look: Look) -> None:
         spread = series.values.std(axis=1, ddof=1)
         alpha = 0.07 * look.width  # the band of a thin line is faint
         axes.fill_between(series.steps, mean - spread, mean + spread, color=look.colour, alpha=alpha, linewidth=0)
+
+
+def _lost(axes: Axes, steps: np.ndarray, seed: np.ndarray, look: Look, scale: bool) -> None:
+    """A thin line that ends in a cross at the last evaluation before the seed diverged."""
+    known = np.isfinite(seed)
+    if not known.any():
+        return
+    line = Line2D(steps[known], seed[known], color=look.colour, **LOST)
+    if scale:
+        axes.add_line(line)
+        axes.autoscale_view()
+    else:
+        axes.add_artist(line)  # what a seed does before it diverges may be huge, and is not to set the axis
 
 
 def _bars(axes: Axes, places: Sequence[float], estimates: Sequence[Estimate], agent: str) -> None:
@@ -508,6 +539,7 @@ def _legend(
     title: str,
     markers: bool = False,
     unit: str = "seeds",
+    lost: bool = False,
 ) -> None:
     """The agents, below all panels, with the number of runs wherever some are missing."""
     handles = []
@@ -517,8 +549,15 @@ def _legend(
         line.set(marker=look.marker if markers else "", markersize=5)
         line.set_label(_missing(NAMES.get(agent, agent), counts[agent], unit))
         handles.append(line)
+    if lost:
+        handles.append(_lost_handle())
     columns = _columns([str(line.get_label()) for line in handles], figure.get_size_inches()[0])
     figure.legend(handles=handles, title=title, loc="outside lower center", ncols=columns, handlelength=3.2)
+
+
+def _lost_handle() -> Line2D:
+    """What a legend shows for them all."""
+    return Line2D([], [], color=GREY, label="diverged", **LOST)
 
 
 def _columns(labels: Sequence[str], inches: float) -> int:

@@ -14,7 +14,8 @@ from moca.studies.grid import Job
 
 # Environment steps of all runs together per second, about: one H200 and two CPU cores, both presets. For the estimate
 # before anything has been measured; docs/performance.md has the measurements.
-RATES = {"gpu": 80_000.0, "cpu": 1_500.0}
+RATES = {"gpu": 58_000.0, "cpu": 700.0}
+COMPILE = {"gpu": 11.0, "cpu": 40.0}  # seconds per job; on the GPU machine's sixteen cores jobs compile side by side
 
 
 class Board:
@@ -80,19 +81,21 @@ def steps(directory: Path, job: Job) -> int:
 
 def describe(directory: Path, jobs: Sequence[Job]) -> str:
     """The plan of a study: its jobs, what is left of each, and about how long that takes."""
-    lines = [f"{'job':44} {'runs':>5} {'steps each':>11}  noises"]
+    lines = [f"{'':3} {'job':40} {'runs':>5} {'steps each':>11}  noises"]
     left = 0
-    for job in jobs:
+    for number, job in enumerate(jobs):
         behind = steps(directory, job)
         left += job.runs * (job.config.train.steps - behind)
         state = "finished" if results.finished(directory, job) else f"{behind:,} done" if behind else ""
-        lines.append(
-            f"{job.name:44} {job.runs:5} {job.config.train.steps:11,}  {', '.join(job.noises)}  {state}".rstrip()
-        )
+        noises, each = ", ".join(job.noises), job.config.train.steps
+        lines.append(f"{number:3} {job.name:40} {job.runs:5} {each:11,}  {noises}  {state}".rstrip())
     cells = sum(len(job.noises) for job in jobs)
     lines.append(f"{cells} cells in {len(jobs)} jobs; {left:,} environment steps to go")
-    hours = {device: left / rate / 3600 for device, rate in RATES.items()}
-    lines.append(f"about {_time(hours['gpu'])} on one H200, {_time(hours['cpu'])} on two CPU cores")
+    programs = sum(not results.finished(directory, job) for job in jobs)
+    hours = {device: (left / RATES[device] + programs * COMPILE[device]) / 3600 for device in RATES}
+    lines.append(
+        f"about {_time(hours['gpu'])} on one H200 with --parallel {len(jobs)}, {_time(hours['cpu'])} on two CPU cores"
+    )
     return "\n".join(lines)
 
 

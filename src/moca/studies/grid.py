@@ -5,6 +5,7 @@ alone share a compiled program and a run directory: a job.
 """
 
 import json
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -20,6 +21,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "moca-mc-4": {"agent": "moca-mc", "dynamics.samples": 4},
     "moca-mc-16": {"agent": "moca-mc", "dynamics.samples": 16},
 }
+# Settings that the grid itself gives.
+OWN = ("agent", "seed", "seeds", "env.name", "noise.kind", "noise.sigma", "noise.sigma_min", "train.steps")
 EVALUATIONS = 50  # of a run, about; the paper evaluates after every episode [choice]
 
 
@@ -74,6 +77,11 @@ class Job:
         ]
 
     @property
+    def has_landscape(self) -> bool:
+        """Whether its states lie in a plane over which values and actions can be drawn: Pendulum's do."""
+        return self.config.env.name == "PendulumSwingup"
+
+    @property
     def runs(self) -> int:
         """How many runs it trains at once."""
         return len(self.noises) * self.config.seeds
@@ -85,7 +93,7 @@ _BASELINES = ("sac", "bnaf", "moca-ce")
 GRIDS = {
     # Figure 2 of the paper, and the tanh-squashed NAF of which it says that BNAF avoids its saturation.
     "cartpole": Grid("cartpole", (Block("CartpoleBalance", (*_BASELINES, "moca", "naf"), _NOISES),)),
-    # Figure 3. What learns has settled by 200k steps.
+    # Figure 3. The tuned quadratic agents have settled by 200k steps; SAC and NAF have not.
     "pendulum": Grid(
         "pendulum",
         (Block("PendulumSwingup", (*_BASELINES, "moca-mc-4", "moca-mc-16", "moca", "naf"), _NOISES[:2], 200_000),),
@@ -134,6 +142,8 @@ def plan(grid: Grid) -> list[Job]:
         for agent in block.agents
     ]
     names = [job.name for job in jobs]
+    if not jobs:
+        raise ConfigError(f"the study {grid.name} holds no cells: name presets and agents")
     if twice := {name for name in names if names.count(name) > 1}:
         raise ConfigError(f"the study {grid.name} asks twice for {', '.join(sorted(twice))}")
     return jobs
@@ -190,6 +200,11 @@ def _config(grid: Grid, block: Block, preset: str, agent: str) -> Config:
     levels = [parse_noise(noise) for noise in block.noises]
     if not levels:
         raise ConfigError(f"the study {grid.name} names no noises for {block.env}")
+    if len({(kind if sigma else "", sigma) for kind, sigma in levels}) < len(levels):
+        raise ConfigError(f"noises = {list(block.noises)} names a level twice")
+    for name in block.settings:
+        if name in OWN or name in VARIANTS.get(agent, {}):
+            raise ConfigError(f"{name} cannot be set for all cells: the study itself says what it is for each")
     kind = "state-norm" if any(kind == "state-norm" for kind, _ in levels) else "homoscedastic"
     settings = {
         "agent": agent,
@@ -220,9 +235,12 @@ def _read(path: Path) -> Grid:
 def _build(content: Mapping[str, Any], source: str) -> Grid:
     """A grid from plain data; a name that is wrong or missing is named."""
     content = dict(content)
+    listed = content.pop("blocks", [])
+    if not isinstance(listed, list) or not all(isinstance(block, dict) for block in listed):
+        raise ConfigError(f"{source}: blocks must be tables, each written as [[blocks]]")
     blocks = [
         Block(**_checked({**block, "settings": block.get("settings", {})}, Block, source, ("agents", "noises")))
-        for block in content.pop("blocks", [])
+        for block in listed
     ]
     if not blocks:
         raise ConfigError(f"{source} holds no [[blocks]]")
@@ -238,6 +256,12 @@ def _checked(content: dict[str, Any], kind: type[Block | Grid], source: str, lis
     for name in ("env", *lists) if kind is Block else ():
         if name not in content:
             raise ConfigError(f"{source}: a block needs {name}")
+    if not isinstance(content.get("settings", {}), dict):
+        raise ConfigError(
+            f"{source}: settings = {content['settings']!r} must be a table, such as {{ 'critic.lr' = 1e-3 }}"
+        )
+    if not re.fullmatch(r"[\w.-]+", str(content.get("name", "a"))):
+        raise ConfigError(f"{source}: name = {content['name']!r} must be made of letters, digits, '.', '_' and '-'")
     for name in lists:
         if name in content:
             if not isinstance(content[name], list | tuple):

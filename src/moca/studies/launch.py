@@ -19,12 +19,14 @@ from typing import Any
 from rich.console import Console
 
 from moca.config import ConfigError
+from moca.runs.directory import InHandError
 from moca.runs.interrupts import RESUMABLE, InterruptedRun, noted
 from moca.studies import grid, results
 from moca.studies.display import Board
 from moca.studies.grid import Grid, Job
 
 TRIES = 3  # of a job whose process died
+IN_HAND = 76  # exit code of a job that another process was first to train
 POLL = 0.2  # seconds
 
 
@@ -56,78 +58,80 @@ def study(
     jobs = grid.plan(plan)
     prepare(directory, plan)
     board = Board(console, directory, jobs)
-    run = {"local": _local, "ray": _ray}[launcher]
-    with board.live(), noted() as request:
-        failed = run(directory, jobs, options, board, request)
-    if request and any(not results.finished(directory, job) for job in jobs):
-        raise InterruptedRun(f"stopped by {request.name}; the same command goes on where it stopped")
-    table = results.collect(directory, jobs)
+    with board.live():
+        failed, stopped_by = {"local": _local, "ray": _ray}[launcher](directory, jobs, options, board)
+    left = [job.name for job in jobs if not results.finished(directory, job)]
+    table = results.collect(directory, jobs) if len(left) < len(jobs) else None
     if failed:
         texts = "; ".join(f"{name}: {why}" for name, why in failed.items())
-        raise ConfigError(f"{len(failed)} of {len(jobs)} jobs failed: {texts}. What is finished is in {table}")
-    return table
+        where = f". What is finished is in {table}" if table else ""
+        raise ConfigError(f"{len(failed)} of {len(jobs)} jobs failed: {texts}{where}")
+    if left:
+        raise InterruptedRun(f"stopped by {stopped_by}; the same command goes on where it stopped")
+    return directory / results.TABLE
 
 
 def prepare(directory: Path, plan: Grid) -> None:
     """Makes the study's directory; refuses one that holds another study."""
     text = grid.to_json(plan)
-    if (directory / results.PLAN).exists():
-        there = results.load_grid(directory)
-        if grid.to_json(there) != text:
-            changed = [
-                name for name in ("name", "seeds", "seed", "presets") if getattr(there, name) != getattr(plan, name)
-            ]
-            what = ", ".join(changed) or "blocks"
-            raise ConfigError(f"{directory} holds another study (it differs in {what}): choose another --out")
-        return
     try:
         (directory / results.CELLS).mkdir(parents=True, exist_ok=True)
-        (directory / results.PLAN).write_text(text + "\n")
+        if not (directory / results.PLAN).exists():
+            results.write(directory / results.PLAN, (text + "\n").encode())
     except OSError as error:
         raise ConfigError(f"cannot write to {directory}: {error.strerror}") from None
+    there = results.load_grid(directory)
+    if grid.to_json(there) != text:
+        changed = [name for name in ("name", "seeds", "seed", "presets") if getattr(there, name) != getattr(plan, name)]
+        what = ", ".join(changed) or "blocks"
+        raise ConfigError(f"{directory} holds another study (it differs in {what}): choose another --out")
 
 
-def _local(directory: Path, jobs: Sequence[Job], options: Options, board: Board, request: Any) -> dict[str, str]:
-    """Every job in a process of its own, `parallel` at a time; why jobs failed, by name.
+def _local(directory: Path, jobs: Sequence[Job], options: Options, board: Board) -> tuple[dict[str, str], str | None]:
+    """Every job in a process of its own, `parallel` at a time; why jobs failed, by name, and what signal stopped it.
 
     A process that died is started again; a job that another process has in hand is left to it until that is done.
     """
     waiting = [job for job in jobs if not results.finished(directory, job)]
     running: dict[str, tuple[Job, subprocess.Popen]] = {}
-    tries = dict.fromkeys((job.name for job in waiting), 0)
+    deaths = dict.fromkeys((job.name for job in waiting), 0)
     failed: dict[str, str] = {}
-    try:
-        while waiting or running:
-            if request:
-                waiting.clear()
-                for _, process in running.values():
-                    process.send_signal(signal.SIGTERM)
-            free = [job for job in waiting if not _in_hand(directory, job)]
-            for job in free[: max(0, options.parallel - len(running))]:
-                waiting.remove(job)
-                if not results.finished(directory, job):
-                    running[job.name] = job, _start(directory, job, options)
-            for name, (job, process) in list(running.items()):
-                if (code := process.poll()) is None:
-                    continue
-                del running[name]
+    with noted() as request:
+        try:
+            while waiting or running:
+                if request:
+                    waiting.clear()
+                    for _, process in running.values():
+                        process.send_signal(signal.SIGTERM)
+                free = [job for job in waiting if not _in_hand(directory, job)]
+                for job in free[: max(0, options.parallel - len(running))]:
+                    waiting.remove(job)
+                    if not results.finished(directory, job):
+                        running[job.name] = job, _start(directory, job, options)
+                for name, (job, process) in list(running.items()):
+                    if (code := process.poll()) is None:
+                        continue
+                    del running[name]
+                    _end(process)
+                    deaths[name] += code < 0
+                    if results.finished(directory, job) or request:
+                        continue
+                    if code in (RESUMABLE, IN_HAND):  # someone stopped that process alone, or was first
+                        waiting.append(job)
+                    elif code < 0 and deaths[name] < TRIES:
+                        board.note(f"{name}: its process died of signal {-code}; starting it again")
+                        waiting.insert(0, job)
+                    else:
+                        why = _last_line(directory, name) or f"exit code {code}"
+                        failed[name] = f"died of signal {-code}, {TRIES} times (no memory left?)" if code < 0 else why
+                        board.note(f"{name} failed: {failed[name]}")
+                board.refresh(running)
+                time.sleep(POLL)
+        finally:
+            for _, process in running.values():
+                process.kill()
                 _end(process)
-                tries[name] += code not in (0, RESUMABLE)
-                if code < 0 and tries[name] < TRIES and not request:
-                    board.note(f"{name}: its process died of signal {-code}; starting it again")
-                    waiting.insert(0, job)
-                elif code == RESUMABLE and not request:  # someone stopped that process alone
-                    waiting.append(job)
-                elif code not in (0, RESUMABLE):
-                    failed[name] = _last_line(directory, name) or f"exit code {code}"
-                    board.note(f"{name} failed: {failed[name]}")
-            board.refresh(running)
-            time.sleep(POLL)
-    finally:
-        for _, process in running.values():
-            process.kill()
-            _end(process)
-    return failed
+        return failed, request.name
 
 
 def _end(process: subprocess.Popen) -> None:
@@ -163,7 +167,7 @@ def _in_hand(directory: Path, job: Job) -> bool:
     """Whether a process trains in the job's directory."""
     try:
         with (directory / results.CELLS / job.name / "lock").open("a") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     except OSError:  # not there
@@ -171,8 +175,8 @@ def _in_hand(directory: Path, job: Job) -> bool:
     return False
 
 
-def _ray(directory: Path, jobs: Sequence[Job], options: Options, board: Board, request: Any) -> dict[str, str]:
-    """Every job as a task of a Ray cluster, which runs it again if its worker dies; why jobs failed, by name.
+def _ray(directory: Path, jobs: Sequence[Job], options: Options, board: Board) -> tuple[dict[str, str], str | None]:
+    """Every job as a task of a Ray cluster, which runs it again if its worker dies; what `_local` returns.
 
     A job has one GPU where the cluster has any, else a share of the CPUs. Where workers and this process do not see
     the same files, results come back with the task.
@@ -183,37 +187,38 @@ def _ray(directory: Path, jobs: Sequence[Job], options: Options, board: Board, r
         raise ConfigError("--launcher ray needs Ray: pip install 'moca-rl[ray]'") from None
     waiting = [job for job in jobs if not results.finished(directory, job)]
     failed: dict[str, str] = {}
-    with _cluster(ray, options.ray_address):
+    with _cluster(ray, options.ray_address), noted() as request:  # Ray sets signal handlers of its own when it starts
         resources = ray.cluster_resources()
         share: dict[str, Any]
         if resources.get("GPU"):
             share = {"num_gpus": 1, "num_cpus": 1}
         else:
-            nodes = [node["Resources"].get("CPU", 1) for node in ray.nodes() if node["Alive"]]
-            share = {"num_cpus": max(1, int(min(nodes)) // options.parallel)}
+            nodes = [node["Resources"]["CPU"] for node in ray.nodes() if node["Alive"] and "CPU" in node["Resources"]]
+            share = {"num_cpus": max(1, int(min(nodes, default=1)) // options.parallel)}
         task = ray.remote(max_retries=TRIES - 1, **share)(_work)
         text = (directory / results.PLAN).read_text()
         names = {
-            task.remote(text, str(directory.resolve()), job.name, options.checkpoint_every): job for job in waiting
+            task.remote(text, str(directory.resolve()), job.name, options.checkpoint_every, options.device): job
+            for job in waiting
         }
+        cancelled = False
         while names:
             done, _ = ray.wait(list(names), timeout=POLL)
             for reference in done:
                 job = names.pop(reference)
                 try:
                     _put(directory / results.CELLS / job.name, ray.get(reference))
-                except ray.exceptions.TaskCancelledError:
-                    pass
                 except ray.exceptions.RayError as error:
+                    if request:
+                        continue
                     failed[job.name] = str(error).strip().splitlines()[-1]
                     board.note(f"{job.name} failed: {failed[job.name]}")
             board.refresh({job.name: None for job in names.values()})
-            if request:
-                for reference in names:
+            if request and not cancelled:
+                cancelled = True
+                for reference in names:  # a running job then ends its episode and saves
                     ray.cancel(reference, force=False, recursive=False)
-                ray.wait(list(names), num_returns=len(names), timeout=300)
-                break
-    return failed
+        return failed, request.name
 
 
 @contextlib.contextmanager
@@ -232,10 +237,12 @@ def _cluster(ray: Any, address: str | None) -> Iterator[None]:
             ray.shutdown()
 
 
-def _work(text: str, directory: str, name: str, checkpoint_every: float) -> dict[str, bytes]:
+def _work(text: str, directory: str, name: str, checkpoint_every: float, device: str | None) -> dict[str, bytes]:
     """What a Ray worker does: the small files of the finished job."""
     from moca.studies.work import run_job
+    from moca.training import use_device
 
+    use_device(device)
     job = next(job for job in grid.plan(grid.from_json(text)) if job.name == name)
     run = run_job(Path(directory), job, checkpoint_every)
     return {path.name: path.read_bytes() for path in run.path.iterdir() if path.is_file() and path.name != "lock"}
@@ -246,17 +253,20 @@ def _put(path: Path, files: dict[str, bytes]) -> None:
     path.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         if not (path / name).exists() or (path / name).read_bytes() != content:
-            (path / name).write_bytes(content)
+            results.write(path / name, content)
 
 
 def work(directory: Path, name: str, checkpoint_every: float, device: str | None, console: Console | None) -> None:
-    """Runs one job of the study in that directory, in this process."""
+    """Runs one job of the study in that directory, named or numbered from zero, in this process."""
     from moca.studies.work import run_job
     from moca.training import use_device
 
     jobs = {job.name: job for job in grid.plan(results.load_grid(directory))}
+    name = dict(enumerate(jobs)).get(int(name), name) if name.isdigit() else name
     if name not in jobs:
-        raise ConfigError(f"only = {name!r} is no job of this study. Allowed: {', '.join(jobs)}")
+        raise ConfigError(
+            f"only = {name!r} is no job of this study. Allowed: 0 to {len(jobs) - 1}, or {', '.join(jobs)}"
+        )
     use_device(device)
     run_job(directory, jobs[name], checkpoint_every, console)
 
@@ -279,5 +289,8 @@ if __name__ == "__main__":
     except InterruptedRun as stopped:
         print(stopped)
         sys.exit(RESUMABLE)
+    except InHandError as error:
+        print(error)
+        sys.exit(IN_HAND)
     except ConfigError as error:
         sys.exit(str(error))

@@ -77,7 +77,7 @@ def render(directory: Path, beside: Path) -> str:
         script=script,
         contents="".join(f'<li><a href="#{name}">{text}</a></li>' for name, text in sections.items()),
         summary=_summary(plan, table, origin),
-        scores=_scores(table),
+        scores=_scores(table) + _improvements(table) + _speeds(table),
         claims=_claims(table),
         agents="".join(_checkbox(agent) for agent in agents),
         choices=_choices(shown_metrics(table), presets),
@@ -144,11 +144,12 @@ def _scores(table: "pd.DataFrame") -> str:
     parts = [
         '<p class="note">Mean return over the last tenth of training: first the mean over seeds ± its 95 % t interval, '
         "then the interquartile mean with its 95 % bootstrap interval, which is too narrow for few seeds. Bold: better "
-        "than every other agent in the column, each 95 % interval of the difference (Welch) being above zero.</p>"
+        "than every other agent in the column, each 95 % interval of the difference being above zero. Evaluations are "
+        "shared by seed, so differences are taken seed by seed (Welch where no seed is shared).</p>"
     ]
     for (preset, env), block in scores.groupby(level=["preset", "env"], sort=False):
         agents, noises = (list(block.index.unique(level)) for level in ("agent", "noise"))
-        each = {(row[2], row[3]): block.loc[row].to_numpy() for row in block.index}
+        each = {(row[2], row[3]): block.loc[row] for row in block.index}
         bold = {best for noise in noises if (best := _best({a: s for (a, n), s in each.items() if n == noise}, noise))}
         places = _decimals(block.to_numpy())
         head = [
@@ -165,7 +166,78 @@ def _scores(table: "pd.DataFrame") -> str:
     return "".join(parts)
 
 
-def _score(scores: np.ndarray | None, places: int, bold: bool) -> str:
+def _improvements(table: "pd.DataFrame") -> str:
+    """How likely MoCA scores above each other agent: a table per preset and task that has both, else nothing."""
+    parts = []
+    for (preset, env), block in statistics.final_scores(table).groupby(level=["preset", "env"], sort=False):
+        each = {(row[2], row[3]): block.loc[row] for row in block.index}
+        agents, noises = (list(block.index.unique(level)) for level in ("agent", "noise"))
+        others = [agent for agent in agents if agent != "moca"]
+        if "moca" not in agents or not others:
+            continue
+        rows = [
+            _row_head(name_of(other))
+            + "".join(_probability(each.get(("moca", noise)), each.get((other, noise))) for noise in noises)
+            for other in others
+        ]
+        parts.append(_table(f"P(MoCA > agent): {env}, preset {preset}", _by_noise(noises), rows, "numbers"))
+    if not parts:
+        return ""
+    note = (
+        '<h3>Probability of improvement</h3><p class="note">That a run of MoCA, drawn at random, ends above one of the '
+        "other agent, with its 95 % bootstrap interval; a tie counts half, and a run that diverged loses. Runs are "
+        "drawn without regard to what seeds share.</p>"
+    )
+    return note + "".join(parts)
+
+
+def _probability(ours: "pd.Series | None", theirs: "pd.Series | None") -> str:
+    if ours is None or theirs is None:
+        return "<td>–</td>"
+    found = statistics.improvement(ours, theirs)
+    interval = f" [{_number(found.low, 2)}, {_number(found.high, 2)}]" if math.isfinite(found.low) else ""
+    return f"<td>{_number(found.value, 2)}{interval}</td>"
+
+
+def _speeds(table: "pd.DataFrame") -> str:
+    """How soon each agent is good: a table per preset and task that has MoCA, else nothing."""
+    parts = []
+    for (preset, env), block in statistics.final_scores(table).groupby(level=["preset", "env"], sort=False):
+        agents, noises = (list(block.index.unique(level)) for level in ("agent", "noise"))
+        if "moca" not in agents:
+            continue
+        columns = []
+        for noise in noises:
+            here = [row[2] for row in block.index if row[3] == noise]
+            means = [statistics.mean_t(block.loc[preset, env, agent, noise]).value for agent in here]
+            threshold = claims.REACHED * max((mean for mean in means if math.isfinite(mean)), default=math.nan)
+            curves = {agent: statistics.curve(table, preset, env, agent, noise) for agent in here}
+            columns.append({agent: statistics.steps_to(*each, threshold) for agent, each in curves.items()})
+        rows = [
+            _row_head(name_of(agent)) + "".join(_speed(column.get(agent)) for column in columns) for agent in agents
+        ]
+        parts.append(_table(f"Steps to 90 % of the best: {env}, preset {preset}", _by_noise(noises), rows, "numbers"))
+    if not parts:
+        return ""
+    note = (
+        '<h3>Speed</h3><p class="note">Median over seeds of the steps until three evaluations in a row average 90 % of '
+        "the best mean in the column of final scores; none unless more than half of the seeds get there.</p>"
+    )
+    return note + "".join(parts)
+
+
+def _speed(steps: np.ndarray | None) -> str:
+    if steps is None:
+        return "<td>–</td>"
+    note = f'<span class="note">reached by {np.isfinite(steps).sum()} of {steps.size}</span>'
+    return f"<td>{_number(float(np.median(steps)), 0)}{note}</td>"
+
+
+def _by_noise(noises: Sequence[str]) -> list[str]:
+    return _heads("agent", *map(noise_label, noises))
+
+
+def _score(scores: "pd.Series | None", places: int, bold: bool) -> str:
     """The two cells of a score."""
     if scores is None:
         return "<td>–</td>" * 2
@@ -178,14 +250,18 @@ def _score(scores: np.ndarray | None, places: int, bold: bool) -> str:
     )
 
 
-def _best(scores: Mapping[str, np.ndarray], noise: str) -> tuple[str, str] | None:
-    """The agent and noise level of the best scores, if they stand apart from all others."""
+def _best(scores: Mapping[str, "pd.Series"], noise: str) -> tuple[str, str] | None:
+    """The agent and noise level of the best scores, if they stand apart from all others.
+
+    Evaluations are shared by seed, so agents are compared seed by seed.
+    """
     means = {agent: statistics.mean_t(each).value for agent, each in scores.items()}
     means = {agent: mean for agent, mean in means.items() if math.isfinite(mean)}
     if len(means) < 2:
         return None
     best = max(means, key=means.__getitem__)
-    apart = all(statistics.difference(scores[best], scores[other]).low > 0 for other in means if other != best)
+    ours, *theirs = (scores[agent].dropna() for agent in (best, *(other for other in means if other != best)))
+    apart = all(statistics.compared(ours, each).low > 0 for each in theirs)
     return (best, noise) if apart else None
 
 
@@ -195,10 +271,11 @@ def _claims(table: "pd.DataFrame") -> str:
     if not verdicts:
         return "<p>The paper claims nothing about these tasks.</p>"
     presets = list(dict.fromkeys(verdict.preset for verdict in verdicts))
+    caveats = "".join(f"<li>{escape(line.removeprefix('- '))}</li>" for line in claims.CAVEATS.splitlines())
     parts = [
         '<p class="note">A claim holds if the whole 95 % interval of what is measured lies where the claim wants it, '
-        "and does not hold if it lies outside; anything else is inconclusive. No interval is widened for the number "
-        "of claims.</p>"
+        "and does not hold if it lies outside; anything else is inconclusive.</p>"
+        f'<ul class="note plain">{caveats}</ul>'
     ]
     for preset in presets:
         counts = Counter(verdict.verdict for verdict in verdicts if verdict.preset == preset)
@@ -416,9 +493,10 @@ def _origin(origin: Mapping[str, Any]) -> str:
 
 
 def _again(plan: Grid, origin: Mapping[str, Any]) -> str:
-    commits = dict.fromkeys(str(job["commit"]).removesuffix("-dirty") for job in origin.values() if job.get("commit"))
+    commits = list(dict.fromkeys(str(job["commit"]) for job in origin.values() if job.get("commit")))
+    dirty = [commit.removesuffix("-dirty") for commit in commits if commit.endswith("-dirty")]
     directory = f"studies/{plan.name}"
-    lines = [f"git checkout {shlex.quote(commit)}" for commit in commits if len(commits) == 1]
+    lines = [f"git checkout {shlex.quote(commit)}" for commit in commits if len(commits) == 1 and not dirty]
     if command := _study_command(plan):
         lines += [command, shlex.join(["moca", "figure", plan.name])]
         note = ""
@@ -428,6 +506,11 @@ def _again(plan: Grid, origin: Mapping[str, Any]) -> str:
         lines.append(shlex.join(["python", "-c", f"{imports}; {code}"]))
         note = (
             f'<p class="note">The study is a grid of its own; its {results.PLAN} has to be in {escape(directory)}.</p>'
+        )
+    if dirty:
+        note += (
+            f'<p class="note">The tree had uncommitted changes, on top of {escape(_listed(dirty))}: no checkout '
+            "is known to give the same numbers.</p>"
         )
     lines.append(shlex.join(["moca", "report", directory]))
     return f'<pre tabindex="0">{escape(chr(10).join(lines))}</pre>{note}'

@@ -5,7 +5,9 @@ metrics.jsonl; `diverged` is zero, or the number of the cause for which the run 
 missing.
 """
 
+import io
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,17 +41,29 @@ def collect(directory: Path, jobs: Sequence[Job]) -> Path:
     if not tables:
         raise ConfigError(f"{directory} holds no finished cells yet")
     path = directory / TABLE
-    pd.concat(tables, ignore_index=True).to_parquet(path, index=False, compression="zstd")
-    (directory / ORIGIN).write_text(json.dumps(origin, indent=1) + "\n")
-    _collect_landscapes(directory, jobs)
+    try:
+        write(path, pd.concat(tables, ignore_index=True).to_parquet(index=False, compression="zstd"))
+        write(directory / ORIGIN, (json.dumps(origin, indent=1) + "\n").encode())
+        _collect_landscapes(directory, jobs)
+    except OSError as error:
+        raise ConfigError(f"cannot write to {directory}: {error.strerror}") from None
     return path
 
 
+def write(path: Path, content: bytes) -> None:
+    """Writes a file aside and renames it, so that no one ever reads half of it."""
+    aside = path.with_name(f"{path.name}.{os.getpid()}.writing")
+    aside.write_bytes(content)
+    aside.replace(path)
+
+
 def finished(directory: Path, job: Job) -> bool:
-    """Whether a job of the study in that directory has been trained to the end."""
+    """Whether all there is to do for a job of the study in that directory is done."""
+    run = directory / CELLS / job.name
+    files = ["policy.npz", *([LANDSCAPE] if job.has_landscape else [])]
     try:
-        status = json.loads((directory / CELLS / job.name / "status.json").read_text())
-        return status["state"] == "finished" and (directory / CELLS / job.name / "policy.npz").exists()
+        status = json.loads((run / "status.json").read_text())
+        return status["state"] == "finished" and all((run / name).exists() for name in files)
     except (OSError, ValueError, KeyError):
         return False
 
@@ -76,6 +90,8 @@ def load_results(path: Path | str) -> "pd.DataFrame":
         for place, (name, value) in enumerate(given.items()):
             rows.insert(place, name, value)
         return rows.drop(columns="sigma").rename(columns={"noise.sigma": "sigma"}) if "noise.sigma" in rows else rows
+    if (path / PLAN).is_file():
+        raise ConfigError(f"{path} holds a study of which no job is finished yet")
     raise ConfigError(f"{path} holds neither a study ({TABLE}) nor a run (metrics.jsonl)")
 
 
@@ -138,4 +154,6 @@ def _collect_landscapes(directory: Path, jobs: Sequence[Job]) -> None:
                 with np.load(path, allow_pickle=False) as file:
                     arrays |= dict(file)
         if arrays:
-            np.savez_compressed(directory / f"landscape-{preset}.npz", **arrays)
+            held = io.BytesIO()
+            np.savez_compressed(held, **arrays)
+            write(directory / f"landscape-{preset}.npz", held.getvalue())

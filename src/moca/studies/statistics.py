@@ -2,6 +2,9 @@
 
 Scores are arrays of shape (runs,) or (runs, tasks), one number per run, NaN for a run that diverged. No such run is
 dropped unseen: every `Estimate` says how many runs have a score, of how many there were.
+
+Evaluations are shared by seed: agents that trained with the same seed are evaluated from the same start states, under
+the same noise. What these add to a score is common to them, so two agents are compared seed by seed.
 """
 
 from collections.abc import Callable
@@ -26,7 +29,7 @@ class Estimate(NamedTuple):
     value: float
     low: float
     high: float
-    seeds: int  # runs that have a score: of all tasks, and of both sides where two are compared
+    seeds: int  # runs that have a score: of all tasks, of both sides where two are compared that share no seeds
     asked: int  # runs there were
 
     @property
@@ -37,12 +40,11 @@ class Estimate(NamedTuple):
     def __str__(self) -> str:
         """`901 ± 12 (9 of 10 seeds)`, or `0.81 [0.62, 0.93] (…)` where the value is not in the middle."""
         half = self.half_width
-        # Two digits of the half width; where that is none, four of the value.
-        digits = f".{max(0, 1 - int(np.floor(np.log10(half))))}f" if 0 < half < np.inf else ".4g"
-        text = f"{self.value:{digits}}"
+        text = _rounded(self.value, half)
         if np.isfinite(half):
             centred = abs(self.high + self.low - 2 * self.value) <= 1e-6 * half
-            text += f" ± {half:{digits}}" if centred else f" [{self.low:{digits}}, {self.high:{digits}}]"
+            low, high = _rounded(self.low, half), _rounded(self.high, half)
+            text += f" ± {_rounded(half, half)}" if centred else f" [{low}, {high}]"
         return f"{text} ({self.seeds} of {self.asked} seeds)"
 
 
@@ -92,8 +94,30 @@ def mean_t(scores: ArrayLike, level: float = 0.95) -> Estimate:
     return _t_interval(mean, error, count - 1, level, count, each.size)
 
 
+def paired(ours: ArrayLike, theirs: ArrayLike, level: float = 0.95) -> Estimate:
+    """The mean of our scores less theirs, seed by seed, with Student's t interval over the seeds that both have.
+
+    Evaluations are shared by seed, so what a seed adds to both sides drops out.
+
+    Args:
+        ours: a score for each seed (runs,).
+        theirs: the same, in the same order; two series of pandas are matched by their indices.
+        level: of the interval.
+    """
+    return mean_t(np.subtract(ours, theirs), level)
+
+
+def compared(ours: "pd.Series", theirs: "pd.Series", level: float = 0.95) -> Estimate:
+    """Our scores less theirs, each by seed: `paired`, since evaluations are shared by seed, or by Welch if none is."""
+    shared = ours.index.intersection(theirs.index)
+    return paired(ours, theirs, level) if shared.size else difference(ours, theirs, level)
+
+
 def difference(ours: ArrayLike, theirs: ArrayLike, level: float = 0.95) -> Estimate:
-    """Our mean less theirs, of the finite scores (runs,), with Welch's t interval."""
+    """Our mean less theirs, of the finite scores (runs,), with Welch's t interval.
+
+    It takes the two sides for independent. Where they have seeds in common `paired` is the one to use.
+    """
     x, y = (np.asarray(scores, dtype=float).ravel() for scores in (ours, theirs))
     (mean_x, error_x, m), (mean_y, error_y, n) = _moments(x), _moments(y)
     error = np.hypot(error_x, error_y)
@@ -219,6 +243,14 @@ def _absent(key: str, value: str, known: list[str]) -> ConfigError:
     return ConfigError(
         f"{key} = {value!r} is not in the results.{nearest(str(value), known)} Allowed: {', '.join(known)}"
     )
+
+
+def _rounded(value: float, half: float) -> str:
+    """To two digits of the half width; where that is none, to four of the value."""
+    if 0 < half < np.inf:
+        places = 1 - int(np.floor(np.log10(float(f"{half:.1e}"))))  # as rounded: 9.96 is 10
+        return f"{round(value, places) + 0.0:,.{max(0, places)}f}"  # no minus before a zero
+    return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value + 0.0:.4g}"
 
 
 def _moments(each: np.ndarray) -> tuple[float, float, int]:

@@ -1,5 +1,6 @@
 """One job of a study, from its plan to a finished run directory; what every launcher calls in a process of its own."""
 
+import io
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from moca.config import override
 from moca.runs.directory import RunDirectory
 from moca.runs.launch import Run, load, train
 from moca.studies.grid import Job
-from moca.studies.results import CELLS, LANDSCAPE
+from moca.studies.results import CELLS, LANDSCAPE, write
 
 ANGLES = np.linspace(-np.pi, np.pi, 73)  # of the pendulum, zero upright
 VELOCITIES = np.linspace(-8, 8, 65)
@@ -26,11 +27,9 @@ def run_job(directory: Path, job: Job, checkpoint_every: float, console: Console
     Its checkpoints go when it is done: the policies stay.
     """
     path = directory / CELLS / job.name
-    if not (path.exists() and RunDirectory(path).status["state"] == "finished"):
-        train(
-            job.config, path, varied=job.varied, console=console, checkpoint_every=checkpoint_every, keep=1
-        )  # fmt: skip
-    if job.config.env.name == "PendulumSwingup" and not (path / LANDSCAPE).exists():
+    if not (RunDirectory(path).status["state"] == "finished" and (path / "policy.npz").exists()):
+        train(job.config, path, varied=job.varied, console=console, checkpoint_every=checkpoint_every, keep=1)
+    if job.has_landscape and not (path / LANDSCAPE).exists():
         _write_landscapes(path, job)
     shutil.rmtree(path / "checkpoints", ignore_errors=True)
     return load(path)
@@ -51,4 +50,6 @@ def _write_landscapes(path: Path, job: Job) -> None:
         )
         arrays[f"value/{job.agent}/{noise}"] = np.asarray(value, np.float32).reshape(angle.shape)
         arrays[f"action/{job.agent}/{noise}"] = np.asarray(action, np.float32).reshape(angle.shape)
-    np.savez_compressed(path / LANDSCAPE, **arrays)
+    held = io.BytesIO()
+    np.savez_compressed(held, **arrays)
+    write(path / LANDSCAPE, held.getvalue())

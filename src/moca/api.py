@@ -1,0 +1,188 @@
+"""Agents as objects: make one for an environment, let it learn, ask it.
+
+    agent = moca.MoCA("CartpoleBalance", noise__sigma=0.05).learn(40_000)
+    action = agent.predict(observation)
+
+What it learned is a run directory, and every question goes to its `Run`, as after `moca.load`.
+"""
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from rich.console import Console
+
+from moca import presets
+from moca.config import Config, ConfigError, field_of
+from moca.envs.defaults import defaults
+from moca.envs.environment import Spaces
+from moca.runs.inference import FollowingPolicy, Model
+from moca.runs.launch import Run, train
+from moca.training import use_all_cores
+
+_FIXED = {
+    "agent": "choose the class, as moca.SAC",
+    "env.name": "it is the first argument",
+    "seed": "it is an argument of its own",
+    "seeds": "it is an argument of its own",
+    "train.steps": "it is the argument of learn",
+}
+
+
+class MoCA:
+    """An agent before or after it has learned.
+
+    Args:
+        env: a name, Playground's or Gymnasium's, or an environment of one's own: what `moca.train` takes.
+        seed: the first of the seeds.
+        seeds: how many runs learn at once; questions take `run=` and are answered by the first, 0, unless told.
+        preset: the settings to start from; for an environment without any, some are taken from a short look at it.
+        out: the run directory; by default a temporary one that goes with the agent.
+        settings: any others by dotted name, as in config.json.
+        named: the same as keywords, as `critic__lr=1e-3` for `critic.lr`.
+    """
+
+    agent = "moca"
+
+    def __init__(
+        self,
+        env: Any,
+        *,
+        seed: int = 0,
+        seeds: int = 1,
+        preset: str = "tuned",
+        out: Path | str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        **named: Any,
+    ) -> None:
+        chosen = {**(settings or {}), **{name.replace("__", "."): value for name, value in named.items()}}
+        for name in chosen:
+            field_of(name)
+            if name in _FIXED:
+                raise ConfigError(f"{name} is no setting of moca.{type(self).__name__}: {_FIXED[name]}")
+        one = chosen.get("env.episode_length", Config().env.episode_length)  # until learn says how many steps
+        chosen |= {"agent": self.agent, "seed": seed, "seeds": seeds, "train.steps": one}
+        if not isinstance(env, str | Spaces):
+            raise ConfigError(
+                "an environment is a name, such as CartpoleBalance, or an object of one of moca's classes for them, "
+                f"but got {env!r}"
+            )
+        task = env if isinstance(env, str) else None
+        self._env: Spaces | None = None if isinstance(env, str) else env
+        use_all_cores()  # before a look at the environment starts JAX
+        found = defaults(env) if presets.lacks(preset, task, chosen) else {}
+        self._layers = (preset, task, chosen, found)
+        self._build(one)  # refuses now what is wrong
+        self._out = None if out is None else Path(out)
+        self._run: Run | None = None
+
+    def learn(self, steps: int, console: Console | None = None) -> Self:
+        """The agent itself, after so many environment steps per run.
+
+        An agent learns once. If it was interrupted, the same call goes on.
+        """
+        if self._run is not None:
+            raise ConfigError(
+                f"this {type(self).__name__} has learned already: make another for another run. To learn for longer, "
+                "give more steps from the start: exploration and learning rates are spread over all of them"
+            )
+        config = self._build(steps)
+        if self._out is None:
+            self._out = Path(tempfile.mkdtemp(prefix="moca-"))
+            weakref.finalize(self, shutil.rmtree, self._out, ignore_errors=True)
+        self._run = train(config, self._out, env=self._env, console=console)
+        return self
+
+    def _build(self, steps: int) -> Config:
+        preset, task, chosen, found = self._layers
+        return presets.build(preset, task, {**chosen, "train.steps": steps}, found)
+
+    @property
+    def run(self) -> Run:
+        """What was learned, as `moca.load` gives it."""
+        if self._run is None:
+            raise ConfigError(f"this {type(self).__name__} has not learned anything yet: call learn(steps) first")
+        return self._run
+
+    @property
+    def config(self) -> Config:
+        """The settings it learned with."""
+        return self.run.config
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """Its metrics: one dictionary per episode and run."""
+        return self.run.rows
+
+    @property
+    def model(self) -> Model:
+        """See `Run.model`."""
+        return self.run.model
+
+    def predict(self, observation: Any, run: int = 0) -> np.ndarray:
+        """See `Run.predict`."""
+        return self.run.predict(observation, run)
+
+    def policy(self, run: int = 0) -> FollowingPolicy:
+        """See `Run.policy`."""
+        return self.run.policy(run)
+
+    def value(self, observation: Any, run: int = 0) -> np.ndarray:
+        """See `Run.value`."""
+        return self.run.value(observation, run)
+
+    def evaluate(self, episodes: int = 10, seed: int = 0) -> list[dict[str, float]]:
+        """See `Run.evaluate`."""
+        return self.run.evaluate(episodes, seed)
+
+    def render(self, run: int = 0, seed: int = 0, path: Path | None = None) -> tuple[Path, str, float]:
+        """See `Run.render`; give a path if the run directory is a temporary one."""
+        return self.run.render(run, seed, path)
+
+    def save(self, path: Path | str) -> Path:
+        """See `Run.save`."""
+        return self.run.save(path)
+
+    def export(self, path: Path | str, run: int = 0) -> Path:
+        """See `Run.export`."""
+        return self.run.export(path, run)
+
+
+class MoCACE(MoCA):
+    """Certainty equivalence: V at the mean of the prediction."""
+
+    agent = "moca-ce"
+
+
+class MoCAMC(MoCA):
+    """The expectation of V from samples."""
+
+    agent = "moca-mc"
+
+
+class MoCAMixture(MoCA):
+    """The expectation of V under the ensemble's mixture itself."""
+
+    agent = "moca-mixture"
+
+
+class BNAF(MoCA):
+    """V at the observed next state; no model, unless a filter needs one."""
+
+    agent = "bnaf"
+
+
+class NAF(MoCA):
+    """As BNAF, with the best action squashed by a tanh instead of clipped."""
+
+    agent = "naf"
+
+
+class SAC(MoCA):
+    """Soft actor-critic, the model-free baseline."""
+
+    agent = "sac"

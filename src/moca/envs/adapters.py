@@ -1,0 +1,140 @@
+"""Environments of other JAX libraries as ours.
+
+Their own automatic resets and time limits are left out: the training loop restarts episodes and cuts them.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Key
+
+from moca.config import ConfigError
+from moca.envs.environment import Environment, Step
+
+FOREVER = 2**30  # steps
+
+
+class Gymnax(Environment):
+    """An environment of gymnax with a bounded Box of actions; its time limit is lifted.
+
+    Args:
+        env: the environment, the first of what `gymnax.make` returns.
+        params: its parameters, the second; its own default if not given.
+    """
+
+    env: Any = eqx.field(static=True)
+    params: Any = eqx.field(static=True)
+    observation_size: int = eqx.field(static=True)
+    action_low: tuple[float, ...] = eqx.field(static=True)
+    action_high: tuple[float, ...] = eqx.field(static=True)
+    terminates: bool = eqx.field(static=True)
+
+    def __init__(self, env: Any, params: Any = None) -> None:
+        params = env.default_params if params is None else params
+        if hasattr(params, "max_steps_in_episode"):  # which gymnax before 1.0 takes for an end
+            params = params.replace(max_steps_in_episode=FOREVER)
+        self.env, self.params = env, params
+        space, name = env.action_space(params), type(env).__name__
+        if not hasattr(space, "low"):
+            raise ConfigError(
+                f"actions of {name} must be a Box, not {type(space).__name__}: MoCA's agents choose from a continuum"
+            )
+        self.action_low, self.action_high = bounds_of(space.low, space.high, space.shape, name)
+        self.observation_size = vector_size(jax.eval_shape(env.reset_env, jax.random.key(0), params)[0], name)
+        self.terminates = True
+
+    def reset(self, key: Key[Array, ""]) -> tuple[Any, Float[Array, "obs"]]:
+        reset_key, later_key = jax.random.split(key)
+        observation, state = self.env.reset_env(reset_key, self.params)
+        return (jax.tree.map(jnp.asarray, state), later_key), vector(observation)
+
+    def step(self, state: Any, action: Float[Array, "act"]) -> tuple[Any, Step]:
+        inner, key = state
+        step_key, later_key = jax.random.split(key)
+        shaped = action.reshape(self.env.action_space(self.params).shape)
+        observation, inner, reward, terminated, _ = self.env.step_env(step_key, inner, shaped, self.params)
+        step = Step(vector(observation), jnp.asarray(reward, jnp.float32).reshape(()), jnp.asarray(terminated, bool))
+        return (inner, later_key), step
+
+
+class Brax(Environment):
+    """An environment with the interface of `brax.envs.Env`: `reset(key)` and `step(state, action)` return a state with
+    `obs`, `reward` and `done`. Where `state.info` has a `truncation`, that is a time limit and no end.
+
+    Args:
+        env: the environment, without wrappers that restart it or make it many.
+        action_low: lower bounds of the actions; −1 each if not given, as Brax's own environments want.
+        action_high: upper bounds; 1 each if not given.
+    """
+
+    env: Any = eqx.field(static=True)
+    observation_size: int = eqx.field(static=True)
+    action_low: tuple[float, ...] = eqx.field(static=True)
+    action_high: tuple[float, ...] = eqx.field(static=True)
+    terminates: bool = eqx.field(static=True)
+
+    def __init__(
+        self, env: Any, action_low: Sequence[float] | None = None, action_high: Sequence[float] | None = None
+    ) -> None:
+        self.env, name, layer = env, type(env).__name__, env
+        while layer is not None:
+            if "AutoReset" in type(layer).__name__ or "Vmap" in type(layer).__name__:
+                raise ConfigError(
+                    f"{type(layer).__name__} restarts the environment or makes it many, which MoCA's loop does itself: "
+                    "give the environment without it, brax.envs.get_environment(…) for brax.envs.create(…)"
+                )
+            layer = vars(layer).get("env")
+        low = -1.0 if action_low is None else np.asarray(action_low)
+        high = 1.0 if action_high is None else np.asarray(action_high)
+        self.action_low, self.action_high = bounds_of(low, high, (env.action_size,), name)
+        self.observation_size = vector_size(jax.eval_shape(env.reset, jax.random.key(0)).obs, name)
+        self.terminates = True
+
+    def reset(self, key: Key[Array, ""]) -> tuple[Any, Float[Array, "obs"]]:
+        state = self.env.reset(key)
+        return state, vector(state.obs)
+
+    def step(self, state: Any, action: Float[Array, "act"]) -> tuple[Any, Step]:
+        copied = jax.tree.map(lambda leaf: leaf, state)  # Brax writes into the dictionaries of the state it is given
+        state = self.env.step(copied, action)
+        cut = state.info.get("truncation", 0.0) if isinstance(state.info, Mapping) else 0.0
+        terminated = (state.done > 0) & ~(jnp.asarray(cut) > 0)
+        state = state.replace(done=terminated.astype(state.done.dtype))  # a limit that stayed done would be an end next
+        return state, Step(vector(state.obs), jnp.asarray(state.reward, jnp.float32), terminated)
+
+
+def vector_size(observation: Any, name: str) -> int:
+    """How many numbers `vector` makes of an observation like this; refuses what is no array.
+
+    Args:
+        observation: an observation, or its shape; of a dictionary the entry `state` counts.
+        name: the environment's, for the message.
+    """
+    shown: Any = observation.get("state") if isinstance(observation, Mapping) else observation
+    if not hasattr(shown, "shape"):
+        said = ", ".join(observation) if isinstance(observation, Mapping) else type(observation).__name__
+        raise ConfigError(
+            f"observations of {name} must be an array, or a dictionary with one named state; they are {said}: wrap the "
+            "environment so that it shows a vector"
+        )
+    return int(np.prod(shown.shape))
+
+
+def vector(observation: Any) -> Float[Array, "obs"]:
+    """An observation as a vector; of a dictionary the entry `state`, which is what a policy may see."""
+    shown = observation["state"] if isinstance(observation, Mapping) else observation
+    return jnp.ravel(jnp.asarray(shown, jnp.float32))
+
+
+def bounds_of(low: Any, high: Any, shape: Any, name: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Lower and upper bounds of actions of that shape, one of each per dimension; refuses those that are none."""
+    lows, highs = (np.broadcast_to(np.asarray(bound, np.float64), shape).ravel() for bound in (low, high))
+    if not (np.isfinite(lows).all() and np.isfinite(highs).all() and (lows < highs).all()):
+        raise ConfigError(
+            f"actions of {name} must have finite bounds that lie apart, not {lows.tolist()} and {highs.tolist()}"
+        )
+    return tuple(lows.tolist()), tuple(highs.tolist())

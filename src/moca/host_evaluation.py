@@ -1,0 +1,177 @@
+"""How good the greedy policies are on environments of the host; `moca.evaluation`, step by step."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Key
+
+from moca.agents import make_agent
+from moca.belief import Belief
+from moca.config import Config
+from moca.envs.environment import Spaces
+from moca.envs.host import HostEnvironment, Vector
+from moca.envs.noise import make_noise
+from moca.evaluation import SCORES
+from moca.interaction import decisions_of
+from moca.training import over_devices
+
+
+def env_seed(*path: int) -> int:
+    """A seed for an environment; other numbers, as many of them, give another."""
+    return int(np.random.SeedSequence(path).generate_state(1)[0])
+
+
+def build(
+    function: Callable, arguments: Sequence[Any], runs: int, shared: Sequence[int] = (), donated: Sequence[int] = ()
+) -> tuple[Callable, Any]:
+    """The function of one run compiled for all, for arguments like these; and the shapes of what it returns.
+
+    Args:
+        function: of arguments that are each a run's own.
+        arguments: with a leading axis over runs, but for those whose numbers are among `shared`.
+        runs: how many there are.
+        shared: which arguments all runs have in common.
+        donated: which arguments the program may write its results to.
+    """
+    spread, everywhere = over_devices(runs)
+    places = tuple(everywhere if number in shared else spread for number in range(len(arguments)))
+    program = jax.vmap(function, tuple(None if number in shared else 0 for number in range(len(arguments))))
+    jitted = jax.jit(program, in_shardings=places, out_shardings=spread, donate_argnums=tuple(donated))
+    return jitted.lower(*arguments).compile(), jax.eval_shape(program, *arguments)
+
+
+def evaluate_on_host(
+    env: HostEnvironment, config: Config, configs: Config, learners: Any, episodes: int, seed: int
+) -> dict[str, np.ndarray]:
+    """The scores of all runs over the same fresh episodes.
+
+    Args:
+        env: the environment.
+        config: the settings that all runs share.
+        configs: those of every run.
+        learners: one per run.
+        episodes: how many.
+        seed: of the episodes.
+    """
+    runs = len(jax.tree.leaves(configs)[0])
+    vector = env.vector(runs * episodes, config.env.action_repeat)
+    keys = jnp.repeat(jax.random.key(seed)[None], runs)
+    seeds = np.tile([env_seed(seed, number) for number in range(episodes)], (runs, 1))
+    return GreedyEpisodes(env, config, vector, runs).scores(configs, learners, keys, seeds)
+
+
+class Playing(NamedTuple):
+    """Episodes under way, with a leading axis over them."""
+
+    belief: Belief
+    action: Float[Array, "episodes act"]
+    normals: Float[Array, "episodes times obs"]  # the noise on all observations to come
+
+
+class GreedyEpisodes:
+    """Greedy episodes of many runs, all at once.
+
+    Args:
+        env: the environment.
+        config: the settings that all runs share.
+        vector: runs × episodes of it.
+        runs: how many.
+    """
+
+    def __init__(self, env: Spaces, config: Config, vector: Vector, runs: int) -> None:
+        self._env, self._vector, self._runs = env, vector, runs
+        self._decisions = decisions_of(config)
+        self._start: Any = None
+        self._follow: Any = None
+
+    def compile(self, configs: Config, learners: Any, keys: Key[Array, "runs"], episodes: int) -> None:
+        """Builds the programs for arguments like these; the first episode would otherwise."""
+        observation = np.zeros((self._runs, episodes, self._env.observation_size), np.float32)
+        arguments = (configs, learners, keys, observation, np.float32(0))
+        self._start, playing = build(self._starting, arguments, self._runs, shared=[4])
+        following = (configs, learners, playing, observation, np.int32(0))
+        self._follow, _ = build(self._following, following, self._runs, shared=[4], donated=[2])
+
+    def returns(
+        self,
+        configs: Config,
+        learners: Any,
+        keys: Key[Array, "runs"],
+        seeds: np.ndarray,
+        noisy: float = 1.0,
+        watch: Callable[[], None] = lambda: None,
+    ) -> np.ndarray:
+        """Of one episode per seed, until its end or for as long as an episode of training; shaped as the seeds.
+
+        Args:
+            configs: one per run.
+            learners: one per run.
+            keys: one per run, for the noise.
+            seeds: of the environments, runs × episodes.
+            noisy: one if observations are to be noisy, zero if exact; a filter goes on expecting noise.
+            watch: called at every state that is reached.
+        """
+        if self._start is None:
+            self.compile(configs, learners, keys, seeds.shape[1])
+        observation = self._vector.reset(seeds.ravel().tolist()).reshape(*seeds.shape, -1)
+        playing = self._start(configs, learners, keys, observation, np.float32(noisy))
+        total, running = np.zeros(seeds.shape), np.ones(seeds.shape, bool)
+        for time in range(self._decisions):
+            watch()
+            outcome = self._vector.step(np.asarray(playing.action).reshape(seeds.size, -1))
+            reward, ended, seen = (
+                each.reshape(*seeds.shape, *each.shape[1:])
+                for each in (outcome.reward, outcome.ended, outcome.observation)
+            )
+            total[running] += reward[running]
+            running &= ~ended
+            if not running.any():
+                break
+            playing = self._follow(configs, learners, playing, seen, np.int32(time))
+        return total
+
+    def scores(
+        self, configs: Config, learners: Any, keys: Key[Array, "runs"], seeds: np.ndarray
+    ) -> dict[str, np.ndarray]:
+        """Mean and spread of the return over noisy episodes, and the mean over the same ones without noise, by run."""
+        seen, clean = (self.returns(configs, learners, keys, seeds, noisy) for noisy in (1.0, 0.0))
+        return dict(zip(SCORES, (seen.mean(axis=1), seen.std(axis=1), clean.mean(axis=1)), strict=True))
+
+    def _starting(
+        self,
+        config: Config,
+        learner: Any,
+        key: Key[Array, ""],
+        observation: Float[Array, "episodes obs"],
+        noisy: Float[Array, ""],
+    ) -> Playing:
+        agent, noise = make_agent(config, self._env), make_noise(config.noise, self._env.observation_size)
+        shape = (self._decisions + 1, self._env.observation_size)
+
+        def one(key: Key[Array, ""], observation: Float[Array, "obs"]) -> Playing:
+            _, noise_key = jax.random.split(key)
+            normals = noisy * jax.random.normal(noise_key, shape)
+            belief = agent.observe(learner, noise(observation, normals[0]))
+            return Playing(belief, agent.greedy(learner, belief.mean), normals)
+
+        return jax.vmap(one)(jax.random.split(key, len(observation)), observation)
+
+    def _following(
+        self,
+        config: Config,
+        learner: Any,
+        playing: Playing,
+        observation: Float[Array, "episodes obs"],
+        time: Int[Array, ""],
+    ) -> Playing:
+        agent, noise = make_agent(config, self._env), make_noise(config.noise, self._env.observation_size)
+
+        def one(playing: Playing, observation: Float[Array, "obs"]) -> Playing:
+            measured = noise(observation, playing.normals[time + 1])
+            belief, _ = agent.track(learner, playing.belief, playing.action, measured)
+            return Playing(belief, agent.greedy(learner, belief.mean), playing.normals)
+
+        return jax.vmap(one)(playing, observation)

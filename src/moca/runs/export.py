@@ -1,0 +1,89 @@
+"""Writes a policy as one file that `moca.deploy` runs without jax."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from moca import __version__
+from moca.agents import Agent
+from moca.agents.quadratic import QuadraticAgent
+from moca.agents.sac import SACAgent
+from moca.config import ConfigError
+from moca.deploy import FORMAT
+from moca.dynamics import LOG_VARIANCE
+from moca.envs.noise import make_noise
+from moca.nets import MLP
+from moca.values import first
+
+Parts = tuple[dict[str, Any], dict[str, Any]]  # facts and arrays
+
+
+def write(path: Path | str, agent: Agent, learner: Any, origin: Mapping[str, Any]) -> Path:
+    """The file, with the greedy policy and its filter in it; `origin` is kept with them."""
+    env, config = agent.env, agent.config
+    facts = {
+        **origin,
+        "format": FORMAT,
+        "version": __version__,
+        "agent": config.agent,
+        "observation_size": env.observation_size,
+        "action_repeat": config.env.action_repeat,
+    }
+    arrays: dict[str, Any] = {"action_low": env.action_low, "action_high": env.action_high}
+    for more_facts, more_arrays in (_greedy(agent, learner), _filter(agent, learner)):
+        facts |= more_facts
+        arrays |= more_arrays
+    arrays["header"] = np.frombuffer(json.dumps(facts).encode(), np.uint8)
+    path = Path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb") as file:  # a name without .npz stays one
+            np.savez_compressed(file, **arrays)
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror}") from None
+    return path
+
+
+def _greedy(agent: Agent, learner: Any) -> Parts:
+    if isinstance(agent, SACAgent):
+        return {"kind": "actor"}, _network("actor", learner.actor)
+    if isinstance(agent, QuadraticAgent):
+        critic = first(learner.critics)
+        arrays = _network("trunk", critic.trunk) | _network("vertex", critic.vertex_head)
+        arrays |= _network("cholesky", critic.cholesky_head) | {"floor": critic.floor}
+        return {"kind": "quadratic", "head": critic.head, "full": critic.full}, arrays
+    raise ConfigError(
+        f"a policy of {type(agent).__name__} cannot be exported: moca.runs.export knows SAC and quadratic"
+    )
+
+
+def _filter(agent: Agent, learner: Any) -> Parts:
+    """Until the model has seen its first batch, each observation is believed alone: then there is no filter."""
+    belief = agent.config.belief
+    if not belief.filter or learner.model.ensemble.statistics.batches == 0:
+        return {"filter": False}, {}
+    ensemble = learner.model.ensemble
+    statistics = ensemble.statistics
+    arrays = _network("ensemble", ensemble.members)
+    arrays |= {"statistics.mean": statistics.mean, "statistics.deviation": statistics.deviation}
+    noise = make_noise(agent.config.noise, agent.env.observation_size)
+    if belief.noise == "known" and noise.inverse_scales:
+        arrays["noise.range"] = np.array([noise.sigma_min, noise.sigma_max])
+        arrays["noise.inverse_scales"] = noise.inverse_scales
+    else:
+        arrays["noise.variance"] = agent.noise_variance(learner.model, statistics.mean[0])
+    facts = {
+        "filter": True,
+        "full_covariance": ensemble.full,
+        "log_variance": LOG_VARIANCE,
+        "raised": float(np.finfo(np.asarray(statistics.mean).dtype).eps) ** 0.5,  # as in belief.correct
+    }
+    return facts, arrays
+
+
+def _network(name: str, network: MLP) -> dict[str, Any]:
+    weights = {f"{name}.weight{number}": weight for number, weight in enumerate(network.weights)}
+    return weights | {f"{name}.bias{number}": bias for number, bias in enumerate(network.biases)}

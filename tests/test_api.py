@@ -1,0 +1,206 @@
+"""Agents as objects: what they answer is what the agent's own functions say, before and after a trip to the disk."""
+
+import gc
+import json
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import moca
+from moca import api
+from moca import moments as mm
+from moca.agents import make_agent
+from moca.config import Config, ConfigError, override
+from moca.envs.noise import make_noise
+from moca.evaluation import rollout
+from tests import probes
+from tests.test_deploy import Plane, stored
+
+SMALL = {
+    "env.episode_length": 20,
+    "env.action_repeat": 1,
+    "train.batch": 16,
+    "train.warmup": 10,
+    "train.eval_episodes": 2,
+    "critic.width": 8,
+    "dynamics.width": 8,
+    "dynamics.members": 2,
+    "value.bases": 8,
+}
+
+
+class Wide(probes.Drift):
+    """With bounds that are not symmetric."""
+
+    action_low: tuple[float, ...] = eqx.field(static=True, default=(-1.0,))
+    action_high: tuple[float, ...] = eqx.field(static=True, default=(3.0,))
+
+
+OBSERVATIONS = np.random.default_rng(0).uniform(-1, 1, (5, 2))
+
+
+@pytest.fixture(scope="module")
+def agent():
+    return moca.MoCA(Wide(), seeds=2, settings=SMALL, noise__sigma=0.1).learn(60)
+
+
+def member(agent, run):
+    """The agent and the learner of one of its runs, from the disk."""
+    env, learners = agent.run.restore()
+    return make_agent(agent.config, env), jax.tree.map(lambda leaf: leaf[run], learners)
+
+
+def test_the_settings_are_those_of_the_preset_the_look_and_the_user(agent):
+    stored = json.loads((agent.run.path / "config.json").read_text())
+    assert (stored["critic"]["head"], stored["critic"]["width"]) == ("slope", 8)  # of the preset; of the user
+    assert len(stored["value"]["low"]) == 2  # of the look: there is no preset
+    assert (stored["noise"]["sigma"], stored["train"]["steps"], stored["seeds"]) == (0.1, 60, 2)
+    assert [row["seed"] for row in agent.rows] == [0, 1] * 3
+    assert agent.config.train.steps == 60
+
+
+@pytest.mark.parametrize("run", [0, 1])
+def test_answers_for_one_and_for_many(agent, run):
+    pure, learner = member(agent, run)
+    actions, values = agent.predict(OBSERVATIONS, run), agent.value(OBSERVATIONS, run)
+    assert actions.shape == (5, 1)
+    assert values.shape == (5,)
+    for observation, action, value in zip(OBSERVATIONS.astype(np.float32), actions, values, strict=True):
+        np.testing.assert_allclose(action, pure.greedy(learner, observation), atol=1e-6)
+        np.testing.assert_allclose(value, pure.value(learner, observation), atol=1e-5)
+        np.testing.assert_allclose(agent.predict(observation, run), action, atol=1e-6)
+        np.testing.assert_allclose(agent.value(list(observation), run), value, atol=1e-5)
+    assert agent.predict(OBSERVATIONS[None], run).shape == (1, 5, 1)
+    actions[0] = 7.0  # a copy that is the caller's own
+
+
+def test_actions_stay_within_the_bounds(agent):
+    actions = agent.predict(100 * OBSERVATIONS)
+    assert np.all((actions >= -1) & (actions <= 3))
+    assert np.ptp(actions) > 2
+
+
+@pytest.mark.parametrize("run", [0, 1])
+def test_a_policy_follows_an_episode_as_the_evaluation_does(agent, run):
+    pure, learner = member(agent, run)
+    env, key = Wide(), jax.random.key(3)
+    noise = make_noise(agent.config.noise, 2)
+    _, rewards = rollout(pure, learner, env, noise, 20, key)
+    reset_key, noise_key = jax.random.split(key)
+    normals = jax.random.normal(noise_key, (21, 2))
+    policy = agent.policy(run)
+    for _ in range(2):  # the second time as the first, after a reset
+        policy.reset()
+        assert policy.belief is None
+        state, observation = env.reset(reset_key)
+        seen = []
+        for normal in normals[:-1]:
+            state, (observation, reward, _) = env.step(state, policy(noise(observation, normal)))
+            seen.append(reward)
+        np.testing.assert_allclose(seen, rewards, atol=1e-5)
+    assert policy.belief.covariance.shape == (2, 2)
+
+
+def test_nothing_is_compiled_twice(agent):
+    policies = [agent.policy(0), agent.policy(1)]
+
+    def ask():
+        for run, policy in enumerate(policies):
+            policy.reset()
+            for observation in OBSERVATIONS:
+                policy(observation)
+                agent.predict(observation, run)
+            agent.predict(OBSERVATIONS, run)
+            agent.value(OBSERVATIONS, run)
+            agent.model.predict(OBSERVATIONS, np.zeros((5, 1)), run)
+
+    programs = agent.run._inference._programs
+    ask()
+    before = {name: program._cache_size() for name, program in programs.items()}
+    ask()
+    assert {name: program._cache_size() for name, program in programs.items()} == before
+    assert before["start"] == before["follow"] == 1
+
+
+def test_the_model_gives_the_predictive_gaussian_in_its_parts(agent):
+    _, learner = member(agent, 1)
+    acts = np.random.default_rng(1).uniform(-1, 3, (5, 1))
+    batch = agent.model.predict(OBSERVATIONS, acts, run=1)
+    assert batch.covariance.shape == batch.aleatoric.shape == (5, 2, 2)
+    for number in range(5):
+        matched = mm.moment_match(mixture_of(learner, OBSERVATIONS[number], acts[number]), full=True)
+        one = agent.model.predict(OBSERVATIONS[number], acts[number], run=1)
+        for found in (one, moca.runs.inference.Prediction(*(part[number] for part in batch))):
+            np.testing.assert_allclose(found.mean, matched.mean, rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(found.covariance, matched.covariance, rtol=1e-4, atol=1e-7)
+            np.testing.assert_allclose(found.aleatoric + found.epistemic, found.covariance, rtol=1e-6)
+    means = mixture_of(learner, OBSERVATIONS[0], acts[0]).components.mean
+    np.testing.assert_allclose(np.diagonal(batch.epistemic[0]), np.var(means, axis=0), rtol=1e-3)
+
+
+def mixture_of(learner, observation, action):
+    """The members' predictions; they see actions in [−1, 1]."""
+    return learner.model.ensemble.predict(jnp.float32(observation), jnp.float32((action - 1) / 2))
+
+
+def test_saved_and_loaded_it_says_the_same(agent, tmp_path):
+    path = agent.save(tmp_path / "kept")
+    assert not (path / "checkpoints").exists()
+    again = moca.load(path, env=Wide())
+    np.testing.assert_array_equal(again.predict(OBSERVATIONS, 1), agent.predict(OBSERVATIONS, 1))
+    np.testing.assert_array_equal(again.value(OBSERVATIONS), agent.value(OBSERVATIONS))
+    assert again.rows == agent.rows
+    with pytest.raises(ConfigError, match="exists already"):
+        agent.save(path)
+    with pytest.raises(ConfigError, match="an environment of your own"):
+        moca.load(path).predict(OBSERVATIONS)
+    exported = moca.Policy.load(agent.export(tmp_path / "policy.npz", run=1))
+    np.testing.assert_allclose(exported.act(OBSERVATIONS), agent.predict(OBSERVATIONS, 1), atol=1e-5)
+
+
+def test_mistakes_are_sentences(agent, tmp_path):
+    env = Wide()
+    for make, message in [
+        (lambda: agent.learn(60), "this MoCA has learned already"),
+        (lambda: agent.predict([1.0, 2.0, 3.0]), r"an observation has 2 numbers, but got an array of shape \(3,\)"),
+        (lambda: agent.predict(OBSERVATIONS, run=2), "run = 2 is out of range"),
+        (lambda: agent.policy(2), "run = 2 is out of range"),
+        (lambda: agent.policy()(OBSERVATIONS), "follows one episode"),
+        (lambda: agent.model.predict(OBSERVATIONS, np.zeros((4, 1))), "an action per observation"),
+        (lambda: moca.MoCA("CartpoleBalnce"), "Did you mean CartpoleBalance?"),
+        (lambda: moca.MoCA(Wide), "an environment is a name"),
+        (lambda: moca.MoCA(env, critic__ls=1.0), "Did you mean critic.lr?"),
+        (lambda: moca.MoCA(env, critic__lr=-1.0), "critic.lr = -1 is out of range"),
+        (lambda: moca.MoCA(env, settings={"agent": "sac"}), "choose the class, as moca.SAC"),
+        (lambda: moca.MoCA(env, settings={"train.steps": 100}), "it is the argument of learn"),
+        (lambda: moca.MoCA(env, preset="tund"), "Did you mean tuned?"),
+        (lambda: moca.SAC(env).learn(1500), "must be a multiple of env.episode_length = 1000"),
+        (lambda: moca.SAC(env).predict(OBSERVATIONS), "call learn"),
+    ]:
+        with pytest.raises(ConfigError, match=message):
+            make()
+
+
+def test_an_agent_without_a_model_says_so(tmp_path):
+    run = stored(tmp_path / "run", override(Config(), {"agent": "sac", "sac.width": 8}), Plane(), "Plane")
+    with pytest.raises(ConfigError, match="sac without a filter has no model of the next state"):
+        run.model.predict(np.zeros(3), np.zeros(2))
+
+
+def test_each_agent_has_a_class_and_a_temporary_run_goes_with_it(monkeypatch):
+    seen = []
+    monkeypatch.setattr(api, "train", lambda config, out, **_: seen.append((config.agent, out)) or "run")
+    names = {"MoCA": "moca", "MoCACE": "moca-ce", "MoCAMC": "moca-mc", "MoCAMixture": "moca-mixture"}
+    for name in [*names, "BNAF", "NAF", "SAC"]:
+        learned = getattr(moca, name)("CartpoleBalance").learn(1000)
+        assert learned.run == "run"
+        agent, path = seen[-1]
+        assert agent == names.get(name, name.lower())
+        assert path.is_dir()
+        del learned
+        gc.collect()
+        assert not path.exists()
+    assert {*names, "SAC", "load", "pretrained"} <= set(dir(moca))

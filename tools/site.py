@@ -1,0 +1,32 @@
+"""What the site shows from outside docs/: the paper map, the results and their figures, at the addresses pages use."""
+
+import re
+from pathlib import Path
+
+from mkdocs.structure.files import File
+
+ROOT = Path(__file__).parent.parent
+PAGES = {"paper.md": "PAPER.md", "results.md": "results/README.md", "claims.md": "results/claims.md"}
+
+
+def on_files(files, config):
+    """Adds the pages and the figures that lie elsewhere."""
+    for page, source in PAGES.items():
+        files.append(File.generated(config, page, content=_moved((ROOT / source).read_text())))
+    for path in (ROOT / "results").rglob("*"):
+        if path.suffix in (".png", ".html"):
+            files.append(File.generated(config, str(path.relative_to(ROOT)), abs_src_path=str(path)))
+    return files
+
+
+def on_page_markdown(markdown, page, **_):
+    """Has links to those files point to where they are on the site."""
+    if page.file.src_uri not in PAGES:
+        markdown = markdown.replace("](../results/README.md)", "](results.md)").replace("](../results/", "](results/")
+        markdown = markdown.replace("](../benchmarks/README.md)", "](performance.md)")
+    return markdown
+
+
+def _moved(text: str) -> str:
+    """A page's links to documents, as seen from the root of the site."""
+    return re.sub(r"\]\((\.\./)?docs/", "](", text)

@@ -81,7 +81,7 @@ def played_by(agent, learner, walk):
         return (belief, action), action
 
     def episode(part):
-        belief = jax.tree.map(lambda leaf: leaf.astype(walk.dtype), agent.observe(learner, part[0]))
+        belief = agent.observe(learner, part[0])
         action = agent.greedy(learner, belief.mean)
         return jnp.concatenate([action[None], jax.lax.scan(step, (belief, action), part[1:])[1]])
 

@@ -77,7 +77,7 @@ class Policy:
         self._action: np.ndarray | None = None
 
     def __call__(self, observation: Any) -> np.ndarray:
-        """The action after one more observation, in the environment's bounds."""
+        """The action after one more observation, in the environment's bounds; it is assumed to be taken."""
         measured = self._checked(observation)
         if measured.ndim != 1:
             raise ValueError(f"a policy follows one episode, but got observations of shape {measured.shape}: use act")

@@ -148,7 +148,7 @@ class FollowingPolicy:
         return None if self._last is None else self._last[0]
 
     def __call__(self, observation: Any) -> np.ndarray:
-        """The action after one more observation, in the environment's bounds."""
+        """The action after one more observation, in the environment's bounds; it is assumed to be taken."""
         if self._last is None:
             self._last = self._inference.start(observation, self._run)
         else:

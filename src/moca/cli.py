@@ -110,8 +110,8 @@ def _out(arguments: argparse.Namespace, config: Config) -> Path:
         return arguments.out
     task = config.env.name.replace(":", "-").replace("/", "-")
     name = f"{task}-{config.agent}-{config.noise.kind}-{config.noise.sigma:g}"
-    candidates = (Path("runs") / f"{name}{suffix}" for suffix in ["", *(f"-{n}" for n in itertools.count(2))])
-    return next(path for path in candidates if not path.exists())
+    names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
+    return next(path for path in (Path("runs") / each for each in names) if not path.exists())
 
 
 def _train(arguments: argparse.Namespace) -> None:

@@ -20,7 +20,7 @@ import moca
 from moca import presets
 from moca import replay as memory
 from moca.agents import make_agent
-from moca.cli import main
+from moca.cli import _out, main
 from moca.config import Config, ConfigError, override
 from moca.envs.defaults import defaults
 from moca.envs.gymnasium import Gymnasium
@@ -373,6 +373,15 @@ def test_a_film_is_gymnasiums_own_drawing(run, tmp_path):
 def test_the_command_line_takes_the_name(capsys):
     main(["train", "--env", "gymnasium:MocaWalk-v0", "--agent", "sac", "--no-filter", "--dry-run"])
     assert '"name": "gymnasium:MocaWalk-v0"' in capsys.readouterr().out
+
+
+def test_a_directory_is_named_after_the_run_and_never_twice(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    named = override(config(), {"env.name": "gymnasium:a/Walk-v0"})
+    for expected in ("gymnasium-a-Walk-v0-sac-homoscedastic-0.1", "gymnasium-a-Walk-v0-sac-homoscedastic-0.1-2"):
+        path = _out(SimpleNamespace(out=None), named)
+        assert str(path) == f"runs/{expected}"
+        path.mkdir(parents=True)
 
 
 # Whole runs

@@ -2,7 +2,6 @@
 
 from types import SimpleNamespace
 
-import gymnax
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -31,7 +30,12 @@ def play(env, actions, key=0):
 # gymnax
 
 
-def test_gymnax_is_stepped_as_by_hand_and_past_its_time_limit():
+@pytest.fixture
+def gymnax():
+    return pytest.importorskip("gymnax", reason="gymnax is not installed: pip install gymnax six")
+
+
+def test_gymnax_is_stepped_as_by_hand_and_past_its_time_limit(gymnax):
     inner, params = gymnax.make("Pendulum-v1")
     env = Gymnax(inner, params)
     assert (env.observation_size, env.action_low, env.action_high) == (3, (-2.0,), (2.0,))
@@ -47,7 +51,7 @@ def test_gymnax_is_stepped_as_by_hand_and_past_its_time_limit():
         np.testing.assert_allclose(steps.reward[number], reward, rtol=1e-4, atol=1e-5)
 
 
-def test_an_end_in_gymnax_shows_the_last_observation():
+def test_an_end_in_gymnax_shows_the_last_observation(gymnax):
     """The car that is pushed the way it rolls gets up the hill, which is the end; the flag is at 0.45."""
     env = Gymnax(*gymnax.make("MountainCarContinuous-v0"))
 
@@ -63,12 +67,12 @@ def test_an_end_in_gymnax_shows_the_last_observation():
     assert steps.reward[end] > 50
 
 
-def test_gymnax_environments_are_healthy():
+def test_gymnax_environments_are_healthy(gymnax):
     for name in ("Pendulum-v1", "MountainCarContinuous-v0"):
         assert [fault for fault in check_env(Gymnax(*gymnax.make(name)), steps=30) if fault.severity == "fault"] == []
 
 
-def test_gymnax_with_discrete_actions_is_refused():
+def test_gymnax_with_discrete_actions_is_refused(gymnax):
     with pytest.raises(ConfigError, match="actions of CartPole must be a Box, not Discrete"):
         Gymnax(*gymnax.make("CartPole-v1"))
 

@@ -174,6 +174,7 @@ def test_the_return_of_an_evaluation_stops_at_the_end():
     np.testing.assert_allclose(reports[-1].metrics["return_mean"], 1.0)
 
 
+@pytest.mark.slow
 def test_runs_are_spread_over_the_devices():
     code = (
         "import jax, numpy as np\n"

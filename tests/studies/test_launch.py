@@ -230,6 +230,7 @@ def test_two_studies_on_one_directory_share_the_work(tmp_path, whole):
     same(directory, whole)
 
 
+@pytest.mark.slow
 @needs_ray
 def test_a_cluster_gives_the_same_table_though_a_worker_dies(tmp_path, whole):
     directory = tmp_path / "ray"

@@ -12,11 +12,11 @@ from pathlib import Path
 import pandas as pd
 
 import moca
-from moca.studies import claims, curves, grid, report, results
+from moca.studies import claims, curves, grid, report, results, statistics
 
 ROOT = Path(__file__).parent.parent
 STUDIES = [name for name in grid.GRIDS if (ROOT / "results" / name / results.TABLE).exists()]
-START, END = "<!-- ordering: written by tools/results.py -->\n", "<!-- end -->"
+START, END = "<!-- {}: written by tools/results.py -->\n", "<!-- end -->"
 
 INTRO = """\
 What the paper states about its experiments, in our words, and what the studies of this folder say to it, at ten seeds.
@@ -38,13 +38,35 @@ def made(out: Path) -> dict[Path, Path]:
     page.write_text(f"# The paper's claims\n\n{INTRO}\n\n{claims.CAVEATS}\n\n{claims.to_markdown(verdicts)}\n")
     files[page] = ROOT / "results" / "claims.md"
     readme = (ROOT / "README.md").read_text()
-    head, rest = readme.split(START)
-    tail = rest[rest.index(END) :]
-    ordering = claims.to_markdown([verdict for verdict in verdicts if verdict.claim == "ordering"])
+    for name, content in {
+        "scores": scores(table.drop_duplicates(list(results.KEYS))),
+        "ordering": claims.to_markdown([verdict for verdict in verdicts if verdict.claim == "ordering"]),
+    }.items():
+        head, rest = readme.split(START.format(name))
+        readme = f"{head}{START.format(name)}{content}\n{rest[rest.index(END) :]}"
     new = out / "README.md"
-    new.write_text(f"{head}{START}{ordering}\n{tail}")
+    new.write_text(readme)
     files[new] = ROOT / "README.md"
     return files
+
+
+def scores(table: pd.DataFrame) -> str:
+    """Final returns as a table: a row for each preset, task and noise level, a column for each agent."""
+    finals = statistics.final_scores(table)
+    agents = [agent for agent in reversed(claims.NAMES) if agent in finals.index.unique("agent")]
+    lines = [f"| preset | task | noise | {' | '.join(claims.NAMES[agent] for agent in agents)} |"]
+    lines.append("|---" * (3 + len(agents)) + "|")
+    cells = finals.index.droplevel("agent").unique()
+    for preset, env, noise in sorted(cells, key=lambda cell: (cell[0] != "tuned", cell[1], grid.parse_noise(cell[2]))):
+        keys = [(preset, env, agent, noise) for agent in agents]
+        texts = [score(statistics.mean_t(finals.loc[key])) if key in finals.index else "" for key in keys]
+        lines.append(f"| {preset} | {env} | {noise} | {' | '.join(texts)} |")
+    return "\n".join(lines) + "\n"
+
+
+def score(estimate: statistics.Estimate) -> str:
+    """With its seeds only where some were lost."""
+    return str(estimate).removesuffix(f" ({estimate.asked} of {estimate.asked} seeds)")
 
 
 def main(check: bool) -> None:

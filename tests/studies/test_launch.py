@@ -1,5 +1,6 @@
 """A study that was killed, starved of a worker or sent to a cluster has the results of one that nothing happened to."""
 
+import io
 import json
 import os
 import shutil
@@ -7,15 +8,17 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from importlib.util import find_spec
 
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 
 import moca
 from moca.config import ConfigError
-from moca.studies import grid, launch, results
+from moca.studies import grid, launch, results, work
 from moca.studies.grid import Block, Grid
 
 SMALL = {
@@ -70,6 +73,34 @@ def test_what_is_finished_is_not_run_again(whole):
     before = {path: path.stat().st_mtime_ns for path in whole.glob("cells/*/metrics.jsonl")}
     launch.study(STUDY, whole, options=QUICK)
     assert before == {path: path.stat().st_mtime_ns for path in whole.glob("cells/*/metrics.jsonl")}
+
+
+def test_a_film_is_made_and_its_failure_is_a_line(whole, tmp_path, monkeypatch):
+    directory = tmp_path / "filmed"
+    shutil.copytree(whole, directory)
+    jobs = grid.plan(replace(STUDY, films=AGENTS))
+    run = directory / "cells" / jobs[0].name
+    before = (run / "metrics.jsonl").stat().st_mtime_ns
+    asked = []
+
+    def render(self, run, path):
+        asked.append(run)
+        path.write_bytes(b"film")
+        if len(asked) == 1:
+            raise RuntimeError("no encoder")
+
+    monkeypatch.setattr("moca.runs.launch.Run.render", render)
+    console = Console(record=True, quiet=False, file=io.StringIO())
+    work.run_job(directory, jobs[0], 0.0, console)
+    assert "was not filmed: no encoder" in console.export_text()
+    assert not (run / results.FILM).exists()
+    work.run_job(directory, jobs[0], 0.0)
+    results.collect(directory, jobs)
+    assert (directory / "films" / f"{jobs[0].name}.mp4").read_bytes() == b"film"
+    assert asked == [2, 2]  # the first seed at the greater noise
+    assert (run / "metrics.jsonl").stat().st_mtime_ns == before
+    work.run_job(directory, jobs[0], 0.0)
+    assert len(asked) == 2  # what is there is not made again
 
 
 def test_what_is_only_half_done_is_not_finished(whole, tmp_path):

@@ -278,9 +278,13 @@ def test_films(study, tmp_path):
     assert not Parsed(read(directory)).all("video")
     (directory / "films").mkdir()
     (directory / "films" / "small.mp4").write_bytes(b"film")
+    job = grid.plan(SMALL)[0]
+    (directory / "films" / f"{job.name}.mp4").write_bytes(b"film of a job")
     (directory / "films" / "large one#.mp4").write_bytes(bytes(report.FILM_LIMIT + 1))
     parsed = Parsed(read(directory))
-    assert [e["src"] for e in parsed.all("video")] == ["data:video/mp4;base64,ZmlsbQ=="]
+    videos = parsed.all("video")
+    assert videos[0]["src"] == "data:video/mp4;base64,ZmlsbQ=="
+    assert videos[1]["aria-label"].startswith(report.name_of(job.agent))  # a sentence, not the name of the file
     links = [e["href"] for e in parsed.all("a") if not e["href"].startswith("#")]
     assert links == ["films/large%20one%23.mp4"]
     away = Parsed(read(directory, out=tmp_path / "pages" / "report.html")).all("a")

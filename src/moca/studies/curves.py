@@ -125,9 +125,11 @@ class _Cells:
 
 def _drawn(cells: _Cells, landscape: Path) -> Iterator[tuple[str, Figure]]:
     """Each figure with its name."""
+    against_noise = any(len(cells.noises(env)) > 3 for env in cells.envs)  # with fewer the learning curves say it all
     for env in cells.envs:
-        yield NUMBERED.get(env, f"learning-{env}"), _learning(cells, env)
-    if any(len(cells.noises(env)) > 3 for env in cells.envs):  # with fewer the learning curves say it all
+        name = f"learning-{env}"
+        yield name if against_noise else NUMBERED.get(env, name), _learning(cells, env)
+    if against_noise:
         yield "degradation", _degradation(cells)
     yield "profiles", _profiles(cells)
     if diagnostics := {env: found for env in cells.envs if (found := _diagnosed(cells, env))}:
@@ -221,7 +223,9 @@ def _degradation(cells: _Cells) -> Figure:
                 noises = [n for n in places if parse_noise(n)[0] == kind and (env, agent, n) in finals]
                 _bars(axes, [places[n] + shift for n in noises], [mean_t(finals[env, agent, n]) for n in noises], agent)
         axes.set_xticks(list(places.values()), [_tick(noise) for noise in places], fontsize=8)
-        axes.set(title=_spaced(env), xlabel="noise σ", ylim=(0, 1.02 * TOP))
+        axes.set(title=_spaced(env), xlabel="noise σ")
+    low, high = panels[0, 0].get_ylim()  # the scores alone: there is no curve that starts at zero
+    panels[0, 0].set_ylim(max(0, low), min(high, 1.02 * TOP))
     panels[0, 0].set_ylabel("return, last tenth of training")
     asked = max(len(each) for each in finals.values())
     _legend(figure, _counts(finals), f"mean with 95 % interval, {asked} seeds", markers=True)

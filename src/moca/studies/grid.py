@@ -46,6 +46,7 @@ class Grid:
     presets: tuple[str, ...] = ("paper", "tuned")
     seed: int = 1000  # nothing was tuned on the seeds from here on
     seeds: int = 10
+    films: tuple[str, ...] = ("moca",)  # agents that are filmed: the first seed at the greatest noise
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class Job:
     agent: str  # as the grid names it
     config: Config
     noises: tuple[str, ...]
+    filmed: bool = False
 
     @property
     def name(self) -> str:
@@ -80,6 +82,11 @@ class Job:
     def has_landscape(self) -> bool:
         """Whether its states lie in a plane over which values and actions can be drawn: Pendulum's do."""
         return self.config.env.name == "PendulumSwingup"
+
+    @property
+    def strongest(self) -> int:
+        """The number of its cell with the greatest noise, the first of several."""
+        return max(range(len(self.noises)), key=lambda number: parse_noise(self.noises[number])[1])
 
     @property
     def runs(self) -> int:
@@ -136,7 +143,7 @@ def find(name: str) -> Grid:
 def plan(grid: Grid) -> list[Job]:
     """The jobs of a grid; every setting has been checked."""
     jobs = [
-        Job(preset, agent, _config(grid, block, preset, agent), block.noises)
+        Job(preset, agent, _config(grid, block, preset, agent), block.noises, agent in grid.films)
         for preset in grid.presets
         for block in grid.blocks
         for agent in block.agents
@@ -245,7 +252,7 @@ def _build(content: Mapping[str, Any], source: str) -> Grid:
     if not blocks:
         raise ConfigError(f"{source} holds no [[blocks]]")
     content.setdefault("name", Path(source).stem)
-    return Grid(**_checked({**content, "blocks": tuple(blocks)}, Grid, source, ("presets",)))
+    return Grid(**_checked({**content, "blocks": tuple(blocks)}, Grid, source, ("presets", "films")))
 
 
 def _checked(content: dict[str, Any], kind: type[Block | Grid], source: str, lists: Sequence[str]) -> dict[str, Any]:

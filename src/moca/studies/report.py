@@ -61,7 +61,7 @@ def render(directory: Path, beside: Path) -> str:
     agents, presets = _ordered(table, plan), list(table["preset"].unique())
     data = report_charts.collect(table, agents, presets)
     charts = {panel["section"] for panel in data["panels"]}
-    films, noise = _films(directory, beside), _AGAINST_NOISE if "noise" in charts else ""
+    films, noise = _films(directory, beside, plan), _AGAINST_NOISE if "noise" in charts else ""
     sections = {
         "scores": "Final scores", "curves": "Learning curves",
         **({"noise": "Return against noise"} if noise else {}),
@@ -422,11 +422,12 @@ def _selector(name: str, label: str, options: Sequence[tuple[str, str]]) -> str:
 # What it was made from
 
 
-def _films(directory: Path, beside: Path) -> str:
+def _films(directory: Path, beside: Path, plan: Grid) -> str:
     """Small films embedded, large ones linked; empty where there are none."""
     parts = []
-    for film in sorted((directory / "films").glob("*.mp4")):
-        name, size = escape(film.stem), film.stat().st_size
+    jobs = {job.name: job for job in grid.plan(plan)}
+    for film in sorted((directory / results.FILMS).glob("*.mp4")):
+        name, size = escape(_filmed(jobs[film.stem]) if film.stem in jobs else film.stem), film.stat().st_size
         if size <= FILM_LIMIT:
             source = base64.b64encode(film.read_bytes()).decode()
             shown = f'<video controls muted loop playsinline aria-label="{name}" src="data:video/mp4;base64,{source}">'
@@ -441,6 +442,11 @@ def _films(directory: Path, beside: Path) -> str:
         return ""
     inside = f'<h2 id="films">Films</h2><div class="charts">{"".join(parts)}</div>'
     return f'<section aria-labelledby="films">{inside}</section>'
+
+
+def _filmed(job: Job) -> str:
+    noise = job.noises[job.strongest]
+    return f"{name_of(job.agent)} on {job.config.env.name}, preset {job.preset}, {noise_label(noise)}, its first seed"
 
 
 def _configuration(plan: Grid, directory: Path) -> str:

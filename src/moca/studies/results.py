@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 KEYS = ("preset", "env", "agent", "noise", "noise_kind", "sigma", "seed", "step")
 TABLE, PLAN, ORIGIN, CELLS, LANDSCAPE = "results.parquet", "study.json", "origin.json", "cells", "landscape.npz"
+FILMS, FILM = "films", "rollout.mp4"
 
 
 def collect(directory: Path, jobs: Sequence[Job]) -> Path:
@@ -45,6 +46,7 @@ def collect(directory: Path, jobs: Sequence[Job]) -> Path:
         write(path, pd.concat(tables, ignore_index=True).to_parquet(index=False, compression="zstd"))
         write(directory / ORIGIN, (json.dumps(origin, indent=1) + "\n").encode())
         _collect_landscapes(directory, jobs)
+        _collect_films(directory, jobs)
     except OSError as error:
         raise ConfigError(f"cannot write to {directory}: {error.strerror}") from None
     return path
@@ -157,3 +159,12 @@ def _collect_landscapes(directory: Path, jobs: Sequence[Job]) -> None:
             held = io.BytesIO()
             np.savez_compressed(held, **arrays)
             write(directory / f"landscape-{preset}.npz", held.getvalue())
+
+
+def _collect_films(directory: Path, jobs: Sequence[Job]) -> None:
+    """The jobs' films in one folder, each by its job's name."""
+    for job in jobs:
+        film = directory / CELLS / job.name / FILM
+        if job.filmed and film.exists():
+            (directory / FILMS).mkdir(exist_ok=True)
+            write(directory / FILMS / f"{job.name}.mp4", film.read_bytes())

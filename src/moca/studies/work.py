@@ -15,14 +15,14 @@ from moca.config import override
 from moca.runs.directory import RunDirectory
 from moca.runs.launch import Run, load, train
 from moca.studies.grid import Job
-from moca.studies.results import CELLS, LANDSCAPE, write
+from moca.studies.results import CELLS, FILM, LANDSCAPE, write
 
 ANGLES = np.linspace(-np.pi, np.pi, 73)  # of the pendulum, zero upright
 VELOCITIES = np.linspace(-8, 8, 65)
 
 
 def run_job(directory: Path, job: Job, checkpoint_every: float, console: Console | None = None) -> Run:
-    """Trains a job, or goes on with it, and adds the landscapes; a finished one is left as it is.
+    """Trains a job, or goes on with it, and adds landscapes and film; a finished one is left as it is.
 
     Its checkpoints go when it is done: the policies stay.
     """
@@ -31,8 +31,20 @@ def run_job(directory: Path, job: Job, checkpoint_every: float, console: Console
         train(job.config, path, varied=job.varied, console=console, checkpoint_every=checkpoint_every, keep=1)
     if job.has_landscape and not (path / LANDSCAPE).exists():
         _write_landscapes(path, job)
+    if job.filmed and not (path / FILM).exists():
+        _film(path, job, console or Console(quiet=True))
     shutil.rmtree(path / "checkpoints", ignore_errors=True)
     return load(path)
+
+
+def _film(path: Path, job: Job, console: Console) -> None:
+    """The first seed at the greatest noise; a job does not fail for want of a film."""
+    aside = path / f"aside-{FILM}"  # renamed when it is whole
+    try:
+        load(path).render(job.strongest * job.config.seeds, path=aside)
+        aside.replace(path / FILM)
+    except Exception as error:  # encoders and graphics fail in many ways
+        console.print(f"{job.name} was not filmed: {error}")
 
 
 def _write_landscapes(path: Path, job: Job) -> None:

@@ -83,7 +83,7 @@ def test_a_film_is_made_and_its_failure_is_a_line(whole, tmp_path, monkeypatch):
     before = (run / "metrics.jsonl").stat().st_mtime_ns
     asked = []
 
-    def render(self, run, path):
+    def render(self, run, seed, path):
         asked.append(run)
         path.write_bytes(b"film")
         if len(asked) == 1:

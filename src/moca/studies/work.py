@@ -41,7 +41,7 @@ def _film(path: Path, job: Job, console: Console) -> None:
     """The first seed at the greatest noise; a job does not fail for want of a film."""
     aside = path / f"aside-{FILM}"  # renamed when it is whole
     try:
-        load(path).render(job.strongest * job.config.seeds, path=aside)
+        load(path).render(job.strongest * job.config.seeds, seed=job.config.seed, path=aside)
         aside.replace(path / FILM)
     except Exception as error:  # encoders and graphics fail in many ways
         console.print(f"{job.name} was not filmed: {error}")

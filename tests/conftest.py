@@ -20,3 +20,23 @@ def compile_cache(request):
     for name, value in shared.items():
         os.environ[name.upper()] = value  # for the processes that tests start
         jax.config.update(name, float(value) if name.endswith("secs") else value)
+
+
+@pytest.fixture
+def registries():
+    """What a test adds to the package goes again."""
+    from moca import config
+    from moca import moments as mm
+    from moca.agents import CLASSES
+    from moca.backup import PREDICTIONS
+    from moca.values import BASES, KINDS
+
+    lists = (config.AGENTS, config.QUADRATIC_AGENTS, config.VALUES, BASES)
+    tables = (CLASSES, PREDICTIONS, KINDS, mm.CLOSED_FORMS)
+    held = [list(each) for each in lists], [dict(each) for each in tables]
+    yield
+    for each, before in zip(lists, held[0], strict=True):
+        each[:] = before
+    for table, entries in zip(tables, held[1], strict=True):
+        table.clear()
+        table.update(entries)

@@ -58,12 +58,7 @@ SNIPPETS = [
 
 
 @pytest.mark.parametrize("code", SNIPPETS)
-def test_every_snippet_runs(code, monkeypatch, tmp_path):
+def test_every_snippet_runs(code, monkeypatch, tmp_path, registries):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "results").symlink_to(ROOT / "results")
-    before = dict(mm.CLOSED_FORMS)
-    try:
-        exec(compile(code, "snippet", "exec"), {"__name__": "snippet"})
-    finally:
-        mm.CLOSED_FORMS.clear()
-        mm.CLOSED_FORMS.update(before)
+    exec(compile(code, "snippet", "exec"), {"__name__": "snippet"})

@@ -15,6 +15,7 @@ _LAZY = {
     "pretrained": "moca.deploy",
     "check_env": "moca.envs.check",
     "load_results": "moca.studies.results",
+    **dict.fromkeys(("register_agent", "register_prediction", "register_value"), "moca.extending"),
 }
 
 

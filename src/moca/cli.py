@@ -2,6 +2,7 @@
 
 import argparse
 import itertools
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -320,8 +321,21 @@ def _add_run_options(parser: Parser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="print what would be run, and stop")
 
 
+def _import_plugins() -> None:
+    """What a user has added must be known before arguments are read; there is nothing to load for all others."""
+    if os.environ.get("MOCA_PLUGINS"):
+        from moca.extending import import_plugins
+
+        try:
+            import_plugins()
+        except ConfigError as error:
+            print(f"moca: error: {error}", file=sys.stderr)
+            sys.exit(2)
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """Runs the command named in `argv`."""
+    _import_plugins()
     parser, parsers = _parser()
     arguments, unknown = parser.parse_known_args(argv)
     if unknown:

@@ -16,11 +16,12 @@ from typing import Any, get_type_hints
 
 from moca.envs.names import GYMNASIUM, PLAYGROUND
 
-QUADRATIC_AGENTS = ("moca", "moca-ce", "moca-mc", "moca-mixture", "bnaf", "naf")
-AGENTS = (*QUADRATIC_AGENTS, "sac")
+# Lists, to which moca.extending adds.
+QUADRATIC_AGENTS = ["moca", "moca-ce", "moca-mc", "moca-mixture", "bnaf", "naf"]
+AGENTS = [*QUADRATIC_AGENTS, "sac"]
+VALUES = ["rbf", "rbf-learned", "fourier", "erf", "quadratic", "polynomial"]
 CURVATURES = ("diagonal", "full")
 COVARIANCES = ("diagonal", "full")
-VALUES = ("rbf", "rbf-learned", "fourier", "erf", "quadratic", "polynomial")
 HEADS = ("vertex", "slope")
 RANDOM_ACTIONS = ("uniform", "extreme")
 NOISE_LEVELS = ("known", "learned")

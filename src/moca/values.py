@@ -18,7 +18,7 @@ from moca.nets import MLP
 
 T = TypeVar("T")
 FIXED = ("centers", "precision")  # of an RBF, as in the paper
-BASES = (*FIXED, "frequencies", "phases", "directions", "offsets", "encoder")
+BASES = [*FIXED, "frequencies", "phases", "directions", "offsets", "encoder"]  # a list, to which moca.extending adds
 
 
 class Encoded(mm.Function):
@@ -60,26 +60,57 @@ def make_value(settings: config.Value, observation_size: int, key: Key[Array, ""
         latent: Any = {"low": (-1.0,) * size, "high": (1.0,) * size, "lengthscales": ((size / 2) ** 0.5,) * size}
         inner = make_value(dataclasses.replace(settings, encoder=0, **latent), size, key)
         return Encoded(MLP(encoder_key, (observation_size, width, width, size)), inner)
-    low, high, lengthscales = (jnp.array(numbers) for numbers in (settings.low, settings.high, settings.lengthscales))
-    shape = (settings.bases, observation_size)
-    weights = jnp.zeros(settings.bases)
-    row_key, offset_key = jax.random.split(key)
-    match settings.kind:
-        case "rbf" | "rbf-learned":
-            precision = lengthscales**-2 if settings.kind == "rbf" else jnp.broadcast_to(lengthscales**-2, shape)
-            return mm.RBF(weights, jax.random.uniform(row_key, shape, minval=low, maxval=high), precision)
-        case "fourier":
-            phases = jax.random.uniform(offset_key, shape[:1], maxval=2 * jnp.pi)
-            return mm.Fourier(weights, jax.random.normal(row_key, shape) / lengthscales, phases)
-        case "erf":
-            rows = jax.random.normal(row_key, shape) / lengthscales
-            # Each unit turns over at a point of its own within the bounds.
-            points = jax.random.uniform(offset_key, shape, minval=low, maxval=high)
-            return mm.Erf(weights, rows, -jnp.sum(rows * points, axis=1))
-        case "quadratic":
-            return mm.Quadratic(jnp.zeros((observation_size,) * 2), jnp.zeros(observation_size))
-        case _:
-            return mm.Polynomial(tuple(jnp.zeros((observation_size,) * degree) for degree in range(5)))
+    return KINDS[settings.kind](settings, observation_size, key)
+
+
+def _rbf(settings: config.Value, size: int, key: Key[Array, ""]) -> mm.RBF:
+    precision = jnp.array(settings.lengthscales) ** -2
+    if settings.kind == "rbf-learned":
+        precision = jnp.broadcast_to(precision, (settings.bases, size))
+    center_key, _ = jax.random.split(key)
+    return mm.RBF(jnp.zeros(settings.bases), points_within(settings, center_key), precision)
+
+
+def _fourier(settings: config.Value, size: int, key: Key[Array, ""]) -> mm.Fourier:
+    row_key, phase_key = jax.random.split(key)
+    phases = jax.random.uniform(phase_key, (settings.bases,), maxval=2 * jnp.pi)
+    return mm.Fourier(jnp.zeros(settings.bases), directions(settings, row_key), phases)
+
+
+def _erf(settings: config.Value, size: int, key: Key[Array, ""]) -> mm.Erf:
+    row_key, point_key = jax.random.split(key)
+    rows = directions(settings, row_key)
+    offsets = -jnp.sum(rows * points_within(settings, point_key), axis=1)  # each turns over at a point of its own
+    return mm.Erf(jnp.zeros(settings.bases), rows, offsets)
+
+
+def _quadratic(settings: config.Value, size: int, key: Key[Array, ""]) -> mm.Quadratic:
+    return mm.Quadratic(jnp.zeros((size, size)), jnp.zeros(size))
+
+
+def _polynomial(settings: config.Value, size: int, key: Key[Array, ""]) -> mm.Polynomial:
+    return mm.Polynomial(tuple(jnp.zeros((size,) * degree) for degree in range(5)))
+
+
+def points_within(settings: config.Value, key: Key[Array, ""]) -> Float[Array, "bases d"]:
+    """A point for each basis, uniform within the bounds."""
+    low, high = jnp.array(settings.low), jnp.array(settings.high)
+    return jax.random.uniform(key, (settings.bases, len(settings.low)), minval=low, maxval=high)
+
+
+def directions(settings: config.Value, key: Key[Array, ""]) -> Float[Array, "bases d"]:
+    """A direction for each basis, Gaussian in units of the lengthscales."""
+    return jax.random.normal(key, (settings.bases, len(settings.low))) / jnp.array(settings.lengthscales)
+
+
+KINDS: dict[str, Callable[[config.Value, int, Key[Array, ""]], mm.Function]] = {
+    "rbf": _rbf,
+    "rbf-learned": _rbf,
+    "fourier": _fourier,
+    "erf": _erf,
+    "quadratic": _quadratic,
+    "polynomial": _polynomial,
+}
 
 
 def twin(value: mm.Function) -> mm.Function:

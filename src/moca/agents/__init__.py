@@ -6,11 +6,11 @@ from moca.agents.sac import SACAgent
 from moca.config import QUADRATIC_AGENTS, Config
 from moca.envs.environment import Spaces
 
-__all__ = ["Agent", "Progress", "make_agent"]
+__all__ = ["CLASSES", "Agent", "Progress", "make_agent"]
 
-_AGENTS: dict[str, type[Agent]] = dict.fromkeys(QUADRATIC_AGENTS, QuadraticAgent) | {"sac": SACAgent}
+CLASSES: dict[str, type[Agent]] = dict.fromkeys(QUADRATIC_AGENTS, QuadraticAgent) | {"sac": SACAgent}
 
 
 def make_agent(config: Config, env: Spaces) -> Agent:
     """The agent the config names, for that environment."""
-    return _AGENTS[config.agent](config, env)
+    return CLASSES[config.agent](config, env)

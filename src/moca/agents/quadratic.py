@@ -99,11 +99,14 @@ class QuadraticAgent(Agent):
         batch = batch._replace(action=self.from_bounds(batch.action))
         state, info = self._fit_models(state, batch, draw.multiplicity)
         predictions = self.predict(state, batch, draw.prediction)
-        bounds = (self.config.value.least, self.config.value.most)
         values = closed(state.targets) if self.predicts else state.targets
-        target = bellman_target(batch.reward, batch.terminated, self.config.train.gamma, predictions, values, bounds)
-        state, critic_info = self._fit_critics(state, batch, target)
+        state, critic_info = self._fit_critics(state, batch, self.target(batch, predictions, values))
         return self._sync_targets(state), info | critic_info
+
+    def target(self, batch: Transition, predictions: mm.Distribution, values: mm.Function) -> Float[Array, "n"]:
+        """What Q learns to be for each transition of a batch, from both target functions of s′ [Alg. 1 l. 11]."""
+        bounds = (self.config.value.least, self.config.value.most)
+        return bellman_target(batch.reward, batch.terminated, self.config.train.gamma, predictions, values, bounds)
 
     def predict(self, state: QuadraticState, batch: Transition, key: Key[Array, ""]) -> mm.Distribution:
         """What s′ is taken to be, for each transition of a batch with actions in [−1, 1] [Alg. 1 l. 10]."""

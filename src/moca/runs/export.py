@@ -48,15 +48,18 @@ def write(path: Path | str, agent: Agent, learner: Any, origin: Mapping[str, Any
 
 
 def _greedy(agent: Agent, learner: Any) -> Parts:
-    if isinstance(agent, SACAgent):
+    kept = all(getattr(type(agent), name) is getattr(Agent, name) for name in ("observe", "track", "noise_variance"))
+    acts = type(agent).greedy
+    if kept and acts is SACAgent.greedy:
         return {"kind": "actor"}, _network("actor", learner.actor)
-    if isinstance(agent, QuadraticAgent):
+    if kept and acts is QuadraticAgent.greedy:
         critic = first(learner.critics)
         arrays = _network("trunk", critic.trunk) | _network("vertex", critic.vertex_head)
         arrays |= _network("cholesky", critic.cholesky_head) | {"floor": critic.floor}
         return {"kind": "quadratic", "head": critic.head, "full": critic.full}, arrays
     raise ConfigError(
-        f"a policy of {type(agent).__name__} cannot be exported: moca.runs.export knows SAC and quadratic"
+        f"a policy of {type(agent).__name__} cannot be exported: it acts or believes in a way of its own, and files hold "
+        "the ways of SACAgent and QuadraticAgent"
     )
 
 

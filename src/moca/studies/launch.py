@@ -19,6 +19,7 @@ from typing import Any
 from rich.console import Console
 
 from moca.config import ConfigError
+from moca.extending import PLUGINS, import_plugins
 from moca.runs.directory import InHandError
 from moca.runs.interrupts import RESUMABLE, InterruptedRun, noted
 from moca.studies import grid, results
@@ -195,6 +196,8 @@ def _ray(directory: Path, jobs: Sequence[Job], options: Options, board: Board) -
         else:
             nodes = [node["Resources"]["CPU"] for node in ray.nodes() if node["Alive"] and "CPU" in node["Resources"]]
             share = {"num_cpus": max(1, int(min(nodes, default=1)) // options.parallel)}
+        if PLUGINS in os.environ:
+            share["runtime_env"] = {"env_vars": {PLUGINS: os.environ[PLUGINS]}}
         task = ray.remote(max_retries=TRIES - 1, **share)(_work)
         text = (directory / results.PLAN).read_text()
         names = {
@@ -243,6 +246,7 @@ def _work(text: str, directory: str, name: str, checkpoint_every: float, device:
     from moca.training import use_device
 
     use_device(device)
+    import_plugins()
     job = next(job for job in grid.plan(grid.from_json(text)) if job.name == name)
     run = run_job(Path(directory), job, checkpoint_every)
     return {path.name: path.read_bytes() for path in run.path.iterdir() if path.is_file() and path.name != "lock"}
@@ -285,6 +289,7 @@ if __name__ == "__main__":
     folder, name, seconds, device = sys.argv[1:]
     _stop_with_parent()
     try:
+        import_plugins()
         work(Path(folder), name, float(seconds), None if device == "any" else device, Console(width=100))
     except InterruptedRun as stopped:
         print(stopped)

@@ -1,0 +1,174 @@
+"""The page on extending is true: its code, saved as files, adds what it says, and agents train with it."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import moca
+from moca import config, extending
+from moca import moments as mm
+from moca.agents import make_agent
+from moca.backup import PREDICTIONS, bellman_target
+from moca.config import ConfigError
+from moca.replay import Transition
+from moca.values import KINDS, twin
+from tests.probes import Drift
+
+PAGE = (Path(__file__).parent.parent / "docs" / "extending.md").read_text()
+BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+FILES = {name: next(block for block in BLOCKS if f'"{name}"' in block) for name in
+         ("ramp", "moca-aleatoric", "risk-averse", "moca-smoothing")}  # fmt: skip
+
+
+@pytest.fixture
+def plugins(tmp_path, monkeypatch, registries):
+    """The code of the page as files, imported as the command line would."""
+    paths = []
+    for name, code in FILES.items():
+        path = tmp_path / f"{name.replace('-', '_')}.py"
+        path.write_text(code)
+        paths.append(str(path))
+    monkeypatch.setenv("MOCA_PLUGINS", ", ".join(paths))
+    extending.import_plugins()
+    yield paths
+    for path in paths:
+        sys.modules.pop(path, None)
+
+
+SMALL = {
+    "env.episode_length": 50, "train.warmup": 50, "train.steps": 150, "train.batch": 16, "train.eval_episodes": 1,
+    "critic.width": 8, "dynamics.width": 8, "dynamics.members": 2, "value.bases": 8, "value.low": (-2.0, -2.0),
+    "value.high": (2.0, 2.0), "value.lengthscales": (1.0, 1.0), "value.basis_lr": 1e-2,
+}  # fmt: skip
+
+
+def settings(**named):
+    return config.override(config.Config(), SMALL | {name.replace("__", "."): value for name, value in named.items()})
+
+
+def test_the_ramps_expectation_is_that_of_quadrature(plugins):
+    line = config.Value(bases=5, low=(-2.0,), high=(2.0,), lengthscales=(1.0,))
+    made = KINDS["ramp"](line, 1, jax.random.key(0))
+    weights, slopes, kinks = jnp.arange(1.0, 6.0), made.slopes, made.kinks
+    value = type(made)(weights, slopes, kinks)
+    points, mass = np.polynomial.hermite_e.hermegauss(200)
+    for mean, variance in ((0.3, 0.5), (-1.0, 2.0), (0.7, 1e-9)):
+        values = np.array([value(jnp.array([mean + variance**0.5 * point])) for point in points])
+        expected = values @ mass / mass.sum()
+        for belief in (
+            mm.DiagonalGaussian(jnp.array([mean]), jnp.array([variance])),
+            mm.Gaussian(jnp.array([mean]), jnp.array([[variance]])),
+        ):
+            np.testing.assert_allclose(mm.expectation(belief, value), expected, rtol=3e-3)
+
+
+def test_twins_share_the_bases_that_were_named(plugins):
+    agent = make_agent(settings(value__kind="ramp"), Drift())
+    critics = agent.init(jax.random.key(0)).critics
+    assert critics.value.weights.shape == (2, 8)
+    assert critics.value.slopes.shape == (8, 2)
+    assert critics.value.kinks.shape == (8,)
+
+
+def test_the_risk_averse_target_lies_below_by_the_deviation(plugins):
+    agent = make_agent(settings(agent="risk-averse", value__kind="rbf"), Drift())
+    rng = np.random.default_rng(0)
+    both = [mm.RBF(rng.normal(size=8), np.linspace(-2, 2, 8)[:, None], np.ones(1)) for _ in range(2)]
+    values = twin(both[0])
+    values = eqx.tree_at(lambda v: v.weights, values, jnp.stack([one.weights for one in both]))
+    beliefs = mm.DiagonalGaussian(jnp.array(rng.normal(size=(6, 1))), jnp.full((6, 1), 0.3))
+    nothing = jnp.zeros((6, 1))
+    batch = Transition(nothing, nothing, jnp.arange(6.0), nothing, jnp.zeros(6))
+    target = agent.target(batch, beliefs, values)
+    neutral = bellman_target(batch.reward, batch.terminated, agent.config.train.gamma, beliefs, values)
+    assert (target < neutral - 1e-3).all()
+    points, mass = np.polynomial.hermite_e.hermegauss(60)
+    least = []
+    for one in both:
+        drawn = np.array([[one(m + 0.3**0.5 * jnp.array([x])) for x in points] for m in beliefs.mean])
+        mean = drawn @ mass / mass.sum()
+        least.append(mean - 0.5 * np.sqrt((drawn - mean[:, None]) ** 2 @ mass / mass.sum()))
+    expected = np.arange(6.0) + agent.config.train.gamma * np.min(least, axis=0)
+    np.testing.assert_allclose(target, expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        {"agent": "moca-aleatoric", "value__kind": "ramp"},
+        {"agent": "risk-averse", "value__kind": "rbf-learned"},
+        {"agent": "moca-smoothing", "value__kind": "erf"},
+    ],
+    ids=lambda chosen: chosen["agent"],
+)
+def test_what_was_added_trains_and_is_loaded(plugins, tmp_path, chosen):
+    run = moca.train(settings(**chosen), tmp_path / "run", env=Drift())
+    assert np.isfinite([row["return_mean"] for row in run.rows]).all()
+    loaded = moca.load(run.path, env=Drift())
+    assert loaded.config.agent == chosen["agent"]
+    np.testing.assert_array_equal(loaded.predict([0.2, 0.1]), run.predict([0.2, 0.1]))
+    if chosen["agent"] == "moca-smoothing":
+        # The belief is the running average of what was observed.
+        policy = run.policy()
+        policy(np.array([1.0, 0.5]))
+        np.testing.assert_allclose(policy(np.zeros(2)), run.predict([0.7, 0.35]), rtol=1e-5)
+        with pytest.raises(ConfigError, match="Smoothing cannot be exported"):
+            run.export(tmp_path / "policy.npz")
+    else:
+        run.export(tmp_path / "policy.npz")
+
+
+def test_the_aleatoric_belief_leaves_the_disagreement_out(plugins):
+    mixture = mm.GaussianMixture(
+        jnp.array([0.5, 0.5]), mm.DiagonalGaussian(jnp.array([[0.0], [2.0]]), jnp.array([[0.1], [0.3]]))
+    )
+    belief = PREDICTIONS["moca-aleatoric"](mixture, jax.random.key(0), 1)
+    np.testing.assert_allclose([belief.mean[0], belief.variance[0]], [1.0, 0.2], rtol=1e-6)
+
+
+def test_names_are_checked(registries):
+    make, prediction = KINDS["rbf"], PREDICTIONS["moca"]
+    with pytest.raises(ConfigError, match="'moca' exists already"):
+        moca.register_prediction("moca", prediction)
+    with pytest.raises(ConfigError, match="'erf' exists already"):
+        moca.register_value("erf", make)
+    with pytest.raises(ConfigError, match="small letters"):
+        moca.register_value("My Value", make)
+    with pytest.raises(ConfigError, match="no class derived from"):
+        moca.register_agent("mine", dict)
+    assert "mine" not in config.AGENTS
+
+
+def moca_command(*arguments, plugins):
+    environment = os.environ | {"MOCA_PLUGINS": plugins, "JAX_PLATFORMS": "cpu"}
+    return subprocess.run(
+        [sys.executable, "-m", "moca", *arguments], env=environment, capture_output=True, text=True, timeout=120
+    )
+
+
+def test_the_command_line_knows_them(tmp_path):
+    path = tmp_path / "ramp.py"
+    path.write_text(FILES["ramp"] + "\nimport json\nfrom moca import config\nprint(json.dumps(config.VALUES))\n")
+    done = moca_command("study", "cartpole", "--dry-run", "--set", "value.kind=ramp", plugins=str(path))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[0])[-1] == "ramp"
+    without = moca_command("study", "cartpole", "--dry-run", "--set", "value.kind=ramp", plugins="")
+    assert without.returncode == 2
+    assert "value.kind = 'ramp' is unknown" in without.stderr
+
+
+def test_a_plugin_that_is_not_there_is_one_sentence(tmp_path):
+    for name in (str(tmp_path / "none.py"), "no_such_module"):
+        done = moca_command("study", "cartpole", "--dry-run", plugins=name)
+        assert done.returncode == 2
+        assert done.stderr.startswith(f"moca: error: MOCA_PLUGINS: cannot import {name}")
+        assert "Traceback" not in done.stderr

@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help install demo test test-slow check lint types bench mutants results lock clean
+.PHONY: help install demo test test-slow check lint types bench mutants results site lock clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -33,7 +33,10 @@ lint: install
 types: install
 	$(BIN)/mypy
 
-check: lint types test ## linter, types, tests: what CI runs
+check: lint types test site ## linter, types, tests, site: what CI runs
+
+site: install ## the documentation as pages, in site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 bench: install ## time the backup, training programs and their growth (minutes)
 	$(BIN)/moca benchmark backup agents growth
@@ -48,4 +51,4 @@ lock: ## write constraints.txt anew: make lock PYTHONS="python3.11 python3.12"
 	$(PYTHON) tools/lock.py $(PYTHONS)
 
 clean: ## remove what was built
-	rm -rf .venv build dist demo figures .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist site demo figures .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -23,10 +23,13 @@ from moca.replay import Transition
 from moca.values import KINDS, twin
 from tests.probes import Drift
 
-PAGE = (Path(__file__).parent.parent / "docs" / "extending.md").read_text()
-BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
-FILES = {name: next(block for block in BLOCKS if f'"{name}"' in block) for name in
-         ("ramp", "moca-aleatoric", "risk-averse", "moca-smoothing")}  # fmt: skip
+ROOT = Path(__file__).parent.parent
+BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "extending.md").read_text(), flags=re.DOTALL)
+ADDED = ("moca-aleatoric", "risk-averse", "moca-smoothing")
+FILES = {
+    "ramp": (ROOT / "examples" / "ramp.py").read_text(),
+    **{name: next(block for block in BLOCKS if f'"{name}"' in block) for name in ADDED},
+}
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
-"""What the site shows from outside docs/: the paper map, the results and their figures, at the addresses pages use."""
+"""What the site shows from outside docs/: tutorials, the paper map, the results, at the addresses pages use."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -13,6 +14,8 @@ def on_files(files, config):
     """Adds the pages and the figures that lie elsewhere."""
     for page, source in PAGES.items():
         files.append(File.generated(config, page, content=_moved((ROOT / source).read_text())))
+    for path in (ROOT / "examples").glob("*.py"):
+        files.append(File.generated(config, f"tutorials/{path.stem}.md", content=_tutorial(path.read_text())))
     for path in (ROOT / "results").rglob("*"):
         if path.suffix in (".png", ".html"):
             files.append(File.generated(config, str(path.relative_to(ROOT)), abs_src_path=str(path)))
@@ -24,9 +27,17 @@ def on_page_markdown(markdown, page, **_):
     if page.file.src_uri not in PAGES:
         markdown = markdown.replace("](../results/README.md)", "](results.md)").replace("](../results/", "](results/")
         markdown = markdown.replace("](../benchmarks/README.md)", "](performance.md)")
+        markdown = re.sub(r"\]\(\.\./examples/(\w+)\.py\)", r"](tutorials/\1.md)", markdown)
     return markdown
 
 
 def _moved(text: str) -> str:
     """A page's links to documents, as seen from the root of the site."""
     return re.sub(r"\]\((\.\./)?docs/", "](", text)
+
+
+def _tutorial(source: str) -> str:
+    """A script as a page: what it says of itself, then its code."""
+    module = ast.parse(source)
+    code = "\n".join(source.splitlines()[module.body[0].end_lineno :]).strip()
+    return f"{ast.get_docstring(module)}\n\n```python\n{code}\n```\n"

@@ -89,7 +89,8 @@ def _import(name: str) -> None:
     if str(path) in sys.modules:
         return
     spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec and spec.loader
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[str(path)] = module
     spec.loader.exec_module(module)

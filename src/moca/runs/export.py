@@ -58,8 +58,8 @@ def _greedy(agent: Agent, learner: Any) -> Parts:
         arrays |= _network("cholesky", critic.cholesky_head) | {"floor": critic.floor}
         return {"kind": "quadratic", "head": critic.head, "full": critic.full}, arrays
     raise ConfigError(
-        f"a policy of {type(agent).__name__} cannot be exported: it acts or believes in a way of its own, and files hold "
-        "the ways of SACAgent and QuadraticAgent"
+        f"a policy of {type(agent).__name__} cannot be exported: it acts or believes in a way of its own, and "
+        "files hold the ways of SACAgent and QuadraticAgent"
     )
 
 

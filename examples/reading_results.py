@@ -1,0 +1,48 @@
+"""# Reading results
+
+A study leaves a table, and `moca report` makes a page of it. This script reads the table that ships with the
+repository as the page does: final scores with intervals, who beats whom, how fast, and which of the paper's claims
+hold. Ten seconds, from the root of the repository:
+
+    python examples/reading_results.py [DIRECTORY]
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+import moca
+from moca.studies import claims, report, statistics
+
+directory = Path(sys.argv[1] if len(sys.argv) > 1 else "results/degradation")
+
+# One row per evaluation of every run; the first columns say of which run and when.
+table = moca.load_results(directory)
+print(table[["preset", "env", "agent", "noise", "seed", "step", "return_mean"]].head(3), "\n")
+
+# The mean over the last tenth of training, a row per cell and a column per seed; runs that diverged are NaN.
+scores = statistics.final_scores(table)
+for cell, seeds in scores.iterrows():
+    print(f"{' '.join(cell):<45} {statistics.mean_t(seeds)}")
+
+# Ten seeds are few: how sure is it that MoCA's run beats another agent's, where the noise is strongest?
+preset, env, _, noise = scores.index[-1]
+ours = scores.loc[(preset, env, "moca", noise)].to_numpy()
+for agent in ("moca-ce", "bnaf", "sac"):
+    theirs = scores.loc[(preset, env, agent, noise)].to_numpy()
+    difference = statistics.compared(scores.loc[(preset, env, "moca", noise)], scores.loc[(preset, env, agent, noise)])
+    print(f"noise {noise}: MoCA less {agent}: {difference}, P(better) {np.mean(ours[:, None] > theirs):.2f}")
+
+# How fast: the steps until three evaluations in a row average 900.
+for agent in ("moca", "sac"):
+    steps = statistics.steps_to(*statistics.curve(table, preset, env, agent, noise), 900)
+    print(f"noise {noise}: {agent} reaches 900 after {np.median(steps):,.0f} steps")
+
+# The paper's claims, judged by what is in this table.
+for verdict in claims.judge(table):
+    if verdict.verdict != claims.ABSENT:
+        print(f"{verdict.verdict:>13}: {verdict.statement} ({verdict.noise}): {verdict.measured}")
+
+# All of it, with curves to point at, as one page.
+print(report.write(directory, Path("report.html")))

@@ -1,0 +1,35 @@
+"""The tutorials run, with fewer steps where they train."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+TUTORIALS = {
+    "closed_forms.py": ([], "E[V] once matched"),
+    "training.py": (["2000"], "three looks at one state"),
+    "own_environment.py": (["1000"], "no fault found"),
+    "own_value.py": (["2000"], "seed 0: return"),
+    "reading_results.py": ([str(ROOT / "results" / "degradation")], "report.html"),
+}
+
+
+LONG = ("training.py", "own_value.py")  # they compile the whole of a preset
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in LONG else ()) for name in TUTORIALS]
+)
+def test_a_tutorial_runs(name, tmp_path):
+    arguments, said = TUTORIALS[name]
+    command = [sys.executable, str(ROOT / "examples" / name), *arguments]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert said in done.stdout
+
+
+def test_every_script_is_tried():
+    plugins = {"ramp.py"}  # in test_extending.py
+    assert {path.name for path in (ROOT / "examples").glob("*.py")} == {*TUTORIALS} | plugins

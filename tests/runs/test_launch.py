@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -111,8 +112,21 @@ def test_faults_are_sentences(run, tmp_path, capsys):
         assert message in capsys.readouterr().err
 
 
+def test_a_directory_of_another_version_is_named(run, tmp_path):
+    directory = tmp_path / "older"
+    shutil.copytree(run.path, directory)
+    meta = json.loads((directory / "meta.json").read_text())
+    settings = json.loads((directory / "config.json").read_text())
+    settings["critic"]["gears"] = 3
+    (directory / "config.json").write_text(json.dumps(settings))
+    with pytest.raises(ConfigError, match=r"config.json cannot be read: there is no setting 'critic.gears'"):
+        moca.load(directory).evaluate(1)
+    (directory / "meta.json").write_text(json.dumps(meta | {"versions": {"moca-rl": "0.0.7"}}))
+    with pytest.raises(ConfigError, match=r"made by moca 0.0.7, and this is \d.*there is no setting 'critic.gears'"):
+        moca.load(directory).evaluate(1)
+
+
 def test_a_policy_of_another_config_is_refused(run, tmp_path):
-    import shutil
 
     copy = tmp_path / "copy"
     shutil.copytree(run.path, copy)

@@ -24,11 +24,12 @@ from typing import Any
 import jax
 import numpy as np
 
+from moca import __version__
 from moca.config import Config, ConfigError, flatten, from_json, to_json
 from moca.training import Report
 
 LOGS = ("metrics.jsonl", "timing.jsonl")
-PACKAGES = ("moca-rl", "jax", "jaxlib", "equinox", "optax", "playground", "mujoco", "mujoco-mjx", "numpy")
+PACKAGES = ("jax", "jaxlib", "equinox", "optax", "playground", "mujoco", "mujoco-mjx", "gymnasium", "numpy")
 
 
 class InHandError(ConfigError):
@@ -130,7 +131,16 @@ class RunDirectory:
         try:
             return from_json((self.path / "config.json").read_text())
         except ValueError as error:
-            raise ConfigError(f"{self.path / 'config.json'} cannot be read: {error}") from None
+            raise ConfigError(f"{self.path / 'config.json'} cannot be read{self._made_by}: {error}") from None
+
+    @property
+    def _made_by(self) -> str:
+        """ " (it was made by …)" where that was another version of this package."""
+        try:
+            made = self.meta["versions"]["moca-rl"]
+        except (ConfigError, OSError, KeyError, TypeError):
+            return ""
+        return f" (it was made by moca {made}, and this is {__version__})" if made not in (None, __version__) else ""
 
     @cached_property
     def meta(self) -> dict[str, Any]:
@@ -200,7 +210,7 @@ class RunDirectory:
         leaves, structure = jax.tree.flatten(like)
         shapes = [leaf.shape for leaf in leaves]
         if [array.shape for array in stored] != shapes:
-            raise ConfigError(f"{path} does not fit the run's config.json: it holds other arrays")
+            raise ConfigError(f"{path} does not fit the run's config.json{self._made_by}: it holds other arrays")
         return jax.tree.unflatten(structure, stored)
 
 
@@ -210,7 +220,7 @@ def _number(value: np.ndarray) -> float | None:
 
 def _meta() -> dict[str, Any]:
     """Versions, device, precision and commit."""
-    versions: dict[str, str | None] = {}
+    versions: dict[str, str | None] = {"moca-rl": __version__}
     for package in PACKAGES:
         try:
             versions[package] = version(package)

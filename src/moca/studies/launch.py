@@ -29,6 +29,7 @@ from moca.studies.grid import Grid, Job
 TRIES = 3  # of a job whose process died
 IN_HAND = 76  # exit code of a job that another process was first to train
 POLL = 0.2  # seconds
+_PREALLOCATE = "XLA_PYTHON_CLIENT_PREALLOCATE"  # a process that takes all of a GPU's memory leaves none for others
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,7 @@ def _start(directory: Path, job: Job, options: Options) -> subprocess.Popen:
     ]  # fmt: skip
     environment = dict(os.environ)
     if options.parallel > 1:
-        environment.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+        environment.setdefault(_PREALLOCATE, "false")
     with _log(directory, job.name).open("a") as log:
         return subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment, start_new_session=True
@@ -179,8 +180,8 @@ def _in_hand(directory: Path, job: Job) -> bool:
 def _ray(directory: Path, jobs: Sequence[Job], options: Options, board: Board) -> tuple[dict[str, str], str | None]:
     """Every job as a task of a Ray cluster, which runs it again if its worker dies; what `_local` returns.
 
-    A job has one GPU where the cluster has any, else a share of the CPUs. Where workers and this process do not see
-    the same files, results come back with the task.
+    A job has a GPU, or its share of one, where the cluster has any, else a share of the CPUs. Where workers and this
+    process do not see the same files, results come back with the task.
     """
     try:
         import ray
@@ -192,13 +193,14 @@ def _ray(directory: Path, jobs: Sequence[Job], options: Options, board: Board) -
         resources = ray.cluster_resources()
         share: dict[str, Any]
         if resources.get("GPU"):
-            share = {"num_gpus": 1, "num_cpus": 1}
+            share = {"num_gpus": 1 / options.parallel, "num_cpus": 1}
         else:
             nodes = [node["Resources"]["CPU"] for node in ray.nodes() if node["Alive"] and "CPU" in node["Resources"]]
             share = {"num_cpus": max(1, int(min(nodes, default=1)) // options.parallel)}
-        if PLUGINS in os.environ:
-            share["runtime_env"] = {"env_vars": {PLUGINS: os.environ[PLUGINS]}}
-        task = ray.remote(max_retries=TRIES - 1, **share)(_work)
+        passed = {name: os.environ[name] for name in (PLUGINS, _PREALLOCATE) if name in os.environ}
+        if options.parallel > 1:
+            passed.setdefault(_PREALLOCATE, "false")
+        task = ray.remote(max_retries=TRIES - 1, runtime_env={"env_vars": passed}, **share)(_work)
         text = (directory / results.PLAN).read_text()
         names = {
             task.remote(text, str(directory.resolve()), job.name, options.checkpoint_every, options.device): job
@@ -226,7 +228,8 @@ def _ray(directory: Path, jobs: Sequence[Job], options: Options, board: Board) -
 
 @contextlib.contextmanager
 def _cluster(ray: Any, address: str | None) -> Iterator[None]:
-    """A connection to the cluster at that address; a cluster of this machine alone where there is none."""
+    """A connection to the cluster at that address, or at RAY_ADDRESS; one of this machine alone where there is none."""
+    address = address or os.environ.get("RAY_ADDRESS")
     here = ray.is_initialized()
     if not here:
         try:

@@ -430,3 +430,29 @@ def test_half_cheetah(tmp_path, monkeypatch):
     reports = list(HostTrainer([probes.tiny(**settings, **lengths)], [0], env))
     assert reports[-1].metrics["diverged"] == 0
     assert reports[-1].metrics["return_mean"] > reports[0].metrics["train_return"]
+
+
+def test_check_env_asks_gymnasiums_own_checker():
+    assert [fault for fault in moca.check_env("gymnasium:Pendulum-v1") if fault.severity == "fault"] == []
+
+    class Deaf(gymnasium.Env):
+        """Its observations are not of its space."""
+
+        observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+        action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            return np.full(2, 7.0, np.float32), {}
+
+        def step(self, action):
+            return np.zeros(2, np.float32), 0.0, False, False, {}
+
+    (fault,) = [fault for fault in moca.check_env(Gymnasium(Deaf)) if fault.severity == "fault"]
+    assert "Gymnasium's checker stops at" in fault.message
+    (fault,) = moca.check_env(Deaf())  # not wrapped
+    assert "Gymnasium(lambda: …)" in fault.message
+    with pytest.raises(ConfigError, match="not a healthy"):
+        moca.check_env(Gymnasium(Deaf), strict=True)
+    with pytest.raises(ConfigError, match="Did you mean Pendulum-v1"):
+        moca.check_env("gymnasium:Pendulun-v1")

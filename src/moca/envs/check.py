@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import equinox as eqx
 import jax
@@ -27,7 +27,9 @@ import numpy as np
 from jax.extend import core
 
 from moca.config import ConfigError
-from moca.envs.environment import Environment, Step
+from moca.envs.environment import Environment, Spaces, Step
+from moca.envs.host import HostEnvironment
+from moca.envs.named import named
 
 SCALE = 1e6  # of observations, above which networks learn badly
 SMALL = 500  # equations up to which the functions are also called without compiling: each may be a compilation
@@ -60,14 +62,14 @@ class _Findings(list[Fault]):
         return [fault for fault in self if fault.severity == severity]
 
 
-def check_env(env: Environment, *, steps: int = 200, seed: int = 0, strict: bool = False) -> list[Fault]:
+def check_env(env: Spaces | str, *, steps: int = 200, seed: int = 0, strict: bool = False) -> list[Fault]:
     """What is wrong with an environment: faults, then notes. It is healthy if there is no fault; notes do not count.
 
     Whatever the environment raises becomes a fault. Nothing is printed. What cannot be examined before a fault is
     mended is left for the next time.
 
     Args:
-        env: the environment, not its class.
+        env: the environment, not its class, or a name. One of Gymnasium's goes to Gymnasium's own checker.
         steps: how long it is tried, with a dozen sequences of actions at once.
         seed: of the first states and of the random actions.
         strict: raise a `ConfigError` that lists the faults, if there are any.
@@ -78,7 +80,14 @@ def check_env(env: Environment, *, steps: int = 200, seed: int = 0, strict: bool
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            _examine(env, steps, seed, found)
+            env = named(env) if isinstance(env, str) else env
+            if isinstance(env, HostEnvironment):
+                for serious, message in env.complaints():
+                    (found.fault if serious else found.note)("gymnasium", message)
+            else:
+                _examine(cast(Environment, env), steps, seed, found)
+        except ConfigError:
+            raise
         except Exception as error:  # a broken environment must not break its check
             found.fault("unchecked", f"the check could not go on after {_said(error)}; mend what else was found first")
     faults = found.of("fault")
@@ -118,6 +127,13 @@ def _examine(env: Environment, steps: int, seed: int, found: _Findings) -> None:
 def _attributes(env: Environment, found: _Findings) -> None:
     if isinstance(env, type):
         found.fault("class", f"{env.__name__} is a class; pass an environment, as by {env.__name__}()")
+        return
+    if any(base.__module__.startswith("gymnasium.") for base in type(env).__mro__):
+        found.fault(
+            "gymnasium",
+            f"{type(env).__name__} is Gymnasium's; pass a function that makes one, as by Gymnasium(lambda: …) of "
+            "moca.envs.gymnasium, or a name such as 'gymnasium:Pendulum-v1'",
+        )
         return
     values = {}
     for name in ("observation_size", "action_low", "action_high", "terminates", "reset", "step"):

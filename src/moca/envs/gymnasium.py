@@ -4,7 +4,9 @@ Gymnasium's vector environment steps them; its automatic resets are off, and wha
 observation of an episode is the true one, and the end of a task and a time limit are told apart.
 """
 
-from collections.abc import Callable, Sequence
+import re
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,6 +20,7 @@ from moca.envs.names import GYMNASIUM
 try:
     import gymnasium
     from gymnasium.spaces import Box
+    from gymnasium.utils.env_checker import check_env
     from gymnasium.vector import AutoresetMode, SyncVectorEnv
 except ImportError:
     raise ConfigError("Gymnasium's environments need the package gymnasium: pip install 'moca-rl[gymnasium]'") from None
@@ -60,6 +63,24 @@ class Gymnasium(HostEnvironment):
 
     def vector(self, count: int, repeat: int = 1, render_mode: str | None = None) -> "GymnasiumVector":
         return GymnasiumVector([lambda: _Repeat(self.make(render_mode=render_mode), repeat)] * count)
+
+    def complaints(self) -> Iterator[tuple[bool, str]]:
+        """What Gymnasium's own checker says of it: whether that is a fault, and the sentence."""
+        env = self.make().unwrapped
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            try:
+                check_env(env, skip_render_check=True)
+            except Exception as error:  # it raises whatever the environment raises, and asserts
+                yield True, f"Gymnasium's checker stops at {type(error).__name__}: {error}"
+            finally:
+                env.close()
+        yield from ((False, f"Gymnasium's checker says: {_plain(str(each.message))}") for each in said)
+
+
+def _plain(text: str) -> str:
+    """Without the colours of a terminal."""
+    return re.sub(r"\x1b\[\d*m", "", text).removeprefix("WARN: ").strip()
 
 
 class GymnasiumVector:

@@ -1,7 +1,7 @@
 """Environments that are no JAX functions: they are stepped on the host, one decision of all runs at a time."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 import equinox as eqx
@@ -38,3 +38,7 @@ class HostEnvironment(Spaces):
     @abstractmethod
     def vector(self, count: int, repeat: int = 1) -> Vector:
         """So many of it, all new. An action is taken `repeat` times; rewards add up, and nothing follows an end."""
+
+    def complaints(self) -> Iterable[tuple[bool, str]]:
+        """What is wrong with it, as far as its own package can tell: whether that is a fault, and a sentence."""
+        return ()

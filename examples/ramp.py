@@ -2,7 +2,7 @@
 
 A sum of ramps, its mean under a Gaussian, and the name it goes by.
 
-MOCA_PLUGINS=examples/ramp.py moca train --value ramp --sigma 0.05
+    MOCA_PLUGINS=examples/ramp.py moca train --value ramp --sigma 0.05
 """
 
 import jax

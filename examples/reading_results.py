@@ -8,6 +8,7 @@ hold. Ten seconds, from the root of the repository:
 """
 
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -26,13 +27,13 @@ scores = statistics.final_scores(table)
 for cell, seeds in scores.iterrows():
     print(f"{' '.join(cell):<45} {statistics.mean_t(seeds)}")
 
-# Ten seeds are few: how sure is it that MoCA's run beats another agent's, where the noise is strongest?
+# Ten seeds are few: how sure is it that MoCA beats another agent, where the noise is strongest?
 preset, env, _, noise = scores.index[-1]
-ours = scores.loc[(preset, env, "moca", noise)].to_numpy()
+ours = scores.loc[(preset, env, "moca", noise)]
 for agent in ("moca-ce", "bnaf", "sac"):
-    theirs = scores.loc[(preset, env, agent, noise)].to_numpy()
-    difference = statistics.compared(scores.loc[(preset, env, "moca", noise)], scores.loc[(preset, env, agent, noise)])
-    print(f"noise {noise}: MoCA less {agent}: {difference}, P(better) {np.mean(ours[:, None] > theirs):.2f}")
+    theirs = scores.loc[(preset, env, agent, noise)]
+    better = statistics.improvement(ours, theirs)
+    print(f"noise {noise}: MoCA less {agent}: {statistics.compared(ours, theirs).brief}; P(better) {better.brief}")
 
 # How fast: the steps until three evaluations in a row average 900.
 for agent in ("moca", "sac"):
@@ -45,4 +46,4 @@ for verdict in claims.judge(table):
         print(f"{verdict.verdict:>13}: {verdict.statement} ({verdict.noise}): {verdict.measured}")
 
 # All of it, with curves to point at, as one page.
-print(report.write(directory, Path("report.html")))
+print(report.write(directory, Path(tempfile.mkdtemp()) / "report.html"))

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import equinox as eqx
 import jax
@@ -20,6 +21,8 @@ from moca.agents import make_agent
 from moca.backup import PREDICTIONS, bellman_target
 from moca.config import ConfigError
 from moca.replay import Transition
+from moca.studies import grid, launch
+from moca.studies.grid import Block, Grid
 from moca.values import KINDS, twin
 from tests.probes import Drift
 
@@ -32,6 +35,14 @@ FILES = {
 }
 
 
+def forget(paths):
+    extending._IMPORTED.difference_update(map(str, paths))
+    for path in paths:
+        sys.modules.pop(Path(path).stem, None)
+        if (folder := str(Path(path).parent)) in sys.path:
+            sys.path.remove(folder)
+
+
 @pytest.fixture
 def plugins(tmp_path, monkeypatch, registries):
     """The code of the page as files, imported as the command line would."""
@@ -42,9 +53,9 @@ def plugins(tmp_path, monkeypatch, registries):
         paths.append(str(path))
     monkeypatch.setenv("MOCA_PLUGINS", ", ".join(paths))
     extending.import_plugins()
+    extending.import_plugins()  # again changes nothing
     yield paths
-    for path in paths:
-        sys.modules.pop(path, None)
+    forget(paths)
 
 
 SMALL = {
@@ -144,11 +155,52 @@ def test_names_are_checked(registries):
         moca.register_prediction("moca", prediction)
     with pytest.raises(ConfigError, match="'erf' exists already"):
         moca.register_value("erf", make)
+    with pytest.raises(ConfigError, match="'moca-mc-8' exists already"):
+        moca.register_prediction("moca-mc-8", prediction)  # a study takes it for MC with eight samples
+    with pytest.raises(ConfigError, match="the field 'weights' cannot be among its bases"):
+        moca.register_value("mine", make, bases=("weights",))  # a critic's networks have such arrays too
+    assert "mine" not in config.VALUES
     with pytest.raises(ConfigError, match="small letters"):
         moca.register_value("My Value", make)
     with pytest.raises(ConfigError, match="no class derived from"):
         moca.register_agent("mine", dict)
     assert "mine" not in config.AGENTS
+
+
+def test_a_plugin_may_import_what_lies_beside_it_and_fails_whole(tmp_path, monkeypatch, registries):
+    (tmp_path / "aside_of_mine.py").write_text("NAME = 'beside'\n")
+    path = tmp_path / "plugin_of_mine.py"
+    path.write_text(
+        "from __future__ import annotations\nimport moca\nfrom aside_of_mine import NAME\n"
+        "from moca.agents.quadratic import QuadraticAgent\n"
+        "class Mine(QuadraticAgent):\n    extra: int = 3\n"
+        "moca.register_agent(NAME, Mine)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MOCA_PLUGINS", "plugin_of_mine.py")
+    assert extending.plugins() == [str(path)]  # for workers that start elsewhere
+    extending.import_plugins()
+    assert "beside" in config.AGENTS
+    forget([path])
+    for _ in range(2):  # the second time, too
+        with pytest.raises(ConfigError, match="'beside' exists already"):
+            extending.import_plugins()
+    forget([path, tmp_path / "aside_of_mine.py"])
+
+
+def test_the_processes_of_a_study_import_them(plugins, tmp_path, monkeypatch):
+    """One that knows an agent of ours gets as far as looking for the job."""
+    study = Grid("mine", (Block("CartpoleBalance", ("moca-aleatoric",), ("0",)),), ("tuned",))
+    launch.prepare(tmp_path / "study", study)
+    command = [sys.executable, "-m", "moca.studies.launch", str(tmp_path / "study"), "none", "60", "cpu"]
+    with subprocess.Popen(command, text=True, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        said = process.stderr.read()  # it stops once its standard input is closed
+    assert "Allowed: 0 to 0, or tuned-CartpoleBalance-moca-aleatoric" in said
+    seen = []
+    monkeypatch.setattr(launch, "import_plugins", lambda: seen.append("imported"))
+    monkeypatch.setattr("moca.studies.work.run_job", lambda *_: seen.append("run") or SimpleNamespace(path=tmp_path))
+    launch._work(grid.to_json(study), str(tmp_path), "tuned-CartpoleBalance-moca-aleatoric", 60.0, "cpu")
+    assert seen == ["imported", "run"]
 
 
 def moca_command(*arguments, plugins):

@@ -59,14 +59,9 @@ def scores(table: pd.DataFrame) -> str:
     cells = finals.index.droplevel("agent").unique()
     for preset, env, noise in sorted(cells, key=lambda cell: (cell[0] != "tuned", cell[1], grid.parse_noise(cell[2]))):
         keys = [(preset, env, agent, noise) for agent in agents]
-        texts = [score(statistics.mean_t(finals.loc[key])) if key in finals.index else "" for key in keys]
+        texts = [statistics.mean_t(finals.loc[key]).brief if key in finals.index else "" for key in keys]
         lines.append(f"| {preset} | {env} | {noise} | {' | '.join(texts)} |")
     return "\n".join(lines) + "\n"
-
-
-def score(estimate: statistics.Estimate) -> str:
-    """With its seeds only where some were lost."""
-    return str(estimate).removesuffix(f" ({estimate.asked} of {estimate.asked} seeds)")
 
 
 def main(check: bool) -> None:

@@ -274,7 +274,7 @@ def override(config: Config, settings: Mapping[str, Any]) -> Config:
 
 def to_json(config: Config) -> str:
     """The config in full, as JSON; infinities are the strings "inf" and "-inf"."""
-    return json.dumps(_plain(dataclasses.asdict(config)), indent=2)
+    return json.dumps(plain(dataclasses.asdict(config)), indent=2)
 
 
 def from_json(text: str) -> Config:
@@ -361,6 +361,8 @@ def _check(name: str, value: Any, item: dataclasses.Field) -> None:
     free = prefix and str(value).startswith(prefix) and value != prefix
     if "among" in limits and not free and value not in limits["among"]:
         shown = ", ".join(limits["among"]) + (f", or {prefix}NAME" if prefix else "")
+        if isinstance(limits["among"], list):
+            shown += ", and what a file in MOCA_PLUGINS registers"
         raise ConfigError(f"{name} = {value!r} is unknown.{nearest(str(value), limits['among'])} Allowed: {shown}")
     for number in value if isinstance(value, tuple) else [value]:
         if isinstance(number, int | float):
@@ -382,11 +384,12 @@ def _check_range(name: str, number: float, limits: Mapping[str, Any], may_be_inf
         raise ConfigError(f"{name} = {number:g} is out of range: it must be {' and '.join(wanted) or 'a number'}")
 
 
-def _plain(tree: Any) -> Any:
+def plain(tree: Any) -> Any:
+    """Settings as JSON can hold them: lists for tuples, words for infinities."""
     if isinstance(tree, dict):
-        return {name: _plain(value) for name, value in tree.items()}
+        return {name: plain(value) for name, value in tree.items()}
     if isinstance(tree, tuple):
-        return [_plain(value) for value in tree]
+        return [plain(value) for value in tree]
     return {math.inf: "inf", -math.inf: "-inf"}.get(tree, tree) if isinstance(tree, float) else tree
 
 

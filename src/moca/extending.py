@@ -23,6 +23,9 @@ from moca.config import ConfigError
 from moca.values import BASES, KINDS
 
 PLUGINS = "MOCA_PLUGINS"  # the environment variable that names what is to be imported first
+_IMPORTED: set[str] = set()
+# Names of arrays that critics have too, or that learn in a way of their own.
+_RESERVED = ("weights", "biases", "floor", "precision", "constant")
 
 
 def register_value(
@@ -36,9 +39,14 @@ def register_value(
         name: what the config calls it.
         make: V before it learns, zero everywhere, from the settings, the number of observed dimensions and a key.
         bases: those fields of the class in which V is not linear. The twins share them, and they learn at
-            `value.basis_lr`; all other arrays are weights, which learn at `value.lr`.
+            `value.basis_lr`. Fields named as those of the built-in classes are that anyway: centers, precision (which
+            stays positive), frequencies, phases, directions, offsets. A field `constant` learns at
+            `value.constant_lr`, all others at `value.lr`.
     """
     _check(name, config.VALUES, "value.kind")
+    for field in bases:
+        if field in _RESERVED:
+            raise ConfigError(f"value.kind = {name!r}: the field {field!r} cannot be among its bases; rename it")
     KINDS[name] = make
     BASES.extend(field for field in bases if field not in BASES)
     config.VALUES.append(name)
@@ -72,7 +80,7 @@ def register_agent(name: str, agent: type[Agent]) -> None:
 
 def import_plugins() -> None:
     """Imports the modules and files that the environment variable MOCA_PLUGINS names, for what they register."""
-    for each in filter(None, (part.strip() for part in os.environ.get(PLUGINS, "").split(","))):
+    for each in plugins():
         try:
             _import(each)
         except ConfigError:
@@ -81,19 +89,34 @@ def import_plugins() -> None:
             raise ConfigError(f"{PLUGINS}: cannot import {each}: {error}") from error
 
 
+def plugins() -> list[str]:
+    """What that variable names, files by their whole path."""
+    parts = filter(None, (part.strip() for part in os.environ.get(PLUGINS, "").split(",")))
+    return [str(Path(part).resolve()) if part.endswith(".py") else part for part in parts]
+
+
 def _import(name: str) -> None:
+    """A module, or a file, which may import those that lie beside it."""
     if not name.endswith(".py"):
         importlib.import_module(name)
         return
-    path = Path(name).resolve()
-    if str(path) in sys.modules:
+    if name in _IMPORTED:
         return
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    path = Path(name)
+    known_as = f"moca_plugin_{path.stem}" if path.stem in sys.modules else path.stem
+    spec = importlib.util.spec_from_file_location(known_as, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[str(path)] = module
-    spec.loader.exec_module(module)
+    sys.modules[known_as] = module
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[known_as]
+        raise
+    _IMPORTED.add(name)
 
 
 def _add_agent(name: str, agent: type[Agent]) -> None:
@@ -104,7 +127,7 @@ def _add_agent(name: str, agent: type[Agent]) -> None:
 
 
 def _check(name: str, taken: Sequence[str], setting: str) -> None:
-    if name in taken:
+    if name in taken or re.fullmatch(r"moca-mc-\d+", name):  # the latter are MC with so many samples, in studies
         raise ConfigError(f"{setting} = {name!r} exists already: choose another name")
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", name):
         raise ConfigError(f"{setting} = {name!r} must be made of small letters, digits and '-'")

@@ -75,7 +75,7 @@ def test_curves_are_means_and_bands_of_the_seeds_that_are_left(study):
     np.testing.assert_allclose(band[:, 1].max(), (by_step.mean() + by_step.std()).max(), rtol=1e-5)
     first = table[(table["agent"] == "sac") & (table["noise"] == "0.05") & (table["seed"] == table["seed"].min())]
     np.testing.assert_allclose(lost.get_ydata(), first["return_mean"].dropna(), rtol=1e-5)
-    assert lost.get_xdata()[-1] == 100_000
+    assert lost.get_xdata()[-1] == 250_000  # half of the training
     assert (lost.get_marker(), lost.get_markevery()) == ("x", [-1])
     assert lost.get_linewidth() < drawn.get_linewidth()
     assert "diverged" in [label.get_text() for label in figure.legends[0].get_texts()]
@@ -119,6 +119,28 @@ def test_return_against_noise(tmp_path):
     paths = {path.name: path for path in curves.draw(tmp_path, tmp_path / "out", ("svg",))}
     written = set(text(paths["degradation-tuned.svg"]))
     assert {"mean with 95 % interval, 3 seeds", "SAC, 2 of 3 seeds", "MoCA", "0.0125", "0.1"} <= written
+
+
+def test_many_tasks_are_one_figure(tmp_path):
+    """Each with an axis of its own where returns are not those of Playground."""
+    plan = grid.looked(grid.GRIDS["further"], lambda env: {
+        "value.low": (-1.0,), "value.high": (1.0,), "value.lengthscales": (1.0,)
+    })  # fmt: skip
+    directory = synthetic.write(tmp_path / "study", grid.narrowed(plan, seeds=2))
+    table = pd.read_parquet(directory / results.TABLE)
+    table.loc[table["env"] == "gymnasium:Pendulum-v1", "return_mean"] -= 1500
+    table.to_parquet(directory / results.TABLE, index=False)
+    drawn = curves.draw(directory, tmp_path / "out", ("svg",))
+    assert "learning-tuned.svg" in [path.name for path in drawn]
+    cells = curves._Cells(table, "tuned")
+    with figures.style():
+        figure = curves._tasks(cells)
+    shown = {axes.get_title(loc="left") or axes.get_title(): axes.get_ylim() for axes in figure.axes}
+    assert shown["Ball In Cup"] == (0, 1020)
+    assert shown["Pendulum-v1"][0] < -1400
+    assert len(shown) == 6
+    with figures.style():  # the profile leaves out what has another scale: 5 tasks of 2 seeds
+        assert "10 runs" in curves._profiles(cells).legends[0].get_title().get_text()
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,13 @@
 import pytest
 
 from moca.config import ConfigError
-from moca.studies import grid
+from moca.studies import grid, look
 from moca.studies.grid import Block, Grid
 
 CELLS = {"cartpole": (2, 5, 3), "pendulum": (2, 7, 2), "degradation": (1, 4, 5)}  # presets, agents, noises
 
 
-@pytest.mark.parametrize("name", grid.GRIDS)
+@pytest.mark.parametrize("name", CELLS)
 def test_the_papers_grids(name):
     jobs = grid.plan(grid.find(name))
     presets, agents, noises = CELLS[name]
@@ -121,3 +121,40 @@ def test_unknown_names():
         grid.find("nowhere.toml")
     with pytest.raises(ConfigError, match=r"agents = 'mcoa' is not in the study cartpole. Did you mean moca?"):
         grid.narrowed(grid.find("cartpole"), agents=["mcoa"])
+
+
+RANGES = {"value.low": (-1.0, -2.0), "value.high": (1.0, 2.0), "value.lengthscales": (0.3, 0.4),
+          "noise.scales": (1.0, float("inf"))}  # fmt: skip
+
+
+def test_tasks_that_nobody_tuned_are_looked_at_once(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(look, "_look", lambda env: asked.append(env) or RANGES)
+    with pytest.raises(ConfigError, match="CartpoleSwingup has no preset"):
+        grid.plan(grid.find("further"))
+    whole = look.complete(grid.find("further"), tmp_path)
+    assert asked == [block.env for block in whole.blocks]
+    jobs = grid.plan(whole)
+    assert len(jobs) == 12
+    assert jobs[-1].name == "tuned-gymnasium-Pendulum-v1-moca"
+    assert jobs[-1].config.value.low == (-1.0, -2.0)
+    assert jobs[-1].config.noise.scales == (1.0, float("inf"))
+    # What was found is part of the study: another process plans the same, and a second start does not look again.
+    again = grid.from_json(grid.to_json(whole))
+    assert [job.config for job in grid.plan(again)] == [job.config for job in jobs]
+    (tmp_path / "study.json").write_text(grid.to_json(whole))
+    asked.clear()
+    assert grid.to_json(look.complete(grid.find("further"), tmp_path)) == grid.to_json(whole)
+    assert asked == []
+    # What a user set, and tasks that have a preset, need no look.
+    look.complete(grid.find("cartpole"), tmp_path / "none")
+    look.complete(grid.narrowed(grid.find("further"), settings=RANGES), tmp_path / "none")
+    assert asked == []
+
+
+def test_a_look_is_taken_in_a_process_of_its_own(capsys):
+    found = look._look("gymnasium:Pendulum-v1")
+    assert len(found["value.low"]) == 3
+    assert "Pendulum-v1" in capsys.readouterr().out
+    with pytest.raises(ConfigError, match="env = gymnasium:Pendulun-v1: Gymnasium has no Pendulun-v1"):
+        look._look("gymnasium:Pendulun-v1")

@@ -84,7 +84,7 @@ def test_a_film_is_made_and_its_failure_is_a_line(whole, tmp_path, monkeypatch):
     asked = []
 
     def render(self, run, seed, path):
-        asked.append(run)
+        asked.append((run, seed))
         path.write_bytes(b"film")
         if len(asked) == 1:
             raise RuntimeError("no encoder")
@@ -93,11 +93,11 @@ def test_a_film_is_made_and_its_failure_is_a_line(whole, tmp_path, monkeypatch):
     console = Console(record=True, quiet=False, file=io.StringIO())
     work.run_job(directory, jobs[0], 0.0, console)
     assert "was not filmed: no encoder" in console.export_text()
-    assert not (run / results.FILM).exists()
+    assert not list(run.glob("*.mp4"))
     work.run_job(directory, jobs[0], 0.0)
     results.collect(directory, jobs)
     assert (directory / "films" / f"{jobs[0].name}.mp4").read_bytes() == b"film"
-    assert asked == [2, 2]  # the first seed at the greater noise
+    assert asked == [(2, 3), (2, 3)]  # the first seed at the greater noise
     assert (run / "metrics.jsonl").stat().st_mtime_ns == before
     work.run_job(directory, jobs[0], 0.0)
     assert len(asked) == 2  # what is there is not made again

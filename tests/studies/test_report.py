@@ -284,7 +284,9 @@ def test_films(study, tmp_path):
     parsed = Parsed(read(directory))
     videos = parsed.all("video")
     assert videos[0]["src"] == "data:video/mp4;base64,ZmlsbQ=="
-    assert videos[1]["aria-label"].startswith(report.name_of(job.agent))  # a sentence, not the name of the file
+    name, noise = report.name_of(job.agent), report.noise_label(job.noises[job.strongest])
+    said = f"{name} on {job.config.env.name}, preset {job.preset}, {noise}, its first seed"
+    assert videos[1]["aria-label"] == said
     links = [e["href"] for e in parsed.all("a") if not e["href"].startswith("#")]
     assert links == ["films/large%20one%23.mp4"]
     away = Parsed(read(directory, out=tmp_path / "pages" / "report.html")).all("a")

@@ -12,6 +12,7 @@ from moca.agents import Agent
 from moca.agents.quadratic import QuadraticAgent
 from moca.agents.sac import SACAgent
 from moca.config import ConfigError
+from moca.critic import QuadraticCritic
 from moca.deploy import FORMAT
 from moca.dynamics import LOG_VARIANCE
 from moca.envs.noise import make_noise
@@ -48,11 +49,12 @@ def write(path: Path | str, agent: Agent, learner: Any, origin: Mapping[str, Any
 
 
 def _greedy(agent: Agent, learner: Any) -> Parts:
-    kept = all(getattr(type(agent), name) is getattr(Agent, name) for name in ("observe", "track", "noise_variance"))
+    common = ("observe", "track", "noise_variance", "to_bounds", "from_bounds")
+    kept = all(getattr(type(agent), name) is getattr(Agent, name) for name in common)
     acts = type(agent).greedy
     if kept and acts is SACAgent.greedy:
         return {"kind": "actor"}, _network("actor", learner.actor)
-    if kept and acts is QuadraticAgent.greedy:
+    if kept and acts is QuadraticAgent.greedy and type(learner.critics) is QuadraticCritic:
         critic = first(learner.critics)
         arrays = _network("trunk", critic.trunk) | _network("vertex", critic.vertex_head)
         arrays |= _network("cholesky", critic.cholesky_head) | {"floor": critic.floor}

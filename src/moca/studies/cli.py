@@ -7,7 +7,7 @@ from pathlib import Path
 
 from moca.arguments import Parser, at_least_one, seconds
 from moca.config import ConfigError, parse_assignment
-from moca.studies import grid
+from moca.studies import grid, look
 
 TRAINED = ("toy", "cliff")  # figures that are made from nothing; the others are of a study's results
 
@@ -60,8 +60,9 @@ def _study(arguments: argparse.Namespace) -> None:
         agents=arguments.agents,
         settings=dict(map(parse_assignment, arguments.set)),
     )
-    jobs = grid.plan(plan)
     out = arguments.out or Path("studies") / plan.name
+    plan = look.complete(plan, out)
+    jobs = grid.plan(plan)
     if arguments.dry_run:
         from moca.studies import display
 

@@ -19,6 +19,7 @@ from matplotlib.ticker import NullLocator
 
 from moca import figures
 from moca.config import NOISES
+from moca.envs.names import GYMNASIUM
 from moca.studies.claims import NAMES, NOMINAL
 from moca.studies.grid import parse_noise
 from moca.studies.results import load_results
@@ -105,6 +106,10 @@ class _Cells:
         """The noise levels of a task."""
         return list(self.table.loc[self.table["env"] == env, "noise"].unique())
 
+    def bounded(self, env: str) -> bool:
+        """Whether the returns of a task lie where those of MuJoCo Playground do, so that tasks share a scale."""
+        return bool(self.table.loc[self.table["env"] == env, "return_mean"].dropna().between(0, TOP).all())
+
     def series(self, env: str, agent: str, noise: str, metric: str) -> Series | None:
         """A metric over training, or nothing where the agent does not have it."""
         if metric not in self.table or (env, agent, noise) not in self._keys:
@@ -126,12 +131,16 @@ class _Cells:
 def _drawn(cells: _Cells, landscape: Path) -> Iterator[tuple[str, Figure]]:
     """Each figure with its name."""
     against_noise = any(len(cells.noises(env)) > 3 for env in cells.envs)  # with fewer the learning curves say it all
-    for env in cells.envs:
-        name = f"learning-{env}"
-        yield name if against_noise else NUMBERED.get(env, name), _learning(cells, env)
+    if len(cells.envs) > 2 and all(len(cells.noises(env)) == 1 for env in cells.envs):
+        yield "learning", _tasks(cells)
+    else:
+        for env in cells.envs:
+            name = f"learning-{env.replace(':', '-')}"
+            yield name if against_noise else NUMBERED.get(env, name), _learning(cells, env)
     if against_noise:
         yield "degradation", _degradation(cells)
-    yield "profiles", _profiles(cells)
+    if any(map(cells.bounded, cells.envs)):
+        yield "profiles", _profiles(cells)
     if diagnostics := {env: found for env in cells.envs if (found := _diagnosed(cells, env))}:
         yield "diagnostics", _diagnostics(cells, diagnostics)
     if calibrations := list(_calibrated(cells)):
@@ -164,8 +173,8 @@ def _learning(cells: _Cells, env: str) -> Figure:
         for agent in reversed(agents):  # MoCA on top
             if series := cells.series(env, agent, noise, "return_mean"):
                 _band(axes, series, LOOKS.get(agent, OTHER))
-        axes.set(title=noise_label(noise), ylim=(0, 1.02 * TOP))
-    panels[0, 0].set_ylabel("return of an episode")
+        axes.set(title=noise_label(noise))
+    _returns_axis(cells, env, panels[0, 0])
     for (metric, found), row in zip(rows, panels[1:], strict=True):
         (_coverage_row if metric == "coverage_1sigma" else _epistemic_row)(row, found)
     for axes in panels[-1]:
@@ -176,6 +185,34 @@ def _learning(cells: _Cells, env: str) -> Figure:
     lost = any(left < asked for each in counts.values() for left, asked in each)
     _legend(figure, counts, f"mean ± sd over {asked} seeds" if asked > 1 else "one seed", lost=lost)
     return _titled(figure, f"{_spaced(env)}, preset {cells.preset}")
+
+
+def _tasks(cells: _Cells) -> Figure:
+    """A panel for each task: the return of all agents."""
+    columns = 3
+    rows = -(-len(cells.envs) // columns)
+    figure, panels = plt.subplots(rows, columns, figsize=(0.7 + 2.9 * columns, 0.8 + 2.4 * rows), squeeze=False)
+    for env, axes in zip(cells.envs, panels.flat, strict=False):
+        (noise,) = cells.noises(env)
+        for agent in reversed(cells.agents(env)):
+            if series := cells.series(env, agent, noise, "return_mean"):
+                _band(axes, series, LOOKS.get(agent, OTHER))
+        axes.set(title=_spaced(env.removeprefix(GYMNASIUM)))
+        _returns_axis(cells, env, axes)
+        _steps_axis(axes)
+    for axes in panels.flat[len(cells.envs) :]:
+        axes.set_visible(False)
+    finals = cells.finals()
+    counts, asked = _counts(finals), max(scores.size for scores in finals.values())
+    lost = any(left < asked for each in counts.values() for left, asked in each)
+    _legend(figure, counts, f"mean ± sd over {asked} seeds" if asked > 1 else "one seed", lost=lost)
+    return _titled(figure, f"Learning curves, preset {cells.preset}")
+
+
+def _returns_axis(cells: _Cells, env: str, axes: Axes) -> None:
+    axes.set_ylabel("return of an episode")
+    if cells.bounded(env):
+        axes.set_ylim(0, 1.02 * TOP)
 
 
 def _coverage_row(panels: Sequence[Axes], found: Sequence[Series | None]) -> None:
@@ -224,8 +261,9 @@ def _degradation(cells: _Cells) -> Figure:
                 _bars(axes, [places[n] + shift for n in noises], [mean_t(finals[env, agent, n]) for n in noises], agent)
         axes.set_xticks(list(places.values()), [_tick(noise) for noise in places], fontsize=8)
         axes.set(title=_spaced(env), xlabel="noise σ")
-    low, high = panels[0, 0].get_ylim()  # the scores alone: there is no curve that starts at zero
-    panels[0, 0].set_ylim(max(0, low), min(high, 1.02 * TOP))
+    if all(map(cells.bounded, cells.envs)):
+        low, high = panels[0, 0].get_ylim()  # the scores alone: there is no curve that starts at zero
+        panels[0, 0].set_ylim(max(0, low), min(high, 1.02 * TOP))
     panels[0, 0].set_ylabel("return, last tenth of training")
     asked = max(len(each) for each in finals.values())
     _legend(figure, _counts(finals), f"mean with 95 % interval, {asked} seeds", markers=True)
@@ -249,7 +287,7 @@ def _tick(noise: str) -> str:
 
 def _profiles(cells: _Cells) -> Figure:
     """How many of an agent's runs end above a return, and their inter-quartile mean."""
-    finals = cells.finals()
+    finals = {key: scores for key, scores in cells.finals().items() if cells.bounded(key[0])}
     agents = _ordered(agent for _, agent, _ in finals)
     runs = {agent: np.array([each for key, each in finals.items() if key[1] == agent]).T for agent in agents}
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.6, 3.8), width_ratios=(1.2, 1))

@@ -7,14 +7,14 @@ alone share a compiled program and a run directory: a job.
 import json
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from moca import presets
-from moca.config import AGENTS, NOISES, Config, ConfigError, nearest
+from moca.config import AGENTS, NOISES, Config, ConfigError, nearest, plain
 
 # Agents of a study that are an agent of ours with a setting.
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -35,6 +35,7 @@ class Block:
     noises: tuple[str, ...]  # as in `parse_noise`
     steps: int = 100_000
     settings: Mapping[str, Any] = field(default_factory=dict)
+    found: Mapping[str, Any] = field(default_factory=dict)  # what a look at a task without a preset told: see `looked`
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class Job:
     @property
     def name(self) -> str:
         """Of its run directory."""
-        return f"{self.preset}-{self.config.env.name}-{self.agent}"
+        return f"{self.preset}-{self.config.env.name.replace(':', '-')}-{self.agent}"
 
     @cached_property
     def varied(self) -> list[dict[str, float]]:
@@ -111,6 +112,23 @@ GRIDS = {
         (Block("CartpoleBalance", (*_BASELINES, "moca"), ("0", "0.0125", "0.025", "0.05", "0.1")),),
         presets=("tuned",),
     ),
+    # Tasks on which nothing was tuned; SAC as wide as the others.
+    "further": Grid(
+        "further",
+        tuple(
+            Block(env, ("sac", "moca"), ("0",), settings={"sac.width": 64, **settings})
+            for env, settings in {
+                "CartpoleSwingup": {},
+                "AcrobotSwingup": {},
+                "BallInCup": {},
+                "PointMass": {},
+                "ReacherEasy": {},
+                "gymnasium:Pendulum-v1": {"env.episode_length": 200},
+            }.items()
+        ),
+        presets=("tuned",),
+        seeds=5,
+    ),
 }
 
 
@@ -140,6 +158,20 @@ def find(name: str) -> Grid:
     raise ConfigError(f"study = {name!r} is unknown.{nearest(name, GRIDS)} Allowed: {known}, or a file ending in .toml")
 
 
+def looked(grid: Grid, look: Callable[[str], Mapping[str, Any]]) -> Grid:
+    """The grid with what a look at each task tells for which the presets have too few settings."""
+
+    def block(block: Block) -> Block:
+        lacking = any(
+            presets.lacks(preset, block.env, _settings(grid, block, agent))
+            for preset in grid.presets
+            for agent in block.agents
+        )
+        return replace(block, found=look(block.env)) if lacking and not block.found else block
+
+    return replace(grid, blocks=tuple(map(block, grid.blocks)))
+
+
 def plan(grid: Grid) -> list[Job]:
     """The jobs of a grid; every setting has been checked."""
     jobs = [
@@ -149,6 +181,8 @@ def plan(grid: Grid) -> list[Job]:
         for agent in block.agents
     ]
     names = [job.name for job in jobs]
+    for agent in grid.films:
+        _refuse_unknown("films", agent)
     if not jobs:
         raise ConfigError(f"the study {grid.name} holds no cells: name presets and agents")
     if twice := {name for name in names if names.count(name) > 1}:
@@ -192,7 +226,7 @@ def narrowed(
 
 def to_json(grid: Grid) -> str:
     """The grid as JSON."""
-    return json.dumps(asdict(grid), indent=2)
+    return json.dumps(plain(asdict(grid)), indent=2)
 
 
 def from_json(text: str) -> Grid:
@@ -201,9 +235,24 @@ def from_json(text: str) -> Grid:
 
 
 def _config(grid: Grid, block: Block, preset: str, agent: str) -> Config:
-    if agent not in VARIANTS and agent not in AGENTS:
-        known = [*AGENTS, *VARIANTS]
-        raise ConfigError(f"agents = {agent!r} is unknown.{nearest(agent, known)} Allowed: {', '.join(known)}")
+    settings = _settings(grid, block, agent)
+    config = presets.build(preset, block.env, settings, block.found)
+    episodes = config.train.steps // config.env.episode_length
+    if "train.eval_every" in settings:
+        return config
+    every = {"train.eval_every": max(1, episodes // EVALUATIONS)}
+    return presets.build(preset, block.env, settings | every, block.found)
+
+
+def _refuse_unknown(name: str, agent: str) -> None:
+    known = [*AGENTS, *VARIANTS]
+    if agent not in known:
+        raise ConfigError(f"{name} = {agent!r} is unknown.{nearest(agent, known)} Allowed: {', '.join(known)}")
+
+
+def _settings(grid: Grid, block: Block, agent: str) -> dict[str, Any]:
+    """What the grid says about a job, on top of its preset."""
+    _refuse_unknown("agents", agent)
     levels = [parse_noise(noise) for noise in block.noises]
     if not levels:
         raise ConfigError(f"the study {grid.name} names no noises for {block.env}")
@@ -212,22 +261,16 @@ def _config(grid: Grid, block: Block, preset: str, agent: str) -> Config:
     for name in block.settings:
         if name in OWN or name in VARIANTS.get(agent, {}):
             raise ConfigError(f"{name} cannot be set for all cells: the study itself says what it is for each")
-    kind = "state-norm" if any(kind == "state-norm" for kind, _ in levels) else "homoscedastic"
-    settings = {
+    return {
         "agent": agent,
         "seed": grid.seed,
         "seeds": grid.seeds,
-        "noise.kind": kind,
+        "noise.kind": "state-norm" if any(kind == "state-norm" for kind, _ in levels) else "homoscedastic",
         "noise.sigma": max(sigma for _, sigma in levels),
         "train.steps": block.steps,
         **VARIANTS.get(agent, {}),
         **block.settings,
     }
-    config = presets.build(preset, block.env, settings)
-    episodes = config.train.steps // config.env.episode_length
-    if "train.eval_every" in settings:
-        return config
-    return presets.build(preset, block.env, {**settings, "train.eval_every": max(1, episodes // EVALUATIONS)})
 
 
 def _read(path: Path) -> Grid:

@@ -19,7 +19,7 @@ from typing import Any
 from rich.console import Console
 
 from moca.config import ConfigError
-from moca.extending import PLUGINS, import_plugins
+from moca.extending import PLUGINS, import_plugins, plugins
 from moca.runs.directory import InHandError
 from moca.runs.interrupts import RESUMABLE, InterruptedRun, noted
 from moca.studies import grid, results
@@ -84,7 +84,11 @@ def prepare(directory: Path, plan: Grid) -> None:
         raise ConfigError(f"cannot write to {directory}: {error.strerror}") from None
     there = results.load_grid(directory)
     if grid.to_json(there) != text:
-        changed = [name for name in ("name", "seeds", "seed", "presets") if getattr(there, name) != getattr(plan, name)]
+        changed = [
+            name
+            for name in ("name", "seeds", "seed", "presets", "films")
+            if getattr(there, name) != getattr(plan, name)
+        ]
         what = ", ".join(changed) or "blocks"
         raise ConfigError(f"{directory} holds another study (it differs in {what}): choose another --out")
 
@@ -197,7 +201,9 @@ def _ray(directory: Path, jobs: Sequence[Job], options: Options, board: Board) -
         else:
             nodes = [node["Resources"]["CPU"] for node in ray.nodes() if node["Alive"] and "CPU" in node["Resources"]]
             share = {"num_cpus": max(1, int(min(nodes, default=1)) // options.parallel)}
-        passed = {name: os.environ[name] for name in (PLUGINS, _PREALLOCATE) if name in os.environ}
+        passed = {_PREALLOCATE: os.environ[_PREALLOCATE]} if _PREALLOCATE in os.environ else {}
+        if found := plugins():
+            passed[PLUGINS] = ",".join(found)
         if options.parallel > 1:
             passed.setdefault(_PREALLOCATE, "false")
         task = ray.remote(max_retries=TRIES - 1, runtime_env={"env_vars": passed}, **share)(_work)

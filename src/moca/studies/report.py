@@ -12,6 +12,7 @@ import os
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -538,14 +539,20 @@ def _study_command(plan: Grid) -> str | None:
         if value != usual[name]:
             options[name] = value
             words += [f"--{name}", *([str(value)] if isinstance(value, int) else value)]
-    settings = dict(plan.blocks[0].settings)
+    own = ours.blocks[0].settings
+    settings = {name: value for name, value in plan.blocks[0].settings.items() if own.get(name) != value}
     for name, value in settings.items():
         words += ["--set", f"{name}={value if isinstance(value, str) else json.dumps(value)}"]
     try:
-        same = grid.narrowed(ours, **options, settings=settings) == plan
+        same = grid.narrowed(ours, **options, settings=settings) == _asked(plan)
     except ConfigError:
         return None
     return shlex.join(words) if same else None
+
+
+def _asked(plan: Grid) -> Grid:
+    """The grid without what was found out about its tasks."""
+    return replace(plan, blocks=tuple(replace(block, found={}) for block in plan.blocks))
 
 
 # The page itself

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 KEYS = ("preset", "env", "agent", "noise", "noise_kind", "sigma", "seed", "step")
 TABLE, PLAN, ORIGIN, CELLS, LANDSCAPE = "results.parquet", "study.json", "origin.json", "cells", "landscape.npz"
-FILMS, FILM = "films", "rollout.mp4"
+FILMS, FILM = "films", "film.mp4"
 
 
 def collect(directory: Path, jobs: Sequence[Job]) -> Path:

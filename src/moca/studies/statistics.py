@@ -47,6 +47,11 @@ class Estimate(NamedTuple):
             text += f" ± {_rounded(half, half)}" if centred else f" [{low}, {high}]"
         return f"{text} ({self.seeds} of {self.asked} seeds)"
 
+    @property
+    def brief(self) -> str:
+        """The same, with the seeds only where some are missing."""
+        return str(self).removesuffix(f" ({self.asked} of {self.asked} seeds)")
+
 
 def final_scores(table: "pd.DataFrame", metric: str = "return_mean", last: float = 0.1) -> "pd.DataFrame":
     """The mean of a metric over the last tenth of training: a row per cell, in the table's order, a column per seed.

@@ -44,6 +44,7 @@ def _film(path: Path, job: Job, console: Console) -> None:
         load(path).render(job.strongest * job.config.seeds, seed=job.config.seed, path=aside)
         aside.replace(path / FILM)
     except Exception as error:  # encoders and graphics fail in many ways
+        aside.unlink(missing_ok=True)
         console.print(f"{job.name} was not filmed: {error}")
 
 

@@ -2,6 +2,7 @@
 
 import gc
 import json
+from types import SimpleNamespace
 
 import equinox as eqx
 import jax
@@ -58,6 +59,7 @@ def test_the_settings_are_those_of_the_preset_the_look_and_the_user(agent):
     assert (stored["critic"]["head"], stored["critic"]["width"]) == ("slope", 8)  # of the preset; of the user
     assert len(stored["value"]["low"]) == 2  # of the look: there is no preset
     assert (stored["noise"]["sigma"], stored["train"]["steps"], stored["seeds"]) == (0.1, 60, 2)
+    assert stored["env"]["name"] == "own:Wide"
     assert [row["seed"] for row in agent.rows] == [0, 1] * 3
     assert agent.config.train.steps == 60
 
@@ -171,6 +173,7 @@ def test_mistakes_are_sentences(agent, tmp_path):
         (lambda: agent.policy()(OBSERVATIONS), "follows one episode"),
         (lambda: agent.model.predict(OBSERVATIONS, np.zeros((4, 1))), "an action per observation"),
         (lambda: moca.MoCA("CartpoleBalnce"), "Did you mean CartpoleBalance?"),
+        (lambda: moca.load(agent.run.path, env="Wide"), "as an object"),
         (lambda: moca.MoCA(Wide), "an environment is a name"),
         (lambda: moca.MoCA(env, critic__ls=1.0), "Did you mean critic.lr?"),
         (lambda: moca.MoCA(env, critic__lr=-1.0), "critic.lr = -1 is out of range"),
@@ -191,12 +194,12 @@ def test_an_agent_without_a_model_says_so(tmp_path):
 
 
 def test_each_agent_has_a_class_and_a_temporary_run_goes_with_it(monkeypatch):
-    seen = []
-    monkeypatch.setattr(api, "train", lambda config, out, **_: seen.append((config.agent, out)) or "run")
+    seen, run = [], SimpleNamespace(directory=SimpleNamespace(status={}))
+    monkeypatch.setattr(api, "train", lambda config, out, **_: seen.append((config.agent, out)) or run)
     names = {"MoCA": "moca", "MoCACE": "moca-ce", "MoCAMC": "moca-mc", "MoCAMixture": "moca-mixture"}
     for name in [*names, "BNAF", "NAF", "SAC"]:
         learned = getattr(moca, name)("CartpoleBalance").learn(1000)
-        assert learned.run == "run"
+        assert learned.run is run
         agent, path = seen[-1]
         assert agent == names.get(name, name.lower())
         assert path.is_dir()
@@ -204,3 +207,36 @@ def test_each_agent_has_a_class_and_a_temporary_run_goes_with_it(monkeypatch):
         gc.collect()
         assert not path.exists()
     assert {*names, "SAC", "load", "pretrained"} <= set(dir(moca))
+
+
+class Listed(Wide):
+    """Its reward is a list of one."""
+
+    def step(self, state, action):
+        state, step = super().step(state, action)
+        return state, step._replace(reward=step.reward[None])
+
+
+def test_a_broken_environment_is_refused_before_anything_is_written(tmp_path):
+    for env, said in ((Listed(), "instead of ()"), (Wide(action_low=(3.0,), action_high=(-1.0,)), "swap")):
+        with pytest.raises(ConfigError, match="cannot be trained on") as refused:
+            moca.train(override(Config(), SMALL | {"agent": "sac", "train.steps": 60}), tmp_path / "run", env=env)
+        assert said in str(refused.value)
+    for name in ("own:Wide", "gymnasium:Nothing-v0"):
+        with pytest.raises(ConfigError, match=r"used from Python|Gymnasium has no"):
+            moca.train(override(Config(), {"agent": "sac", "env.name": name}), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+class Cold(Wide):
+    """Its rewards are not numbers."""
+
+    def step(self, state, action):
+        state, step = super().step(state, action)
+        return state, step._replace(reward=jnp.log(-1 - jnp.abs(step.reward)))
+
+
+def test_runs_that_diverged_are_told_of():
+    small = {name: value for name, value in SMALL.items() if not name.startswith("value.")}
+    with pytest.warns(RuntimeWarning, match="1 of 1 runs diverged and were given up: seed 0 by step 20"):
+        moca.SAC(Cold(), settings=small, sac__width=8).learn(40)

@@ -221,9 +221,15 @@ def test_the_command_line_knows_them(tmp_path):
     assert "value.kind = 'ramp' is unknown" in without.stderr
 
 
-def test_a_plugin_that_is_not_there_is_one_sentence(tmp_path):
+def test_a_plugin_that_is_not_there_is_one_sentence(tmp_path, monkeypatch):
     for name in (str(tmp_path / "none.py"), "no_such_module"):
         done = moca_command("study", "cartpole", "--dry-run", plugins=name)
         assert done.returncode == 2
         assert done.stderr.startswith(f"moca: error: MOCA_PLUGINS: cannot import {name}")
         assert "Traceback" not in done.stderr
+    (tmp_path / "mine_beside.py").write_text("")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MOCA_PLUGINS", "mine_beside")
+    monkeypatch.setattr(sys, "path", [part for part in sys.path if part])
+    with pytest.raises(ConfigError, match=r"Did you mean mine_beside.py\?"):
+        extending.import_plugins()

@@ -8,6 +8,7 @@ What it learned is a run directory, and every question goes to its `Run`, as aft
 
 import shutil
 import tempfile
+import warnings
 import weakref
 from collections.abc import Mapping
 from pathlib import Path
@@ -81,7 +82,7 @@ class MoCA:
         self._run: Run | None = None
 
     def learn(self, steps: int, console: Console | None = None) -> Self:
-        """The agent itself, after so many environment steps per run.
+        """The agent itself, after so many environment steps per run; `console=rich.console.Console()` shows progress.
 
         An agent learns once. If it was interrupted, the same call goes on.
         """
@@ -95,6 +96,12 @@ class MoCA:
             self._out = Path(tempfile.mkdtemp(prefix="moca-"))
             weakref.finalize(self, shutil.rmtree, self._out, ignore_errors=True)
         self._run = train(config, self._out, env=self._env, console=console)
+        if lost := self._run.directory.status.get("diverged"):
+            warnings.warn(
+                f"{len(lost)} of {config.seeds} runs diverged and were given up: {'; '.join(map(_told, lost))}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
         return self
 
     def _build(self, steps: int) -> Config:
@@ -150,6 +157,10 @@ class MoCA:
     def export(self, path: Path | str, run: int = 0) -> Path:
         """See `Run.export`."""
         return self.run.export(path, run)
+
+
+def _told(lost: Mapping[str, Any]) -> str:
+    return f"seed {lost['seed']} by step {lost['step']:,}, {lost['cause']}"
 
 
 class MoCACE(MoCA):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from moca.envs.names import GYMNASIUM, PLAYGROUND
+from moca.envs.names import GYMNASIUM, OWN, PLAYGROUND
 
 # Lists, to which moca.extending adds.
 QUADRATIC_AGENTS = ["moca", "moca-ce", "moca-mc", "moca-mixture", "bnaf", "naf"]
@@ -35,7 +35,7 @@ class ConfigError(ValueError):
 def _limits(**bounds: Any) -> dict[str, Any]:
     """Metadata of a field: `low`, `high` (inclusive unless `above`/`below` are given), `infinite`, or `among`.
 
-    Beside the words of `among`, any that begins with `prefix` is allowed.
+    Beside the words of `among`, any that begins with one of `prefixes` is allowed.
     """
     return {"limits": bounds}
 
@@ -44,7 +44,7 @@ def _limits(**bounds: Any) -> dict[str, Any]:
 class Environment:
     """Which task, and how its steps are counted. Steps are always environment steps, whatever the action repeat."""
 
-    name: str = field(default="CartpoleBalance", metadata=_limits(among=PLAYGROUND, prefix=GYMNASIUM))
+    name: str = field(default="CartpoleBalance", metadata=_limits(among=PLAYGROUND, prefixes=(GYMNASIUM, OWN)))
     episode_length: int = field(default=1000, metadata=_limits(low=1))
     action_repeat: int = field(default=1, metadata=_limits(low=1))
 
@@ -357,10 +357,10 @@ def _convert(name: str, value: Any, item: dataclasses.Field) -> Any:
 
 def _check(name: str, value: Any, item: dataclasses.Field) -> None:
     limits = item.metadata.get("limits", {})
-    prefix = limits.get("prefix")
-    free = prefix and str(value).startswith(prefix) and value != prefix
+    prefixes = limits.get("prefixes", ())
+    free = any(str(value).startswith(prefix) and value != prefix for prefix in prefixes)
     if "among" in limits and not free and value not in limits["among"]:
-        shown = ", ".join(limits["among"]) + (f", or {prefix}NAME" if prefix else "")
+        shown = ", ".join(limits["among"]) + (f", or {prefixes[0]}NAME" if prefixes else "")
         if isinstance(limits["among"], list):
             shown += ", and what a file in MOCA_PLUGINS registers"
         raise ConfigError(f"{name} = {value!r} is unknown.{nearest(str(value), limits['among'])} Allowed: {shown}")

@@ -58,7 +58,7 @@ class Policy:
         except FileNotFoundError:
             raise ValueError(f"there is no file {path}") from None
         except (ValueError, OSError, KeyError, AttributeError, zipfile.BadZipFile) as error:
-            raise ValueError(f"{path} is no exported policy ({error}); moca export DIR writes one") from None
+            raise ValueError(f"{path} is no exported policy; moca export DIR writes one") from error
         if facts.get("format") != FORMAT:
             raise ValueError(
                 f"{path} has format {facts.get('format')}, but this version of moca reads format {FORMAT}: "

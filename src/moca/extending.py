@@ -86,7 +86,8 @@ def import_plugins() -> None:
         except ConfigError:
             raise
         except Exception as error:
-            raise ConfigError(f"{PLUGINS}: cannot import {each}: {error}") from error
+            hint = f" Did you mean {each}.py?" if Path(f"{each}.py").is_file() else ""
+            raise ConfigError(f"{PLUGINS}: cannot import {each}: {error}.{hint}") from error
 
 
 def plugins() -> list[str]:

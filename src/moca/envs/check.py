@@ -97,19 +97,39 @@ def check_env(env: Spaces | str, *, steps: int = 200, seed: int = 0, strict: boo
     return faults + found.of("note")
 
 
-def _examine(env: Environment, steps: int, seed: int, found: _Findings) -> None:
-    """Goes as far as what was found so far lets it."""
+def refuse_broken(env: Environment) -> None:
+    """Raises a `ConfigError` with the faults that show without a step being taken: bounds, shapes, types, impurity."""
+    found = _Findings()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        _traced(env, jax.random.key(0), found)
+    if faults := found.of("fault"):
+        listed = "\n".join(f"- {fault.message}" for fault in faults)
+        raise ConfigError(f"{type(env).__name__} cannot be trained on (moca.check_env may find more):\n{listed}")
+
+
+def _traced(env: Environment, key: Any, found: _Findings) -> "tuple[_Traced, _Traced] | None":
+    """`reset` and `step` as JAX sees them, or nothing where a fault keeps them from being used."""
     _attributes(env, found)
     if found:
-        return
-    key = jax.random.key(seed)
+        return None
     reset = _function(env, "reset", (key,), found)
     if reset is None or not _good_reset(env, reset.returned, found):
-        return
+        return None
     state = jax.tree.map(_outline, reset.returned[0])
     step = _function(env, "step", (state, jax.ShapeDtypeStruct((env.action_size,), jnp.float32)), found)
     if step is None or not _good_step(env, state, step.returned, found):
+        return None
+    return reset, step
+
+
+def _examine(env: Environment, steps: int, seed: int, found: _Findings) -> None:
+    """Goes as far as what was found so far lets it."""
+    key = jax.random.key(seed)
+    traced = _traced(env, key, found)
+    if traced is None:
         return
+    reset, step = traced
     trial = _try(env, key, _actions(env, steps, np.random.default_rng(seed)), found)
     if trial is None:
         return

@@ -40,6 +40,7 @@ class Gymnasium(HostEnvironment):
     action_low: tuple[float, ...] = eqx.field(static=True)
     action_high: tuple[float, ...] = eqx.field(static=True)
     terminates: bool = eqx.field(static=True)
+    limit: int | None = eqx.field(static=True)  # of steps in an episode, where Gymnasium has one
 
     def __init__(self, env: str | Callable[[], gymnasium.Env], **settings: Any) -> None:
         if isinstance(env, str):
@@ -54,6 +55,7 @@ class Gymnasium(HostEnvironment):
             )
         one = self.make()
         observed, acted = one.observation_space, one.action_space
+        self.limit = one.spec.max_episode_steps if one.spec else None
         one.close()
         _refuse_spaces(observed, acted)
         self.observation_size = int(np.prod(observed.shape))  # type: ignore[arg-type]

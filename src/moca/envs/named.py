@@ -1,7 +1,8 @@
 """Environments by the name a config has for them."""
 
+from moca.config import ConfigError
 from moca.envs.environment import Spaces
-from moca.envs.names import GYMNASIUM
+from moca.envs.names import GYMNASIUM, OWN
 from moca.envs.playground import Playground
 
 
@@ -11,4 +12,15 @@ def named(name: str) -> Spaces:
         from moca.envs.gymnasium import Gymnasium  # an optional package
 
         return Gymnasium(name.removeprefix(GYMNASIUM))
+    if name.startswith(OWN):
+        raise ConfigError(
+            f"env.name = {name!r}: an environment of your own is used from Python, as by "
+            "moca.MoCA(MyEnvironment()).learn(steps) or moca.load(path, env=MyEnvironment())"
+        )
     return Playground(name)
+
+
+def refuse_unknown(name: str) -> None:
+    """Raises, before anything is written, where that would fail; Playground's names were checked with the config."""
+    if name.startswith((GYMNASIUM, OWN)):
+        named(name)

@@ -1,9 +1,10 @@
 """Names of MuJoCo Playground's environments, so that a mistyped one is refused before anything is imported.
 
-Those of Gymnasium are open: whatever is registered there, after a prefix.
+Those of Gymnasium are open: whatever is registered there, after a prefix. So are those that only their user has.
 """
 
 GYMNASIUM = "gymnasium:"
+OWN = "own:"  # and the name of the class
 
 PLAYGROUND = (
     "AcrobotSwingup",

@@ -72,10 +72,10 @@ class RunDirectory:
         changed = [name for name in ours if ours[name] != theirs[name]]
         if changed or runs != self.runs:
             what = f"other settings ({', '.join(changed[:3])})" if changed else "other seeds or variations"
-            raise ConfigError(f"{self.path} holds a run already, with {what}: choose another --out, or remove it")
+            raise ConfigError(f"{self.path} holds a run already, with {what}: choose another directory, or remove it")
         if self.status["state"] == "finished":
             raise ConfigError(
-                f"{self.path} holds a run already, and it is finished: choose another --out, or remove it"
+                f"{self.path} holds a run already, and it is finished: choose another directory, or remove it"
             )
 
     @contextmanager

@@ -42,7 +42,8 @@ class Display:
         if score and self._runs > 1:
             score += f" ± {np.std(returns):.0f}"
         if len(returns) < self._runs:
-            score += f" ({len(returns)} of {self._runs} runs, the others diverged)"
+            left = f"{len(returns)} of {self._runs} runs, the others" if len(returns) else "all runs"
+            score += f" ({left} diverged)"
         speed = f"{steps * self._runs / max(seconds, 1e-9):,.0f} steps/s"
         self._bar.update(self._task, completed=report.step, speed=speed, score=score)
         tenth = self._steps // 10

@@ -15,8 +15,11 @@ from rich.console import Console
 
 from moca.agents import make_agent
 from moca.config import Config, ConfigError, override
-from moca.envs.environment import Spaces
+from moca.envs.check import refuse_broken
+from moca.envs.environment import Environment, Spaces
 from moca.envs.host import HostEnvironment
+from moca.envs.named import refuse_unknown
+from moca.envs.names import OWN
 from moca.envs.noise import make_noise
 from moca.evaluation import evaluate as evaluate_learner
 from moca.evaluation import rollout
@@ -195,6 +198,12 @@ def train(
     for settings in varied:
         override(config, settings)
     custom = None if env is None else type(env).__name__
+    if env is None:
+        refuse_unknown(config.env.name)
+    else:
+        config = override(config, {"env.name": OWN + type(env).__name__})
+        if isinstance(env, Environment):
+            refuse_broken(env)
     use_all_cores()  # before the directory's notes on versions and devices start JAX
     directory = RunDirectory.create(Path(out), config, variations, seeds * len(varied), custom)
     return _train(directory, env, console, checkpoint_every, keep)
@@ -228,6 +237,12 @@ def _train(
             [override(config, _settings(each)) for each in runs], [int(each["seed"]) for each in runs], env
         )
         _go_back_to_checkpoint(trainer, directory, console)
+        limit, length = getattr(trainer.env, "limit", None), config.env.episode_length
+        if limit and limit != length:
+            console.print(
+                f"note: its episodes end by themselves after {limit} steps, and env.episode_length is {length}: what "
+                f"training counts as one is several, or a part of one, unless that is set to {limit}"
+            )
         started = time.perf_counter()
         with console.status("Compiling the training program (half a minute, once) …"):
             trainer.compile()
@@ -291,6 +306,8 @@ class _Saver:
 
 def load(path: Path | str, env: Spaces | None = None) -> Run:
     """The run in that directory; one trained on an environment of your own needs that environment again."""
+    if env is not None and not isinstance(env, Spaces):
+        raise ConfigError(f"env = {env!r} must be the environment that the run was trained on, as an object")
     return Run(RunDirectory.open(Path(path)), env)
 
 

@@ -216,7 +216,7 @@ def test_one_job_alone(tmp_path):
     launch.prepare(directory, study)
     launch.work(directory, "tuned-PendulumSwingup-bnaf", 60.0, None, None)
     assert [results.finished(directory, job) for job in grid.plan(study)] == [True, False]
-    with pytest.raises(ConfigError, match=r"only = 'nothing' is no job of this study. Allowed: tuned-Pend"):
+    with pytest.raises(ConfigError, match=r"only = 'nothing' is no job of this study. Allowed: 0 to 1, or tuned-Pend"):
         launch.work(directory, "nothing", 60.0, None, None)
 
 

@@ -232,8 +232,9 @@ class Config:
         if noise.kind == "state-norm":
             if not any(math.isfinite(scale) for scale in noise.scales):
                 raise ConfigError(
-                    "noise.kind = state-norm needs noise.scales, a number per observed dimension (inf leaves one out): "
-                    f"{env.name} has no preset; for example --set noise.scales=[2.4,inf,inf,2,3]"
+                    "noise.kind = state-norm needs noise.scales, a number per observed dimension, of which inf leaves "
+                    f"one out, but not all: {list(noise.scales)} is none for {env.name}; CartpoleBalance has "
+                    "[2.4,inf,inf,2,3]"
                 )
             if noise.sigma_min > noise.sigma:
                 raise ConfigError(

@@ -1,4 +1,4 @@
-"""Draws and writes all that follows from the tables in results/: figures, pages, the claims, and the README's table.
+"""Draws and writes all that follows from the tables in results/: figures, pages, claims, and the tables in documents.
 
     python tools/results.py
 
@@ -32,21 +32,25 @@ def made(out: Path) -> dict[Path, Path]:
         files[report.write(directory, out / f"{name}.html")] = directory / "report.html"
         for path in curves.draw(directory, out / name, ("png",)):
             files[path] = directory / "figures" / path.name
-    table = pd.concat([moca.load_results(ROOT / "results" / name) for name in STUDIES], ignore_index=True)
+    tables = {name: moca.load_results(ROOT / "results" / name) for name in STUDIES}
+    further = tables.pop("further")
+    table = pd.concat(tables.values(), ignore_index=True)
     verdicts = claims.judge(table)
     page = out / "claims.md"
     page.write_text(f"# The paper's claims\n\n{INTRO}\n\n{claims.CAVEATS}\n\n{claims.to_markdown(verdicts)}\n")
     files[page] = ROOT / "results" / "claims.md"
-    readme = (ROOT / "README.md").read_text()
-    for name, content in {
-        "scores": scores(table.drop_duplicates(list(results.KEYS))),
-        "ordering": claims.to_markdown([verdict for verdict in verdicts if verdict.claim == "ordering"]),
+    ordering = claims.to_markdown([verdict for verdict in verdicts if verdict.claim == "ordering"])
+    for name, parts in {
+        "README.md": {"scores": scores(table.drop_duplicates(list(results.KEYS))), "ordering": ordering},
+        "docs/environments.md": {"further": scores(further)},
     }.items():
-        head, rest = readme.split(START.format(name))
-        readme = f"{head}{START.format(name)}{content}\n{rest[rest.index(END) :]}"
-    new = out / "README.md"
-    new.write_text(readme)
-    files[new] = ROOT / "README.md"
+        text = (ROOT / name).read_text()
+        for part, content in parts.items():
+            head, rest = text.split(START.format(part))
+            text = f"{head}{START.format(part)}{content}\n{rest[rest.index(END) :]}"
+        new = out / Path(name).name
+        new.write_text(text)
+        files[new] = ROOT / name
     return files
 
 

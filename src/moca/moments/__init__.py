@@ -18,7 +18,7 @@ from moca.moments.distributions import (
     Laplace,
     StudentT,
 )
-from moca.moments.expectation import CLOSED_FORMS, VARIANCES, compatibility, expectation, variance
+from moca.moments.expectation import CLOSED_FORMS, VARIANCES, NoClosedFormError, compatibility, expectation, variance
 from moca.moments.functions import RBF, Erf, Fourier, Function, Polynomial, Quadratic
 from moca.moments.mixtures import Decomposition, GaussianMixture, decompose, moment_match
 
@@ -38,6 +38,7 @@ __all__ = [
     "Gaussian",
     "GaussianMixture",
     "Laplace",
+    "NoClosedFormError",
     "Polynomial",
     "Quadratic",
     "StudentT",

@@ -27,6 +27,10 @@ from moca.moments.mixtures import GaussianMixture
 TypePair = tuple[type, type]
 
 
+class NoClosedFormError(TypeError):
+    """A distribution and a function of which nobody has registered a closed form."""
+
+
 def expectation(p: Distribution, f: Callable[[Array], Array]) -> Float[Array, ""]:
     """E[f(x)] for x ~ p, in closed form [Eq. 5].
 
@@ -34,14 +38,14 @@ def expectation(p: Distribution, f: Callable[[Array], Array]) -> Float[Array, ""
     has no spread; differentiable in every array of p and f.
 
     Raises:
-        TypeError: if the pair has no closed form. Nothing falls back to sampling; for that, say so:
+        NoClosedFormError: a TypeError, if the pair has none. Nothing falls back to sampling; for that, say so:
             `expectation(Empirical(p.sample(key, 64)), f)`.
     """
     return _look_up(CLOSED_FORMS, "expectation", p, f)(p, f)
 
 
 def variance(p: Distribution, f: Callable[[Array], Array]) -> Float[Array, ""]:
-    """Var[f(x)] for x ~ p, in closed form; raises `TypeError` as `expectation` does."""
+    """Var[f(x)] for x ~ p, in closed form; raises as `expectation` does."""
     return _look_up(VARIANCES, "variance", p, f)(p, f)
 
 
@@ -119,7 +123,7 @@ def _look_up(table: dict[TypePair, Callable], verb: str, p: Distribution, f: Cal
     found = _find(table, type(p), type(f))
     if found is None:
         supported = ", ".join(f"{a.__name__} × {'any' if b is object else b.__name__}" for a, b in table)
-        raise TypeError(
+        raise NoClosedFormError(
             f"no closed form for the {verb} of {type(f).__name__} under {type(p).__name__}. Supported: {supported}. "
             "To estimate by sampling instead, pass Empirical(p.sample(key, count))."
         )

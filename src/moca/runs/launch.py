@@ -26,6 +26,7 @@ from moca.evaluation import rollout
 from moca.host_evaluation import evaluate_on_host
 from moca.host_training import make_trainer
 from moca.interaction import CAUSES, init_run
+from moca.moments import NoClosedFormError
 from moca.runs import checkpoint, export, film, interrupts
 from moca.runs.directory import RunDirectory
 from moca.runs.display import Display, label, learning_curve
@@ -245,7 +246,10 @@ def _train(
             )
         started = time.perf_counter()
         with console.status("Compiling the training program (half a minute, once) …"):
-            trainer.compile()
+            try:
+                trainer.compile()
+            except NoClosedFormError as error:
+                raise ConfigError(f"agent = {config.agent} with value.kind = {config.value.kind}: {error}") from None
         console.print(
             f"compiled in {time.perf_counter() - started:.0f} s; training {len(runs)} run{'s' * (len(runs) > 1)}"
         )

@@ -142,9 +142,7 @@ def test_what_was_added_trains_and_is_loaded(plugins, tmp_path, chosen):
 
 
 def test_a_pair_without_a_closed_form_is_a_sentence(plugins, tmp_path):
-    with pytest.raises(
-        ConfigError, match=r"risk-averse with value.kind = erf: no closed form for the variance"
-    ):
+    with pytest.raises(ConfigError, match=r"risk-averse with value.kind = erf: no closed form for the variance"):
         moca.train(settings(agent="risk-averse", value__kind="erf"), tmp_path / "run", env=Drift())
 
 

@@ -40,7 +40,7 @@ class Gymnasium(HostEnvironment):
     action_low: tuple[float, ...] = eqx.field(static=True)
     action_high: tuple[float, ...] = eqx.field(static=True)
     terminates: bool = eqx.field(static=True)
-    limit: int | None = eqx.field(static=True)  # of steps in an episode, where Gymnasium has one
+    max_steps: int | None = eqx.field(static=True)
 
     def __init__(self, env: str | Callable[[], gymnasium.Env], **settings: Any) -> None:
         if isinstance(env, str):
@@ -55,13 +55,17 @@ class Gymnasium(HostEnvironment):
             )
         one = self.make()
         observed, acted = one.observation_space, one.action_space
-        self.limit = one.spec.max_episode_steps if one.spec else None
+        self.max_steps = one.spec.max_episode_steps if one.spec else None
         one.close()
         _refuse_spaces(observed, acted)
         self.observation_size = int(np.prod(observed.shape))  # type: ignore[arg-type]
         self.action_low = tuple(float(bound) for bound in acted.low.ravel())  # type: ignore[attr-defined]
         self.action_high = tuple(float(bound) for bound in acted.high.ravel())  # type: ignore[attr-defined]
         self.terminates = True  # Gymnasium does not say
+
+    @property
+    def limit(self) -> int | None:
+        return self.max_steps
 
     def vector(self, count: int, repeat: int = 1, render_mode: str | None = None) -> "GymnasiumVector":
         return GymnasiumVector([lambda: _Repeat(self.make(render_mode=render_mode), repeat)] * count)

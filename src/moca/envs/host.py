@@ -34,7 +34,11 @@ class HostEnvironment(Spaces):
     """An environment that can be made many times over."""
 
     name: eqx.AbstractVar[str | None]  # by which a config can name it; None if only its user can make it
-    limit: eqx.AbstractVar[int | None]  # of steps in an episode, after which it ends by itself
+
+    @property
+    def limit(self) -> int | None:
+        """Of steps in an episode, after which it ends by itself, where that is known."""
+        return None
 
     @abstractmethod
     def vector(self, count: int, repeat: int = 1) -> Vector:

@@ -83,7 +83,7 @@ def solved():
 
 
 @pytest.mark.parametrize(
-    "name", [n if n in ("moca", "moca-ce") else pytest.param(n, marks=pytest.mark.slow) for n in QUADRATIC_AGENTS]
+    "name", [n if n == "moca" else pytest.param(n, marks=pytest.mark.slow) for n in QUADRATIC_AGENTS]
 )
 def test_linear_quadratic_gaussian(name, solved):
     P, K, c = riccati()

@@ -199,13 +199,13 @@ def train(
     for settings in varied:
         override(config, settings)
     custom = None if env is None else type(env).__name__
+    use_all_cores()  # before the check of an environment, or the directory's notes, start JAX
     if env is None:
         refuse_unknown(config.env.name)
     else:
         config = override(config, {"env.name": OWN + type(env).__name__})
         if isinstance(env, Environment):
             refuse_broken(env)
-    use_all_cores()  # before the directory's notes on versions and devices start JAX
     directory = RunDirectory.create(Path(out), config, variations, seeds * len(varied), custom)
     return _train(directory, env, console, checkpoint_every, keep)
 

@@ -5,8 +5,10 @@
 The same tables give the same bytes. With --check it writes nothing, and fails if a file is not what it should be.
 """
 
+import json
 import sys
 import tempfile
+from itertools import product
 from pathlib import Path
 
 import pandas as pd
@@ -41,8 +43,12 @@ def made(out: Path) -> dict[Path, Path]:
     files[page] = ROOT / "results" / "claims.md"
     ordering = claims.to_markdown([verdict for verdict in verdicts if verdict.claim == "ordering"])
     for name, parts in {
-        "README.md": {"scores": scores(table.drop_duplicates(list(results.KEYS))), "ordering": ordering},
-        "docs/environments.md": {"further": scores(further)},
+        "README.md": {
+            "scores": scores(table.drop_duplicates(list(results.KEYS))),
+            "ordering": ordering,
+            "repeated": repeated(tables["cartpole"], tables["degradation"]),
+        },
+        "docs/environments.md": {"further": scores(further), "dimension": dimension()},
     }.items():
         text = (ROOT / name).read_text()
         for part, content in parts.items():
@@ -65,6 +71,31 @@ def scores(table: pd.DataFrame) -> str:
         keys = [(preset, env, agent, noise) for agent in agents]
         texts = [statistics.mean_t(finals.loc[key]).brief if key in finals.index else "" for key in keys]
         lines.append(f"| {preset} | {env} | {noise} | {' | '.join(texts)} |")
+    return "\n".join(lines) + "\n"
+
+
+def repeated(*tables: pd.DataFrame) -> str:
+    """MoCA's lead on Cartpole in two studies that have the same cells."""
+    noises, agents = ("0.025", "0.05"), ("moca-ce", "bnaf", "sac")
+    lines = ["| MoCA less | noise | `cartpole` | `degradation` |", "|---" * 4 + "|"]
+    finals = [statistics.final_scores(table).loc["tuned", claims.CARTPOLE] for table in tables]
+    for agent, noise in product(agents, noises):
+        leads = [statistics.compared(each.loc["moca", noise], each.loc[agent, noise]).brief for each in finals]
+        lines.append(f"| {claims.NAMES[agent]} | {noise} | {' | '.join(leads)} |")
+    return "\n".join(lines) + "\n"
+
+
+def dimension() -> str:
+    """What results/dimension/run.py measured: a row for each size, a column for each agent."""
+    rows = json.loads((ROOT / "results" / "dimension" / "summary.json").read_text())["rows"]
+    names = list(dict.fromkeys(row["agent"] for row in rows))
+    lines = [f"| dimensions, actions | doing nothing | {' | '.join(names)} |", "|---" * (2 + len(names)) + "|"]
+    for size in dict.fromkeys(row["dimensions"] for row in rows):
+        own = {row["agent"]: row for row in rows if row["dimensions"] == size}
+        cells = [
+            f"{', '.join(f'{x:.0f}' for x in row['return'])} ({row['ms per step']:.1f} ms)" for row in own.values()
+        ]
+        lines.append(f"| {size}, {size // 2} | {own[names[0]]['doing nothing']:.0f} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 

@@ -91,9 +91,8 @@ def check_env(env: Spaces | str, *, steps: int = 200, seed: int = 0, strict: boo
         except Exception as error:  # a broken environment must not break its check
             found.fault("unchecked", f"the check could not go on after {_said(error)}; mend what else was found first")
     faults = found.of("fault")
-    if strict and faults:
-        listed = "\n".join(f"- {fault.message}" for fault in faults)
-        raise ConfigError(f"{type(env).__name__} is not a healthy environment:\n{listed}")
+    if strict:
+        _refuse(faults, f"{type(env).__name__} is not a healthy environment")
     return faults + found.of("note")
 
 
@@ -103,9 +102,12 @@ def refuse_broken(env: Environment) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         _traced(env, jax.random.key(0), found)
-    if faults := found.of("fault"):
-        listed = "\n".join(f"- {fault.message}" for fault in faults)
-        raise ConfigError(f"{type(env).__name__} cannot be trained on (moca.check_env may find more):\n{listed}")
+    _refuse(found.of("fault"), f"{type(env).__name__} cannot be trained on (moca.check_env may find more)")
+
+
+def _refuse(faults: list[Fault], what: str) -> None:
+    if faults:
+        raise ConfigError("\n".join([f"{what}:", *(f"- {fault.message}" for fault in faults)]))
 
 
 def _traced(env: Environment, key: Any, found: _Findings) -> "tuple[_Traced, _Traced] | None":

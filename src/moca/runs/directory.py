@@ -49,11 +49,9 @@ class RunDirectory:
         config: Config,
         varied: Sequence[Mapping[str, float]],
         seeds: Sequence[int],
-        custom_env: str | None = None,
     ) -> "RunDirectory":
         """A new directory, or one whose unfinished run is this very one; refuses one that holds another run."""
         run = cls(path)
-        meta = {**_meta(), "custom_env": custom_env}
         runs = [{"seed": seed, **settings} for seed, settings in zip(seeds, varied, strict=True)]
         if (run.path / "metrics.jsonl").exists():
             run.refuse_other(config, runs)
@@ -61,7 +59,7 @@ class RunDirectory:
         try:
             run.path.mkdir(parents=True, exist_ok=True)
             (run.path / "config.json").write_text(to_json(config) + "\n")
-            (run.path / "meta.json").write_text(json.dumps({**meta, "runs": runs}, indent=2) + "\n")
+            (run.path / "meta.json").write_text(json.dumps({**_meta(), "runs": runs}, indent=2) + "\n")
         except OSError as error:
             raise ConfigError(f"cannot write to {run.path}: {error.strerror}") from None
         return run

@@ -84,7 +84,7 @@ class Run:
         config, own = self.config, self.directory.runs[run]
         noise = override(config, _settings(own)).noise
         origin = {
-            "env": self.directory.meta["custom_env"] or config.env.name,
+            "env": config.env.name.removeprefix(OWN),
             "seed": own["seed"],
             "noise": {"kind": noise.kind, "sigma": noise.sigma, "sigma_min": noise.sigma_min},
         }
@@ -150,10 +150,11 @@ class Run:
 
     def refuse_without_env(self) -> None:
         """Raises if the run is on an environment that only its user has, and it was not given."""
-        custom = self.directory.meta["custom_env"]
-        if custom and self.env is None:
+        name = self.config.env.name
+        if name.startswith(OWN) and self.env is None:
             raise ConfigError(
-                f"{self.path} was trained on {custom}, an environment of your own: moca.load(path, env=…)"
+                f"{self.path} was trained on {name.removeprefix(OWN)}, an environment of your own: moca.load(path, "
+                "env=…)"
             )
 
     def restore(self) -> tuple[Any, Any]:
@@ -198,7 +199,6 @@ def train(
     variations = [dict(settings) for settings in varied for _ in seeds]
     for settings in varied:
         override(config, settings)
-    custom = None if env is None else type(env).__name__
     use_all_cores()  # before the check of an environment, or the directory's notes, start JAX
     if env is None:
         refuse_unknown(config.env.name)
@@ -206,7 +206,7 @@ def train(
         config = override(config, {"env.name": OWN + type(env).__name__})
         if isinstance(env, Environment):
             refuse_broken(env)
-    directory = RunDirectory.create(Path(out), config, variations, seeds * len(varied), custom)
+    directory = RunDirectory.create(Path(out), config, variations, seeds * len(varied))
     return _train(directory, env, console, checkpoint_every, keep)
 
 
@@ -254,8 +254,7 @@ def _train(
             f"compiled in {time.perf_counter() - started:.0f} s; training {len(runs)} run{'s' * (len(runs) > 1)}"
         )
         _follow(trainer, directory, console, _Saver(trainer, directory, checkpoint_every, keep), request)
-    task = directory.meta["custom_env"] or config.env.name
-    title = f"{config.agent} on {task}, {config.noise.kind} σ = {config.noise.sigma:g}"
+    title = f"{config.agent} on {config.env.name.removeprefix(OWN)}, {config.noise.kind} σ = {config.noise.sigma:g}"
     learning_curve(directory.rows(), _points(directory), title, directory.path / "figures")
     return run
 

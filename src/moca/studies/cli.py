@@ -37,7 +37,7 @@ def add_commands(command: Callable[[str, Callable[[argparse.Namespace], None], s
         choices=[*TRAINED, *grid.GRIDS],
         help="toy: Figure 1, analytic against Monte Carlo expectation; cliff: where that expectation decides, and "
         "where it does not (trains for a few minutes); cartpole: Figure 2; pendulum: Figure 3; degradation: return "
-        "against noise; these three from a study's results",
+        "against noise; further: six tasks that nobody tuned; these four from a study's results",
     )
     figure.add_argument("--results", type=Path, metavar="DIR", help="the study's directory (default: studies/NAME)")
     figure.add_argument("--out", type=Path, default=Path("figures"), help="folder for the files (default: figures)")

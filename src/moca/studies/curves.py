@@ -7,6 +7,7 @@ not have a metric is left out of its panel.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -179,11 +180,7 @@ def _learning(cells: _Cells, env: str) -> Figure:
         (_coverage_row if metric == "coverage_1sigma" else _epistemic_row)(row, found)
     for axes in panels[-1]:
         _steps_axis(axes)
-    finals = {key: scores for key, scores in cells.finals().items() if key[0] == env}
-    asked = max(scores.size for scores in finals.values())
-    counts = _counts(finals)
-    lost = any(left < asked for each in counts.values() for left, asked in each)
-    _legend(figure, counts, f"mean ± sd over {asked} seeds" if asked > 1 else "one seed", lost=lost)
+    _seeds_legend(figure, {key: scores for key, scores in cells.finals().items() if key[0] == env})
     return _titled(figure, f"{_spaced(env)}, preset {cells.preset}")
 
 
@@ -202,11 +199,14 @@ def _tasks(cells: _Cells) -> Figure:
         _steps_axis(axes)
     for axes in panels.flat[len(cells.envs) :]:
         axes.set_visible(False)
-    finals = cells.finals()
-    counts, asked = _counts(finals), max(scores.size for scores in finals.values())
-    lost = any(left < asked for each in counts.values() for left, asked in each)
-    _legend(figure, counts, f"mean ± sd over {asked} seeds" if asked > 1 else "one seed", lost=lost)
+    _seeds_legend(figure, cells.finals())
     return _titled(figure, f"Learning curves, preset {cells.preset}")
+
+
+def _seeds_legend(figure: Figure, finals: Mapping[tuple[str, str, str], np.ndarray]) -> None:
+    asked, counts = max(scores.size for scores in finals.values()), _counts(finals)
+    lost = any(left < all_of_them for each in counts.values() for left, all_of_them in each)
+    _legend(figure, counts, f"mean ± sd over {asked} seeds" if asked > 1 else "one seed", lost=lost)
 
 
 def _returns_axis(cells: _Cells, env: str, axes: Axes) -> None:
@@ -335,26 +335,27 @@ def _diagnosed(cells: _Cells, env: str) -> dict[str, dict[tuple[str, str], Any]]
 
 
 def _diagnostics(cells: _Cells, found: Mapping[str, Mapping[str, Mapping[tuple[str, str], Any]]]) -> Figure:
-    """A row for each task: variance of sampled targets, what certainty equivalence leaves out, saturation."""
+    """For each task: variance of sampled targets, what certainty equivalence leaves out, saturation."""
     titles = {
         "target_variance": "Monte Carlo targets",
         "ce_bias": "what certainty equivalence leaves out",
         "saturation": "saturation",
     }
     metrics = [metric for metric in titles if any(metric in of_env for of_env in found.values())]
-    figure, panels = plt.subplots(
-        len(found), len(metrics), figsize=(0.6 + 3.6 * len(metrics), 0.4 + 3.6 * len(found)), squeeze=False
-    )
-    for (env, of_env), row in zip(found.items(), panels, strict=True):
-        for metric, axes in zip(metrics, row, strict=True):
-            if metric not in of_env:
-                axes.set_visible(False)
-                continue
-            if metric == "target_variance":
-                _variances(axes, of_env[metric])
-            else:
-                _over_training(axes, metric, of_env[metric])
-            axes.set_title(titles[metric] if len(found) == 1 else f"{_spaced(env)}: {titles[metric]}")
+    columns = len(metrics) if len(metrics) > 1 else min(3, len(found))  # of one metric the tasks stand side by side
+    rows = -(-len(found) * len(metrics) // columns)
+    figure, panels = plt.subplots(rows, columns, figsize=(0.6 + 3.6 * columns, 0.4 + 3.6 * rows), squeeze=False)
+    for axes in panels.flat[len(found) * len(metrics) :]:
+        axes.set_visible(False)
+    for axes, (env, metric) in zip(panels.flat, product(found, metrics), strict=False):
+        if metric not in found[env]:
+            axes.set_visible(False)
+            continue
+        if metric == "target_variance":
+            _variances(axes, found[env][metric])
+        else:
+            _over_training(axes, metric, found[env][metric])
+        axes.set_title(titles[metric] if len(found) == 1 else f"{_spaced(env)}:\n{titles[metric]}")
     task = f"{_spaced(next(iter(found)))}, " if len(found) == 1 else ""
     return _titled(figure, f"{task}preset {cells.preset}")
 

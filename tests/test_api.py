@@ -188,7 +188,8 @@ def test_mistakes_are_sentences(agent, tmp_path):
 
 
 def test_an_agent_without_a_model_says_so(tmp_path):
-    run = stored(tmp_path / "run", override(Config(), {"agent": "sac", "sac.width": 8}), Plane(), "Plane")
+    config = override(Config(), {"agent": "sac", "sac.width": 8, "env.name": "own:Plane"})
+    run = stored(tmp_path / "run", config, Plane())
     with pytest.raises(ConfigError, match="sac without a filter has no model of the next state"):
         run.model.predict(np.zeros(3), np.zeros(2))
 

@@ -69,11 +69,11 @@ def test_no_key_is_used_twice():
 
 def test_no_random_number_is_used_twice():
     """Two blocks of an episode, two episodes, two runs: every action and every noise is one of a kind."""
-    settings = {"env__episode_length": 200, "train__steps": 400, "train__warmup": 1000, "noise__sigma": 0.5}
-    trainer, _ = trained(seeds=(0, 1), **settings)
-    rows = np.asarray(trainer.state.replay).reshape(800, -1)
-    exact, _ = trained(seeds=(0, 1), **(settings | {"noise__sigma": 0.0}))
-    noise = rows[:, 4:6] - np.asarray(exact.state.replay).reshape(800, -1)[:, 4:6]
+    settings = {"env__episode_length": 200, "train__steps": 400, "train__warmup": 1000}
+    noisy, exact = (probes.tiny(**settings, noise__sigma=sigma) for sigma in (0.5, 0.0))
+    trainer, _ = trained([noisy, noisy, exact, exact], (0, 1, 0, 1))
+    rows, unseen = np.asarray(trainer.state.replay).reshape(2, 800, -1)
+    noise = rows[:, 4:6] - unseen[:, 4:6]
     assert len(set(rows[:, 2])) == 800
     assert len(set(noise.ravel().round(5))) > 1500
 

@@ -96,6 +96,7 @@ def test_linear_quadratic_gaussian(name, solved):
     np.testing.assert_allclose(-slope, K, rtol=0.05)
 
 
+@pytest.mark.slow
 def test_what_certainty_equivalence_leaves_out_is_what_the_noise_costs(solved):
     P, _, c = riccati()
     difference = np.mean(solved("moca")[0] - solved("moca-ce")[0])
@@ -226,7 +227,8 @@ def two_actions(**settings):
     return probes.tiny(**({"agent": "moca", "noise__sigma": 0.05} | SETTINGS | bounds | short | settings))
 
 
-@pytest.mark.parametrize("kind", [v if v == "erf" else pytest.param(v, marks=pytest.mark.slow) for v in VALUES])
+@pytest.mark.slow  # the first of those on a belief is run every time
+@pytest.mark.parametrize("kind", VALUES)
 def test_every_value_class_learns_with_full_curvature_and_covariance(kind):
     full = {"critic__curvature": "full", "dynamics__covariance": "full", "value__kind": kind, "value__basis_lr": 1e-3}
     config = two_actions(**full)
@@ -328,6 +330,7 @@ def test_the_filter_removes_the_bias_of_learning_from_noisy_states(filtered):
         assert slope < 0.7
 
 
+@pytest.mark.slow
 def test_the_noise_level_is_learned():
     """From far above, though the whole first episode is warm-up, in which the model has seen nothing yet."""
     changes = {

@@ -57,37 +57,38 @@ def test_scales_of_another_dimension_are_refused():
         noise(kind="state-norm", scales=(1.0, 2.0))
 
 
-def replays(**settings):
-    """The replay memory of one run whose actions are all random: physics cannot depend on what is seen."""
-    runs = Trainer([probes.tiny(train__warmup=1000, **settings)], [0], probes.Drift())
+@pytest.fixture(scope="module")
+def memories():
+    """What 400 runs stored without noise and what the same stored with it: observations, actions, rewards and the next.
+
+    All actions are random, so that physics cannot depend on what is seen.
+    """
+    configs = [probes.tiny(train__warmup=1000, noise__sigma=sigma) for sigma in (0.0, 0.5)]
+    runs = Trainer([config for config in configs for _ in range(400)], [*range(400)] * 2, probes.Drift())
     for _ in runs:
         pass
-    rows = np.asarray(runs.state.replay)[0]
-    return rows[:, :2], rows[:, 2:3], rows[:, 3], rows[:, 4:6]
+    rows = np.asarray(runs.state.replay)
+    return [(own[:, :, :2], own[:, :, 2:3], own[:, :, 3], own[:, :, 4:6]) for own in (rows[:400], rows[400:])]
 
 
-def test_physics_and_rewards_are_bitwise_those_without_noise():
-    _, actions, rewards, _ = replays()
-    seen, noisy_actions, noisy_rewards, _ = replays(noise__sigma=0.5)
+def test_physics_and_rewards_are_bitwise_those_without_noise(memories):
+    (_, actions, rewards, _), (seen, noisy_actions, noisy_rewards, _) = memories
     np.testing.assert_array_equal(actions, noisy_actions)
     np.testing.assert_array_equal(rewards, noisy_rewards)
     assert seen.std() > 0.4
 
 
-def test_one_noisy_observation_is_both_next_and_first():
-    observation, _, _, following = replays(noise__sigma=0.5)
-    same = (observation[1:] == following[:-1]).all(axis=1)
-    boundaries = np.arange(1, len(observation)) % 20 == 0
-    assert same[~boundaries].all()
-    assert not same[boundaries].any()
+def test_one_noisy_observation_is_both_next_and_first(memories):
+    observation, _, _, following = memories[1]
+    same = (observation[:, 1:] == following[:, :-1]).all(axis=2)
+    boundaries = np.arange(1, observation.shape[1]) % 20 == 0
+    assert same[:, ~boundaries].all()
+    assert not same[:, boundaries].any()
 
 
-def test_noise_is_independent_of_the_reset():
+def test_noise_is_independent_of_the_reset(memories):
     """Over many runs, the first noise says nothing about the state it was added to."""
-    exact = Trainer([probes.tiny(train__warmup=1000)] * 400, range(400), probes.Drift())
-    noisy = Trainer([probes.tiny(train__warmup=1000, noise__sigma=0.5)] * 400, range(400), probes.Drift())
-    next(iter(exact)), next(iter(noisy))
-    first = np.asarray(exact.state.replay)[:, 0, :2]
-    added = np.asarray(noisy.state.replay)[:, 0, :2] - first
+    first = memories[0][0][:, 0]
+    added = memories[1][0][:, 0] - first
     correlation = np.corrcoef(np.concatenate([first, added], axis=1).T)
     assert np.abs(correlation[:2, 2:]).max() < 4 / np.sqrt(400)

@@ -65,7 +65,12 @@ def test_gradient_equals_finite_differences(kind, function):
     check_gradient(mm.expectation, p, f)
 
 
-@pytest.mark.parametrize(("kind", "function"), problems.supported(mm.VARIANCES))
+VARIED = problems.supported(mm.VARIANCES)
+
+
+@pytest.mark.parametrize(
+    ("kind", "function"), [v if i % 4 == 0 else pytest.param(*v, marks=pytest.mark.slow) for i, v in enumerate(VARIED)]
+)
 def test_variance_gradient_equals_finite_differences(kind, function):
     p, f = build(kind, function)
     check_gradient(mm.variance, p, f)

@@ -1,4 +1,7 @@
-"""MoCA itself: `python ours.py AGENT WIDTH RUNS`. More than one run is spread over two CPU devices."""
+"""MoCA itself: `python ours.py AGENT WIDTH RUNS [evaluated]`. More than one run is spread over two CPU devices.
+
+`evaluated` has ten noisy and ten noise-free episodes played under the clock after every one of training.
+"""
 
 import sys
 import time
@@ -7,7 +10,7 @@ import jax
 from measure import BATCH, ENVIRONMENT, EPISODE, WARMUP, report, timed_steps
 
 
-def main(agent: str, width: int, runs: int) -> None:
+def main(agent: str, width: int, runs: int, evaluated: bool) -> None:
     if runs > 1:
         jax.config.update("jax_num_cpu_devices", 2)
     from moca import presets
@@ -19,7 +22,7 @@ def main(agent: str, width: int, runs: int) -> None:
         "train.batch": BATCH,
         "train.warmup": WARMUP,
         "train.steps": (episodes + 2) * EPISODE,  # one to warm up, and the last, which is evaluated, is never run
-        "train.eval_every": 10**6,
+        "train.eval_every": 1 if evaluated else 10**6,
     }
     settings |= {f"{part}.width": width for part in ("critic", "dynamics", "sac")}
     trainer = Trainer([presets.build("paper", ENVIRONMENT, settings)] * runs, range(runs))
@@ -29,8 +32,9 @@ def main(agent: str, width: int, runs: int) -> None:
     start = time.perf_counter()
     for _ in range(episodes):
         next(training)
-    report("moca", agent, width, runs, episodes * EPISODE, time.perf_counter() - start)
+    name = f"{agent}, evaluated" if evaluated else agent
+    report("moca", name, width, runs, episodes * EPISODE, time.perf_counter() - start)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:] == ["evaluated"])

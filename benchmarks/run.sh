@@ -53,6 +53,7 @@ for _ in $(seq "$rounds"); do
         measure moca ours.py bnaf "$width" 1
         wanted sbx && measure sbx sb.py sbx "$width"
         measure moca ours.py bnaf "$width" 10
+        measure moca ours.py moca "$width" 1 evaluated
     done
 done
 for width in 64 256; do

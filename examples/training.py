@@ -7,6 +7,7 @@ and saved as a file that runs without jax. Two minutes on a laptop:
 """
 
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -40,7 +41,7 @@ noisy = states[1] + 0.05 * np.random.default_rng(0).normal(size=(3, 5))
 print("three looks at one state:", [float(policy(observation)[0]) for observation in noisy])
 
 # The run directory holds everything; `moca.load` brings it back. The exported file needs NumPy alone.
-out = Path("cartpole")
+out = Path(tempfile.mkdtemp(prefix="cartpole-", dir="."))  # a fresh one every time
 print(agent.save(out / "run"))
 print(agent.export(out / "policy.npz"))
 print(agent.render(path=out / "film.mp4")[0])

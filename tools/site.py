@@ -7,7 +7,12 @@ from pathlib import Path
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parent.parent
-PAGES = {"paper.md": "PAPER.md", "results.md": "results/README.md", "claims.md": "results/claims.md"}
+PAGES = {
+    "paper.md": "PAPER.md",
+    "results.md": "results/README.md",
+    "claims.md": "results/claims.md",
+    "benchmarks.md": "benchmarks/README.md",
+}
 
 
 def on_files(files, config):
@@ -26,14 +31,14 @@ def on_page_markdown(markdown, page, **_):
     """Has links to those files point to where they are on the site."""
     if page.file.src_uri not in PAGES:
         markdown = markdown.replace("](../results/README.md)", "](results.md)").replace("](../results/", "](results/")
-        markdown = markdown.replace("](../benchmarks/README.md)", "](performance.md)")
+        markdown = markdown.replace("](../benchmarks/README.md)", "](benchmarks.md)")
         markdown = re.sub(r"\]\(\.\./examples/(\w+)\.py\)", r"](tutorials/\1.md)", markdown)
     return markdown
 
 
 def _moved(text: str) -> str:
     """A page's links to documents, as seen from the root of the site."""
-    return re.sub(r"\]\((\.\./)?docs/", "](", text)
+    return re.sub(r"\]\((\.\./)?docs/", "](", text).replace("](../results/README.md)", "](results.md)")
 
 
 def _tutorial(source: str) -> str:

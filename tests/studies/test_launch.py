@@ -98,9 +98,18 @@ def test_a_film_is_made_and_its_failure_is_a_line(whole, tmp_path, monkeypatch):
     results.collect(directory, jobs)
     assert (directory / "films" / f"{jobs[0].name}.mp4").read_bytes() == b"film"
     assert asked == [(2, 3), (2, 3)]  # the first seed at the greater noise
+    (directory / results.PLAN).unlink()
+    launch.study(replace(STUDY, films=AGENTS), directory, options=QUICK, console=console)
+    assert "could not be made" not in console.export_text()
+    (run / results.FILM).unlink()
+    launch.study(replace(STUDY, films=AGENTS), directory, options=QUICK, console=console)
+    assert f"1 film could not be made; the same command with --only {jobs[0].name}" in " ".join(
+        console.export_text().split()
+    )
     assert (run / "metrics.jsonl").stat().st_mtime_ns == before
+    assert len(asked) == 2  # what is there is not made again, and what is missing is not by a study that is finished
     work.run_job(directory, jobs[0], 0.0)
-    assert len(asked) == 2  # what is there is not made again
+    assert len(asked) == 3
 
 
 def test_what_is_only_half_done_is_not_finished(whole, tmp_path):

@@ -59,7 +59,9 @@ CAVEATS = """\
 - What noise costs, what slows an agent, how steady it is and whether two are alike is judged only where they have learned: its final return lies above that of its first evaluation. Where two noise levels are compared this is asked at the lower one.
 - How steady an agent is: how far its seeds' final returns lie from their median, on average (the Brown-Forsythe comparison, which asks for no normal scores).
 - How fast: the steps until three evaluations in a row average 90 % of the best agent's final return. A run that never gets there counts with all its steps, so the slower agent comes off too well. Where neither of two agents gets there in half of its seeds, nothing is concluded.
-- Which baseline is the best is taken from its mean at each noise level, and as given.
+- The best baseline is the one with the highest mean at that noise level; that it was picked after the fact is not in the interval.
+- Figures are rounded for reading; the verdicts are not made from the rounded ones.
+- Coverage is of what was observed of the next state. Under `tuned` a filter is told the noise of the observations, and that is most of the predicted deviation; under `paper` the model has learned it.
 - Runs that diverged have no final return and are left out, which flatters an agent that diverges. Where some are missing it is said how many are left.
 - The paper's noise levels are 0.025, 0.05 and state-norm 0.05. What is said of none → 0.1 puts its statements on noise to a wider range.
 - A cell that several studies have run counts once, as in the first: σ 0.025 and 0.05 on Cartpole are those of `cartpole`, and `degradation` has them a second time.

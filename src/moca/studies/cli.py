@@ -16,7 +16,7 @@ def add_commands(command: Callable[[str, Callable[[argparse.Namespace], None], s
     """Adds the commands to the command line, through its own function for that."""
     study = command("study", _study, "run a grid of agents, tasks and noise levels; the same command goes on with it")
     study.add_argument("name", help=f"{', '.join(grid.GRIDS)}, or a TOML file of your own")
-    study.add_argument("--seeds", type=int, help="runs per cell (default: 10)")
+    study.add_argument("--seeds", type=int, help="runs per cell (default: as the grid)")
     study.add_argument("--seed", type=int, help="the first of the seeds (default: as the grid, 1000)")
     study.add_argument("--steps", type=int, help="environment steps per run (default: as the grid)")
     study.add_argument("--presets", nargs="+", metavar="PRESET", help="default: all of the grid")

@@ -237,6 +237,7 @@ class Cold(Wide):
         return state, step._replace(reward=jnp.log(-1 - jnp.abs(step.reward)))
 
 
+@pytest.mark.slow
 def test_runs_that_diverged_are_told_of():
     small = {name: value for name, value in SMALL.items() if not name.startswith("value.")}
     with pytest.warns(RuntimeWarning, match="1 of 1 runs diverged and were given up: seed 0 by step 20"):

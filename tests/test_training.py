@@ -161,6 +161,7 @@ def test_steps_are_environment_steps_whatever_the_repeat():
     assert np.asarray(trainer.state.replay).shape[1] == 15
 
 
+@pytest.mark.slow
 def test_several_updates_per_step_learn_more():
     one, _ = trained(train__updates=1)
     four, _ = trained(train__updates=4)

@@ -56,6 +56,7 @@ def test_the_log_density_is_that_of_the_action():
     assert -5 <= log_std[0] <= 2
 
 
+@pytest.mark.slow
 def test_the_temperature_finds_the_target_entropy():
     """With a reward that pulls towards one action, the temperature rises or falls until the entropy is the target."""
     config = probes.tiny(

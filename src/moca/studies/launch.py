@@ -73,7 +73,9 @@ def study(
     cells = directory / results.CELLS
     if missing := [job.name for job in jobs if job.filmed and not (cells / job.name / results.FILM).exists()]:
         again, films = " or ".join(f"--only {name}" for name in missing), "film" if len(missing) == 1 else "films"
-        console.print(f"{len(missing)} {films} could not be made; the same command with {again} tries again and says why")
+        console.print(
+            f"{len(missing)} {films} could not be made; the same command with {again} tries again and says why"
+        )
     return directory / results.TABLE
 
 

@@ -40,8 +40,8 @@ wanted() { # NAME
 install moca -e ..
 for peer in $peers; do
     case $peer in
-    sbx) install sbx sbx-rl==0.28.0 stable-baselines3==2.9.2 gymnasium==1.4.0 torch==2.13.0 playground==0.2.0 ;;
-    sb3) install sb3 stable-baselines3==2.9.2 gymnasium==1.4.0 torch==2.13.0 playground==0.2.0 ;;
+    sbx) install sbx sbx-rl==0.28.0 stable-baselines3==2.9.2 torch==2.13.0 playground==0.2.0 ;;
+    sb3) install sb3 stable-baselines3==2.9.2 torch==2.13.0 playground==0.2.0 ;;
     brax) install brax brax==0.14.2 playground==0.2.0 ;;
     esac
 done

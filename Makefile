@@ -7,17 +7,21 @@ BIN := .venv/bin
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-install: .venv/installed ## the package with all it needs, in .venv
+install: .venv/installed ## the package with all that tests and pages need, in .venv
 
-.venv/installed: pyproject.toml constraints.txt
+.venv/package: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "MoCA needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@echo "Installing into .venv (a minute or two) …"
 	@$(PYTHON) -m venv .venv
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@touch $@
+
+.venv/installed: .venv/package
 	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-demo: install ## the main job, on a CPU
+demo: .venv/package ## the main job, on a CPU
 	$(BIN)/moca demo
 
 test: install ## all tests but the slow ones

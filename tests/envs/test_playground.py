@@ -45,6 +45,16 @@ def test_what_the_two_tasks_show(cartpole):
     assert not pendulum.terminates
 
 
+def test_it_is_traced_once_however_often_it_is_made(monkeypatch):
+    first, second = Playground("PendulumSwingup"), Playground("PendulumSwingup")
+    traced, step = [], first.env.step
+    monkeypatch.setattr(first.env, "step", lambda *arguments: (traced.append(1), step(*arguments))[1])
+    state, _ = jax.eval_shape(first.reset, jax.random.key(0))
+    for env in (first, second):
+        jax.eval_shape(lambda s, a, own=env: own.step(s, a), state, jax.ShapeDtypeStruct((1,), jnp.float32))
+    assert len(traced) <= 1  # none if another test was first
+
+
 def test_the_same_key_and_actions_give_the_same_episode(cartpole):
     actions = jax.random.uniform(jax.random.key(1), (50, 1), minval=-1.0)
     once, again, other = play(cartpole, actions), play(cartpole, actions), play(cartpole, actions, key=1)

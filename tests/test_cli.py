@@ -73,6 +73,18 @@ def test_the_benchmarks_ratios_by_name():
     assert found == {"backup_over_mc4": 0.1, "moca_over_ce": 1.01, "moca_over_bnaf": 2.0}
 
 
+def test_the_benchmarks_total_is_of_as_many_steps_of_each():
+    from moca.benchmark import together
+
+    row = {"width": 64, "runs": 10}
+    rows = [
+        row | {"run_steps_per_s": 100.0},
+        row | {"run_steps_per_s": 300.0},
+        row | {"runs": 1, "run_steps_per_s": 7.0},
+    ]
+    assert together(rows) == {(64, 10): pytest.approx(2 / (1 / 100 + 1 / 300))}
+
+
 def test_the_filter_can_be_asked_for_and_declined():
     for option, wanted in (("--filter", True), ("--no-filter", False)):
         settings = json.loads(moca("train", "--preset", "paper" if wanted else "tuned", option, "--dry-run").stdout)

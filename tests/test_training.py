@@ -155,6 +155,12 @@ def test_warm_up_learns_nothing_and_measures_nothing():
         np.testing.assert_array_equal(a, b)
 
 
+def test_learning_begins_with_the_first_decision_after_the_warm_up():
+    """Of an episode's ten decisions of two steps each, the first three lie within a warm-up of seven steps."""
+    trainer, _ = trained(train__warmup=7, env__action_repeat=2, episodes=1)
+    assert int(trainer.learners.updates[0]) == 7
+
+
 def test_steps_are_environment_steps_whatever_the_repeat():
     trainer, reports = trained(env__action_repeat=4, train__warmup=1000)
     assert [report.step for report in reports] == [20, 40, 60]

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
-from statistics import median
+from statistics import harmonic_mean, median
 from typing import Any
 
 import jax
@@ -22,6 +22,7 @@ from moca.agents import make_agent
 from moca.config import Config, override
 from moca.envs.environment import Environment, Step
 from moca.replay import Transition
+from moca.studies.grid import VARIANTS
 from moca.training import Trainer
 
 BATCH, BASES, DIMENSION = 4096, 256, 5  # beliefs, M and d: Cartpole's value function
@@ -50,13 +51,22 @@ def describe(part: str, result: Any) -> str:
             for name, row in result.items()
         ]
         return "\n".join(lines)
-    titles = ("agent", "width", "runs", "run-steps/s", "no eval.", "ms/step", "MiB/run")
-    lines = ["{:13s}{:>6s}{:>6s}{:>13s}{:>10s}{:>9s}{:>9s}  cost over".format(*titles)]
+    titles = ("agent", "task", "width", "runs", "run-steps/s", "no eval.", "ms/step", "MiB/run")
+    lines = ["{:13s}{:16s}{:>6s}{:>6s}{:>13s}{:>10s}{:>9s}{:>9s}  cost over".format(*titles)]
     for row in result:
-        numbers = "{agent:13s}{width:6d}{runs:6d}{run_steps_per_s:13,.0f}{run_steps_per_s_unevaluated:10,.0f}"
+        numbers = "{agent:13s}{env:16s}{width:6d}{runs:6d}{run_steps_per_s:13,.0f}{run_steps_per_s_unevaluated:10,.0f}"
         numbers += "{ms_per_step:9.3f}{mib_per_run:9.1f}  "
         lines.append(numbers.format(**row) + ", ".join(f"{a} {cost:.2f}" for a, cost in row["cost_over"].items()))
+    for (width, runs), speed in together(result).items():
+        lines.append(f"{'all of them':29s}{width:6d}{runs:6d}{speed:13,.0f}")
     return "\n".join(lines)
+
+
+def together(rows: Sequence[dict[str, Any]]) -> dict[tuple[int, int], float]:
+    """Run-steps per second of all programs of a width and number of runs, as many steps of each, one after the other."""
+    sizes = sorted({(row["width"], row["runs"]) for row in rows})
+    own = {size: [row["run_steps_per_s"] for row in rows if (row["width"], row["runs"]) == size] for size in sizes}
+    return {size: harmonic_mean(speeds) for size, speeds in own.items() if len(speeds) > 1}
 
 
 def ratios(result: dict[str, Any]) -> dict[str, float]:
@@ -64,7 +74,7 @@ def ratios(result: dict[str, Any]) -> dict[str, float]:
     found = {name: value for name, value in result.get("backup", {}).items() if "_over_" in name}
     costs = [row["cost_over"] for row in result.get("agents", []) if row["agent"] == "moca"]
     for cost in costs[:1]:
-        found |= {f"moca_over_{other.removeprefix('moca-')}": value for other, value in cost.items()}
+        found |= {f"moca_over_{other.removeprefix('moca-').replace('-', '')}": value for other, value in cost.items()}
     return found
 
 
@@ -117,17 +127,19 @@ def backup(rounds: int = 25, batch: int | None = None) -> dict[str, Any]:
 
 
 def agents(
-    names: Sequence[str], widths: Iterable[int], runs: Iterable[int], env: str = "CartpoleBalance"
+    names: Sequence[str], widths: Iterable[int], runs: Iterable[int], envs: Iterable[str] = ("CartpoleBalance",)
 ) -> list[dict[str, Any]]:
     """Run-steps per second of whole training programs, with an evaluation after every episode and without any.
 
-    Programs are compiled side by side, which `compile_all_s` took, and then take turns, episode by episode.
+    Agents are named as in a study, `moca-mc-16` for example. Programs are compiled side by side, which `compile_all_s`
+    took, and then take turns, episode by episode.
     """
-    cells = list(product(widths, runs, names))
+    cells = list(product(widths, runs, envs, names))
 
-    def build(cell: tuple[int, int, str]) -> Trainer:
-        width, count, name = cell
-        settings = {"agent": name, "noise.sigma": 0.05, "train.steps": (EPISODES + 2) * 1000, "train.eval_every": 2}
+    def build(cell: tuple[int, int, str, str]) -> Trainer:
+        width, count, env, name = cell
+        settings = {"noise.sigma": 0.05, "train.steps": (EPISODES + 2) * 1000, "train.eval_every": 2}
+        settings |= VARIANTS.get(name, {"agent": name})
         settings |= {f"{section}.width": width for section in ("critic", "dynamics", "sac")}
         trainer = Trainer([presets.build("paper", env, settings)] * count, range(count))
         trainer.compile()
@@ -145,7 +157,7 @@ def agents(
             next(iterator)
             own.append(time.perf_counter() - started)
     rows: list[dict[str, Any]] = []
-    for (width, count, name), trainer, own in zip(cells, trainers, samples, strict=True):
+    for (width, count, env, name), trainer, own in zip(cells, trainers, samples, strict=True):
         without, evaluated = median(own[2::2]), median(own[3::2])
         memory = trainer.memory() / count / 2**20
         rows.append({
@@ -155,10 +167,10 @@ def agents(
             "compile_all_s": compiling, "mib_per_run": memory,
         })  # fmt: skip
     for row in rows:
-        same = {r["agent"]: r for r in rows if (r["width"], r["runs"]) == (row["width"], row["runs"])}
+        same = {r["agent"]: r for r in rows if all(r[key] == row[key] for key in ("width", "runs", "env"))}
         row["cost_over"] = {
             other: row["ms_per_step"] / same[other]["ms_per_step"]
-            for other in ("moca-ce", "moca-mc", "bnaf")
+            for other in ("moca-ce", "moca-mc-4", "moca-mc-16", "bnaf")
             if other in same and other != row["agent"]
         }
     return rows

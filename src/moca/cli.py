@@ -23,6 +23,7 @@ from moca.config import (
     to_json,
 )
 from moca.studies import cli as studies
+from moca.studies.grid import VARIANTS
 
 
 def _part(text: str) -> str:
@@ -58,7 +59,7 @@ def _benchmark(arguments: argparse.Namespace) -> None:
     runs = arguments.runs or ([10, 240] if on_gpu else [1])
     parts = {
         "backup": lambda: benchmark.backup(arguments.rounds),
-        "agents": lambda: benchmark.agents(arguments.agents, widths, runs, arguments.env),
+        "agents": lambda: benchmark.agents(arguments.agents, widths, runs, arguments.envs),
         "growth": benchmark.growth,
     }
     result: dict[str, Any] = {"machine": benchmark.machine()}
@@ -284,10 +285,11 @@ def _parser() -> tuple[Parser, dict[str, Parser]]:
     )
     benchmark.add_argument("--json", action="store_true", help="print JSON")
     benchmark.add_argument("--rounds", type=at_least_one, default=25, help="how often a backup is timed (default: 25)")
-    benchmark.add_argument("--agents", nargs="+", choices=AGENTS, default=["moca", "moca-ce", "moca-mc", "bnaf"])
+    agents = ["moca", "moca-ce", "moca-mc-4", "moca-mc-16", "bnaf"]
+    benchmark.add_argument("--agents", nargs="+", choices=[*AGENTS, *VARIANTS], default=agents)
     benchmark.add_argument("--widths", nargs="+", type=at_least_one, help="of all networks (64; on a GPU also 256)")
     benchmark.add_argument("--runs", nargs="+", type=at_least_one, help="in one program (1; on a GPU 10 240)")
-    benchmark.add_argument("--env", choices=sorted(presets.ENVIRONMENTS), default="CartpoleBalance")
+    benchmark.add_argument("--envs", nargs="+", choices=sorted(presets.ENVIRONMENTS), default=["CartpoleBalance"])
     studies.add_commands(command)
     return parser, parsers
 

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Key, UInt8
 
 from moca import config
 from moca import moments as mm
-from moca.nets import MLP, stacked
+from moca.nets import MLP, copies, stacked
 from moca.replay import Transition
 
 LOG_VARIANCE = (-14.0, 4.0)  # of a change in units of its spread: a softly bounded range [choice]
@@ -121,7 +121,8 @@ class GaussianEnsemble(eqx.Module):
         The batch comes last: what follows is arithmetic on few dimensions and many transitions.
         """
         inputs = jnp.concatenate([self.standardised(observation), action], axis=1)
-        raw = jax.vmap(lambda member: jax.vmap(member, out_axes=-1)(inputs))(self.members)
+        each = copies(inputs, len(self.members.weights[0]))
+        raw = jax.vmap(lambda member, own: jax.vmap(member, out_axes=-1)(own))(self.members, each)
         size = observation.shape[1]
         middle, reach = sum(LOG_VARIANCE) / 2, (LOG_VARIANCE[1] - LOG_VARIANCE[0]) / 2
         deviation = jnp.exp((middle + reach * jnp.tanh((raw[:, size : 2 * size] - middle) / reach)) / 2)

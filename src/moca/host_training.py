@@ -5,6 +5,7 @@ episode's number, so that a run that goes on from a checkpoint is the run it wou
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -35,6 +36,7 @@ from moca.interaction import (
     draw,
     evaluation_due,
     first_belief,
+    first_learned,
     keys_of,
     restart,
 )
@@ -79,20 +81,23 @@ class HostTrainer(Runs):
         outcome = Outcome(observation, observation[:, 0], ends, ends, observation)
         knowledge = Knowledge(belief, learner, self.state.replay)
         arguments: tuple = (self.configs, knowledge, totals, luck, action, outcome, number)
-        learn, _ = build(self._learn, arguments, runs, shared=[6], donated=[1, 2])
+        store, learn = (
+            build(partial(self._absorb, learning), arguments, runs, shared=[6], donated=[1, 2])[0]
+            for learning in (False, True)
+        )
         ended = np.zeros((runs, decisions_of(self.config)), np.float32)
         arguments = (self.configs, before, knowledge, totals, ended, number)
         finish, (_, _, keys) = build(self._finish, arguments, runs, shared=[5], donated=[2])
         self._greedy.compile(self.configs, learner, keys, self.config.train.eval_episodes)
-        self._programs = (begin, decide, learn, finish)
+        self._programs = (begin, decide, store, learn, finish)
 
     def memory(self) -> int:
-        return self._memory_of(self._programs[2])
+        return self._memory_of(self._programs[3])
 
     def _train_episode(self) -> dict[str, np.ndarray]:
         if self._programs is None:
             self.compile()
-        begin, decide, learn, finish = self._programs
+        begin, decide, store, learn, finish = self._programs
         number, decisions, configs = np.int32(self.episode), decisions_of(self.config), self.configs
         observation = self._envs.reset([env_seed(seed, self.episode, 0) for seed in self._seeds])
         luck, belief, learner, totals = begin(configs, self.state, number, observation)
@@ -100,7 +105,8 @@ class HostTrainer(Runs):
         for index in range(self.episode * decisions, (self.episode + 1) * decisions):
             action = decide(configs, knowledge.learner, knowledge.belief, luck, np.int32(index))
             outcome = self._envs.step(np.asarray(action))
-            knowledge, totals = learn(configs, knowledge, totals, luck, action, outcome, np.int32(index))
+            absorbed = store if index < first_learned(self.config) else learn
+            knowledge, totals = absorbed(configs, knowledge, totals, luck, action, outcome, np.int32(index))
             ended.append(outcome.ended)
         before = self.state._replace(replay=None)  # the learning has written over it
         ends = np.stack(ended, axis=1).astype(np.float32)
@@ -129,11 +135,13 @@ class HostTrainer(Runs):
         agent, noise = self._parts(config)
         keys, decisions = keys_of(state, number), decisions_of(config)
         belief = first_belief(agent, state.learner, noise, observation, keys.first)
-        blocks = jax.random.split(keys.loop, decisions // block_size(decisions))
-        each = jax.vmap(lambda key: jax.random.split(key, block_size(decisions)))(blocks).ravel()
+        size = block_size(config)
+        blocks = jax.random.split(keys.loop, decisions // size)
+        each = jax.vmap(lambda key: jax.random.split(key, size))(blocks).ravel()
         action, step = jnp.zeros(self.env.action_size), Step(observation, jnp.zeros(()), jnp.array(False))
         knowledge = Knowledge(belief, state.learner, state.replay)
-        shapes = jax.eval_shape(lambda: absorb(agent, noise, knowledge, action, step, number, draw(agent, each[0]))[1])
+        absorbed = lambda: absorb(agent, noise, knowledge, action, step, number, draw(agent, each[0]), True)  # noqa: E731
+        shapes = jax.eval_shape(absorbed)[1]
         totals = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
         luck = Luck(agent.draw_exploration(keys.explore, decisions), each)
         return luck, belief, jax.tree.map(jnp.copy, state.learner), totals
@@ -146,8 +154,9 @@ class HostTrainer(Runs):
         dice = jax.tree.map(lambda leaf: leaf[index % decisions_of(config)], luck.dice)
         return act(agent, learner, belief, index, dice)
 
-    def _learn(
+    def _absorb(
         self,
+        learning: bool,
         config: Config,
         knowledge: Knowledge,
         totals: Measured,
@@ -160,7 +169,7 @@ class HostTrainer(Runs):
         agent, noise = self._parts(config)
         drawn = draw(agent, luck.keys[index % decisions_of(config)])
         step = Step(*(jnp.asarray(part) for part in (outcome.observation, outcome.reward, outcome.terminated)))
-        knowledge, measured = absorb(agent, noise, knowledge, action, step, index, drawn)
+        knowledge, measured = absorb(agent, noise, knowledge, action, step, index, drawn, learning)
         _, noise_key = jax.random.split(drawn.restart)
         current, ended = jnp.asarray(outcome.current), jnp.asarray(outcome.ended)
         knowledge = restart(agent, noise, knowledge, current, ended, noise_key)

@@ -3,6 +3,7 @@
 The loop that is one compiled program and the loop on the host are made of these functions, each for one run.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -18,7 +19,7 @@ from moca.envs.environment import Spaces, Step
 from moca.envs.noise import Noise
 from moca.exploration import Dice
 
-BLOCK = 100  # decisions whose random numbers are drawn at once: the largest divisor of an episode's up to this
+BLOCK = 100  # decisions in a row whose random numbers are drawn at once, at most
 
 
 # Why a run was given up, by number.
@@ -73,9 +74,15 @@ def decisions_of(config: Config) -> int:
     return config.env.episode_length // config.env.action_repeat
 
 
-def block_size(decisions: int) -> int:
-    """How many decisions of an episode have their random numbers drawn at once."""
-    return max(n for n in range(1, BLOCK + 1) if decisions % n == 0)
+def first_learned(config: Config) -> int:
+    """The number of the first decision, counted from zero, that is learned from: the warm-up is over with it."""
+    return config.train.warmup // config.env.action_repeat
+
+
+def block_size(config: Config) -> int:
+    """How many decisions make a block: a divisor of episode and warm-up, so that it learns from all or from none."""
+    whole = math.gcd(decisions_of(config), first_learned(config))
+    return max(n for n in range(1, BLOCK + 1) if whole % n == 0)
 
 
 class Draw(NamedTuple):
@@ -129,9 +136,10 @@ def absorb(
     step: Step,
     index: Int[Array, ""],
     draw: Draw,
+    learning: bool,
 ) -> tuple[Knowledge, Measured]:
-    """What is known after the action and what it brought: stored, learned from, the belief advanced."""
-    config, env = agent.config, agent.env
+    """What is known after the action and what it brought: stored, learned from if so wished, the belief advanced."""
+    env = agent.env
     belief, learner, replay = knowledge
     measured = noise(step.observation, draw.noise)
     next_belief, spread = agent.track(learner, belief, action, measured)
@@ -139,21 +147,18 @@ def absorb(
     kept = None if spread is None else measured
     transition = memory.Transition(belief.mean, action, step.reward, next_belief.mean, ended, kept, spread)
     replay = memory.add(replay, index, transition)
-    batches = memory.sample(replay, draw.rows, index + 1, env.observation_size, env.action_size)
-    learning = (index + 1) * config.env.action_repeat > config.train.warmup
-    learner, info = _learn(agent, learner, batches, draw.updates, learning)
-    return Knowledge(next_belief, learner, replay), Measured(step.reward, learning.astype(jnp.float32), info)
 
+    def learn(learner: Any) -> tuple[Any, Info]:
+        """One update per batch [Alg. 1 l. 5]."""
+        batches = memory.sample(replay, draw.rows, index + 1, env.observation_size, env.action_size)
+        learner, info = jax.lax.scan(lambda state, x: agent.update(state, *x), learner, (batches, draw.updates))
+        return learner, jax.tree.map(jnp.mean, info)
 
-def _learn(agent: Agent, learner: Any, batches: memory.Transition, draws: Any, learning: Array) -> tuple[Any, Info]:
-    """The learner after one update per batch [Alg. 1 l. 5], or as it was with zeros for info while it warms up.
-
-    A select, not a branch: on a GPU a branch waits for the host at every step, and the select is part of the
-    optimisers' own kernels.
-    """
-    learned, info = jax.lax.scan(lambda state, x: agent.update(state, *x), learner, (batches, draws))
-    learner = jax.tree.map(lambda new, old: jnp.where(learning, new, old), learned, learner)
-    return learner, jax.tree.map(lambda x: jnp.where(learning, x.mean(), 0), info)
+    if learning:
+        learner, info = learn(learner)
+    else:
+        info = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(learn, learner)[1])
+    return Knowledge(next_belief, learner, replay), Measured(step.reward, jnp.asarray(learning, jnp.float32), info)
 
 
 def restart(

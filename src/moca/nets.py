@@ -5,6 +5,7 @@ from typing import TypeVar
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 
@@ -47,3 +48,12 @@ M = TypeVar("M", bound=eqx.Module)
 def stacked(key: Key[Array, ""], count: int, build: Callable[[Key[Array, ""]], M]) -> M:
     """`count` independently initialised modules as one, each array with a leading axis."""
     return eqx.filter_vmap(build)(jax.random.split(key, count))
+
+
+def copies(x: Float[Array, "*n"], count: int) -> Float[Array, "count *n"]:
+    """What a whole stack is given, once for each of its modules.
+
+    Products of an input that modules share become one of a wider matrix, whose gradient XLA first transposes; with an
+    input of its own for each they stay a batch.
+    """
+    return jnp.broadcast_to(x, (count, *x.shape))

@@ -40,6 +40,7 @@ from moca.interaction import (
     draw,
     evaluation_due,
     first_belief,
+    first_learned,
     init_run,
     keys_of,
     restart,
@@ -89,15 +90,20 @@ def train_episode(
     env_state, observation = env.reset(keys.reset)
     belief = first_belief(agent, state.learner, noise, observation, keys.first)
     start = (env_state, Knowledge(belief, state.learner, state.replay))
-    size = block_size(decisions)
+    size = block_size(config)
     indices = episode * decisions + jnp.arange(decisions)
     explorations = agent.draw_exploration(keys.explore, decisions)
     in_blocks = lambda x: x.reshape(-1, size, *x.shape[1:])  # noqa: E731
 
     def block(carry: tuple, x: tuple) -> tuple[tuple, Measured]:
         indices, explorations, key = x
-        draws = jax.vmap(lambda k: draw(agent, k))(jax.random.split(key, size))
-        return jax.lax.scan(lambda c, each: _step(agent, env, noise, c, *each), carry, (indices, explorations, draws))
+        xs = (indices, explorations, jax.vmap(lambda k: draw(agent, k))(jax.random.split(key, size)))
+
+        def steps(learning: bool) -> tuple[tuple, Measured]:
+            return jax.lax.scan(lambda c, each: _step(agent, env, noise, c, *each, learning), carry, xs)
+
+        # A branch here, and not at every step, where a GPU would wait for the host.
+        return jax.lax.cond(indices[0] < first_learned(config), lambda: steps(False), lambda: steps(True))
 
     block_keys = jax.random.split(keys.loop, decisions // size)
     xs = (*jax.tree.map(in_blocks, (indices, explorations)), block_keys)
@@ -112,13 +118,20 @@ def train_episode(
 
 
 def _step(
-    agent: Agent, env: Environment, noise: Noise, carry: tuple, index: Int[Array, ""], dice: Dice, draw: Draw
+    agent: Agent,
+    env: Environment,
+    noise: Noise,
+    carry: tuple,
+    index: Int[Array, ""],
+    dice: Dice,
+    draw: Draw,
+    learning: bool,
 ) -> tuple[tuple[Any, Knowledge], Measured]:
     """One decision: act, store, learn [Alg. 1 l. 3] [Alg. 1 l. 4]."""
     env_state, knowledge = carry
     action = act(agent, knowledge.learner, knowledge.belief, index, dice)
     env_state, step = env.step(env_state, action)
-    knowledge, measured = absorb(agent, noise, knowledge, action, step, index, draw)
+    knowledge, measured = absorb(agent, noise, knowledge, action, step, index, draw, learning)
     if env.terminates:
         reset_key, noise_key = jax.random.split(draw.restart)
         fresh_state, observation = env.reset(reset_key)

@@ -20,7 +20,7 @@ from moca.critic import ActionSlice, QuadraticCritic, keep_alive
 from moca.diagnostics import ce_bias
 from moca.dynamics import Model, bootstrap, fit, make_model
 from moca.exploration import Dice, explore
-from moca.nets import stacked
+from moca.nets import copies, stacked
 from moca.replay import Transition
 from moca.values import (
     Encoded,
@@ -152,8 +152,8 @@ class QuadraticAgent(Agent):
         """One step of both critics towards the target [Alg. 1 l. 12], with the keep-alive penalty."""
         settings = self.config.critic
 
-        def one(critic: QuadraticCritic) -> tuple[Float[Array, ""], Info]:
-            slices = jax.vmap(critic.slice)(batch.observation)
+        def one(critic: QuadraticCritic, observation: Float[Array, "n obs"]) -> tuple[Float[Array, ""], Info]:
+            slices = jax.vmap(critic.slice)(observation)
             q = jax.vmap(critic.value)(batch.observation) + jax.vmap(ActionSlice.advantage)(slices, batch.action)
             error = jnp.mean((q - target) ** 2)
             flat = jnp.mean(jax.vmap(keep_alive, (0, None))(slices.factor, settings.keepalive_min))
@@ -167,7 +167,7 @@ class QuadraticAgent(Agent):
 
         def loss(critics: QuadraticCritic) -> tuple[Float[Array, ""], Info]:
             critics = eqx.tree_at(lambda c: c.value, critics, freeze(critics.value, self.config.value))
-            each, info = jax.vmap(one, (twin_axes(critics),))(critics)
+            each, info = jax.vmap(one, (twin_axes(critics), 0))(critics, copies(batch.observation, 2))
             return each.sum(), info
 
         gradient, info = jax.grad(loss, has_aux=True)(state.critics)

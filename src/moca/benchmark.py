@@ -63,7 +63,7 @@ def describe(part: str, result: Any) -> str:
 
 
 def together(rows: Sequence[dict[str, Any]]) -> dict[tuple[int, int], float]:
-    """Run-steps per second of all programs of a width and number of runs, as many steps of each, one after the other."""
+    """Run-steps per second of all programs of a width and number of runs, as many steps of each, one by one."""
     sizes = sorted({(row["width"], row["runs"]) for row in rows})
     own = {size: [row["run_steps_per_s"] for row in rows if (row["width"], row["runs"]) == size] for size in sizes}
     return {size: harmonic_mean(speeds) for size, speeds in own.items() if len(speeds) > 1}

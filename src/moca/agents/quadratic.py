@@ -220,9 +220,9 @@ class QuadraticAgent(Agent):
         whose expectation is smaller, on the same draws, so that the noise of the draws cancels.
         """
         gamma = self.config.train.gamma
-        sampled = jax.vmap(lambda k: expected_values(self.predict(state, episode, k), values))(
-            jax.random.split(key, repeats)
-        )
+        # One after the other: all at once they would need more memory than everything else together.
+        draw = lambda k: expected_values(self.predict(state, episode, k), values)  # noqa: E731
+        sampled = jax.lax.map(draw, jax.random.split(key, repeats))
         matched = jax.vmap(mm.moment_match)(self._mixtures(state, episode))
         smaller = expected_values(matched, values).argmin(axis=0)
         least = sampled.min(axis=1)

@@ -9,6 +9,7 @@ import sys
 from contextlib import redirect_stdout
 from ctypes.util import find_library
 from functools import cache, partial
+from threading import Lock
 from typing import Any
 
 import equinox as eqx
@@ -39,7 +40,8 @@ class Playground(Environment):
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.env, self.observation_size, self.action_low, self.action_high, self.terminates = _load(name)
+        with _LOADING:
+            self.env, self.observation_size, self.action_low, self.action_high, self.terminates = _load(name)
 
     # Compiled on their own only when called on their own; in a training program this keeps their traces, which take
     # seconds, for all places and programs that step the same environment.
@@ -52,6 +54,9 @@ class Playground(Environment):
     def step(self, state: Any, action: Float[Array, "act"]) -> tuple[Any, Step]:
         state = unrolled(self.env.step)(state, action)
         return state, Step(vector(state.obs), jnp.asarray(state.reward, jnp.float32), state.done > 0)
+
+
+_LOADING = Lock()  # threads that load at once would each make their own, and leave standard output redirected
 
 
 @cache

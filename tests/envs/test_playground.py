@@ -1,5 +1,8 @@
 """The real Playground: names, shapes, determinism, action repeat."""
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -54,6 +57,14 @@ def test_it_is_traced_once_however_often_it_is_made(monkeypatch):
     for env in (first, second):
         jax.eval_shape(lambda s, a, own=env: own.step(s, a), state, jax.ShapeDtypeStruct((1,), jnp.float32))
     assert len(traced) <= 1  # none if another test was first
+
+
+def test_threads_that_load_at_once_load_once_and_leave_standard_output_alone():
+    before = sys.stdout
+    with ThreadPoolExecutor(4) as pool:
+        made = list(pool.map(Playground, ["AcrobotSwingup"] * 4))
+    assert len({id(env.env) for env in made}) == 1
+    assert sys.stdout is before
 
 
 def test_the_same_key_and_actions_give_the_same_episode(cartpole):

@@ -286,10 +286,13 @@ def _parser() -> tuple[Parser, dict[str, Parser]]:
     benchmark.add_argument("--json", action="store_true", help="print JSON")
     benchmark.add_argument("--rounds", type=at_least_one, default=25, help="how often a backup is timed (default: 25)")
     agents = ["moca", "moca-ce", "moca-mc-4", "moca-mc-16", "bnaf"]
-    benchmark.add_argument("--agents", nargs="+", choices=[*AGENTS, *VARIANTS], default=agents)
+    benchmark.add_argument(
+        "--agents", nargs="+", choices=[*AGENTS, *VARIANTS], default=agents, help=f"(default: {' '.join(agents)})"
+    )
     benchmark.add_argument("--widths", nargs="+", type=at_least_one, help="of all networks (64; on a GPU also 256)")
     benchmark.add_argument("--runs", nargs="+", type=at_least_one, help="in one program (1; on a GPU 10 240)")
-    benchmark.add_argument("--envs", nargs="+", choices=sorted(presets.ENVIRONMENTS), default=["CartpoleBalance"])
+    tasks = sorted(presets.ENVIRONMENTS)
+    benchmark.add_argument("--envs", nargs="+", choices=tasks, default=tasks[:1], help=f"(default: {tasks[0]})")
     studies.add_commands(command)
     return parser, parsers
 

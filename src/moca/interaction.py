@@ -80,7 +80,10 @@ def first_learned(config: Config) -> int:
 
 
 def block_size(config: Config) -> int:
-    """How many decisions make a block: a divisor of episode and warm-up, so that it learns from all or from none."""
+    """How many decisions make a block: a divisor of episode and warm-up, so that it learns from all or from none.
+
+    A warm-up that shares no divisor with the episode makes blocks of one, which is slow on a GPU.
+    """
     whole = math.gcd(decisions_of(config), first_learned(config))
     return max(n for n in range(1, BLOCK + 1) if whole % n == 0)
 

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
+from moca import replay as memory
 from moca.agents import Agent, make_agent
 from moca.agents.agent import Info
 from moca.belief import Belief
@@ -38,6 +39,7 @@ from moca.interaction import (
     first_belief,
     first_learned,
     keys_of,
+    perceive,
     restart,
 )
 from moca.training import Runs, Trainer
@@ -138,9 +140,9 @@ class HostTrainer(Runs):
         size = block_size(config)
         blocks = jax.random.split(keys.loop, decisions // size)
         each = jax.vmap(lambda key: jax.random.split(key, size))(blocks).ravel()
-        action, step = jnp.zeros(self.env.action_size), Step(observation, jnp.zeros(()), jnp.array(False))
+        transition = memory.read(state.replay, number, self.env.observation_size, self.env.action_size)
         knowledge = Knowledge(belief, state.learner, state.replay)
-        absorbed = lambda: absorb(agent, noise, knowledge, action, step, number, draw(agent, each[0]), True)  # noqa: E731
+        absorbed = lambda: absorb(agent, knowledge, transition, number, draw(agent, each[0]), True)  # noqa: E731
         shapes = jax.eval_shape(absorbed)[1]
         totals = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
         luck = Luck(agent.draw_exploration(keys.explore, decisions), each)
@@ -169,10 +171,12 @@ class HostTrainer(Runs):
         agent, noise = self._parts(config)
         drawn = draw(agent, luck.keys[index % decisions_of(config)])
         step = Step(*(jnp.asarray(part) for part in (outcome.observation, outcome.reward, outcome.terminated)))
-        knowledge, measured = absorb(agent, noise, knowledge, action, step, index, drawn, learning)
+        belief, learner, _ = knowledge
+        belief, transition = perceive(agent, noise, learner, belief, action, step, drawn)
         _, noise_key = jax.random.split(drawn.restart)
         current, ended = jnp.asarray(outcome.current), jnp.asarray(outcome.ended)
-        knowledge = restart(agent, noise, knowledge, current, ended, noise_key)
+        belief = restart(agent, noise, learner, belief, current, ended, noise_key)
+        knowledge, measured = absorb(agent, knowledge._replace(belief=belief), transition, index, drawn, learning)
         return knowledge, jax.tree.map(jnp.add, totals, measured)
 
     def _finish(

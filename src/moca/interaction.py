@@ -15,7 +15,7 @@ from moca.agents import Agent, Progress, make_agent
 from moca.agents.agent import Info
 from moca.belief import Belief
 from moca.config import Config
-from moca.envs.environment import Spaces, Step
+from moca.envs.environment import Environment, Spaces, Step
 from moca.envs.noise import Noise
 from moca.exploration import Dice
 
@@ -131,24 +131,68 @@ def act(agent: Agent, learner: Any, belief: Belief, index: Int[Array, ""], dice:
     return agent.explore(learner, belief.mean, dice, Progress(step, step / agent.config.train.steps))
 
 
-def absorb(
+def perceive(
+    agent: Agent, noise: Noise, learner: Any, belief: Belief, action: Float[Array, "act"], step: Step, draw: Draw
+) -> tuple[Belief, memory.Transition]:
+    """The belief after an action and what it brought, and what is to be stored of it."""
+    measured = noise(step.observation, draw.noise)
+    after, spread = agent.track(learner, belief, action, measured)
+    ended = step.terminated.astype(step.reward.dtype)
+    kept = None if spread is None else measured
+    return after, memory.Transition(belief.mean, action, step.reward, after.mean, ended, kept, spread)
+
+
+def restart(
     agent: Agent,
     noise: Noise,
+    learner: Any,
+    belief: Belief,
+    observation: Float[Array, "obs"],
+    ended: Bool[Array, ""],
+    key: Key[Array, ""],
+) -> Belief:
+    """The belief, or where an episode ended the one from the first observation of the next.
+
+    What is stored keeps the true last observation.
+    """
+    fresh = first_belief(agent, learner, noise, observation, key)
+    return jax.tree.map(lambda new, old: jnp.where(ended, new, old), fresh, belief)
+
+
+def interact(
+    agent: Agent,
+    env: Environment,
+    noise: Noise,
+    env_state: Any,
     knowledge: Knowledge,
-    action: Float[Array, "act"],
-    step: Step,
+    index: Int[Array, ""],
+    dice: Dice,
+    draw: Draw,
+) -> tuple[Any, Belief, memory.Transition]:
+    """One decision [Alg. 1 l. 3]: the environment and the belief after it, and what is to be stored."""
+    belief, learner, _ = knowledge
+    action = act(agent, learner, belief, index, dice)
+    env_state, step = env.step(env_state, action)
+    belief, transition = perceive(agent, noise, learner, belief, action, step, draw)
+    if env.terminates:
+        reset_key, noise_key = jax.random.split(draw.restart)
+        fresh_state, observation = env.reset(reset_key)
+        belief = restart(agent, noise, learner, belief, observation, step.terminated, noise_key)
+        env_state = jax.tree.map(lambda new, old: jnp.where(step.terminated, new, old), fresh_state, env_state)
+    return env_state, belief, transition
+
+
+def absorb(
+    agent: Agent,
+    knowledge: Knowledge,
+    transition: memory.Transition,
     index: Int[Array, ""],
     draw: Draw,
     learning: bool,
 ) -> tuple[Knowledge, Measured]:
-    """What is known after the action and what it brought: stored, learned from if so wished, the belief advanced."""
+    """What is known with the transition stored [Alg. 1 l. 4] and, if so wished, batches learned from."""
     env = agent.env
     belief, learner, replay = knowledge
-    measured = noise(step.observation, draw.noise)
-    next_belief, spread = agent.track(learner, belief, action, measured)
-    ended = step.terminated.astype(step.reward.dtype)
-    kept = None if spread is None else measured
-    transition = memory.Transition(belief.mean, action, step.reward, next_belief.mean, ended, kept, spread)
     replay = memory.add(replay, index, transition)
 
     def learn(learner: Any) -> tuple[Any, Info]:
@@ -161,24 +205,8 @@ def absorb(
         learner, info = learn(learner)
     else:
         info = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(learn, learner)[1])
-    return Knowledge(next_belief, learner, replay), Measured(step.reward, jnp.asarray(learning, jnp.float32), info)
-
-
-def restart(
-    agent: Agent,
-    noise: Noise,
-    knowledge: Knowledge,
-    observation: Float[Array, "obs"],
-    ended: Bool[Array, ""],
-    key: Key[Array, ""],
-) -> Knowledge:
-    """The same with a belief from the first observation of a fresh episode, where the last one ended.
-
-    What was stored keeps the true last observation.
-    """
-    fresh = first_belief(agent, knowledge.learner, noise, observation, key)
-    belief = jax.tree.map(lambda new, old: jnp.where(ended, new, old), fresh, knowledge.belief)
-    return knowledge._replace(belief=belief)
+    learned = jnp.asarray(learning, jnp.float32)
+    return Knowledge(belief, learner, replay), Measured(transition.reward, learned, info)
 
 
 def first_belief(

@@ -41,9 +41,13 @@ def add(replay: Replay, index: Int[Array, ""], transition: Transition) -> Replay
 def sample(
     replay: Replay, bits: UInt32[Array, "*n"], written: Int[Array, ""], observation_size: int, action_size: int
 ) -> Transition:
-    """For each random word a transition, uniform over the `written` so far (to the 2⁻³² of a remainder's bias)."""
-    held = jnp.minimum(written, len(replay)).astype(jnp.uint32)
-    return read(replay, (bits % held).astype(jnp.int32), observation_size, action_size)
+    """For each random word a transition, uniform over the `written` so far."""
+    return read(replay, places(len(replay), bits, written), observation_size, action_size)
+
+
+def places(capacity: int, bits: UInt32[Array, "*n"], written: Int[Array, ""]) -> Int[Array, "*n"]:
+    """For each random word a row, uniform over those written so far (to the 2⁻³² of a remainder's bias)."""
+    return (bits % jnp.minimum(written, capacity).astype(jnp.uint32)).astype(jnp.int32)
 
 
 def read(replay: Replay, indices: Int[Array, "*n"], observation_size: int, action_size: int) -> Transition:

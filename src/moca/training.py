@@ -20,6 +20,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from moca import config as settings
+from moca import overlap
 from moca.agents import Agent, make_agent
 from moca.config import Config, ConfigError
 from moca.envs.environment import ActionRepeat, Environment, Spaces
@@ -33,7 +34,6 @@ from moca.interaction import (
     Measured,
     RunState,
     absorb,
-    act,
     block_size,
     conclude,
     decisions_of,
@@ -42,8 +42,8 @@ from moca.interaction import (
     first_belief,
     first_learned,
     init_run,
+    interact,
     keys_of,
-    restart,
 )
 
 
@@ -80,7 +80,7 @@ def make_env(config: Config, env: Spaces | None = None) -> Spaces:
 
 
 def train_episode(
-    config: Config, env: Environment, state: RunState, episode: Int[Array, ""]
+    config: Config, env: Environment, state: RunState, episode: Int[Array, ""], on_two_cores: bool = False
 ) -> tuple[RunState, dict[str, Float[Array, ""]]]:
     """One episode of interaction and learning, then the evaluation; the metrics of both."""
     agent = make_agent(config, env)
@@ -100,14 +100,19 @@ def train_episode(
         xs = (indices, explorations, jax.vmap(lambda k: draw(agent, k))(jax.random.split(key, size)))
 
         def steps(learning: bool) -> tuple[tuple, Measured]:
-            return jax.lax.scan(lambda c, each: _step(agent, env, noise, c, *each, learning), carry, xs)
+            step = lambda c, each: _step(agent, env, noise, c, *each, learning)  # noqa: E731
+            after, measured = jax.lax.scan(step, carry, xs)
+            return after, jax.tree.map(jnp.sum, measured)
 
+        learned = lambda: overlap.learn_block(agent, env, noise, carry, xs) if on_two_cores else steps(True)  # noqa: E731
         # A branch here, and not at every step, where a GPU would wait for the host.
-        return jax.lax.cond(indices[0] < first_learned(config), lambda: steps(False), lambda: steps(True))
+        return jax.lax.cond(indices[0] < first_learned(config), lambda: steps(False), learned)
 
     block_keys = jax.random.split(keys.loop, decisions // size)
     xs = (*jax.tree.map(in_blocks, (indices, explorations)), block_keys)
     (_, knowledge), measured = jax.lax.scan(block, start, xs)
+    if on_two_cores:
+        knowledge = knowledge._replace(learner=overlap.settle(knowledge.learner))
     state, metrics = conclude(agent, state, knowledge, episode, jax.tree.map(jnp.sum, measured))
     evaluated = jax.lax.cond(
         evaluation_due(config, episode),
@@ -127,16 +132,10 @@ def _step(
     draw: Draw,
     learning: bool,
 ) -> tuple[tuple[Any, Knowledge], Measured]:
-    """One decision: act, store, learn [Alg. 1 l. 3] [Alg. 1 l. 4]."""
+    """One decision: act, store, learn."""
     env_state, knowledge = carry
-    action = act(agent, knowledge.learner, knowledge.belief, index, dice)
-    env_state, step = env.step(env_state, action)
-    knowledge, measured = absorb(agent, noise, knowledge, action, step, index, draw, learning)
-    if env.terminates:
-        reset_key, noise_key = jax.random.split(draw.restart)
-        fresh_state, observation = env.reset(reset_key)
-        knowledge = restart(agent, noise, knowledge, observation, step.terminated, noise_key)
-        env_state = jax.tree.map(lambda new, old: jnp.where(step.terminated, new, old), fresh_state, env_state)
+    env_state, belief, transition = interact(agent, env, noise, env_state, knowledge, index, dice, draw)
+    knowledge, measured = absorb(agent, knowledge._replace(belief=belief), transition, index, draw, learning)
     return (env_state, knowledge), measured
 
 
@@ -258,11 +257,17 @@ class Trainer(Runs):
 
     def __init__(self, configs: Sequence[Config], seeds: Sequence[int], env: Spaces | None = None) -> None:
         super().__init__(configs, seeds, env)
-        program = jax.vmap(lambda c, s, e: train_episode(c, self.env, s, e), in_axes=(0, 0, None))
+        program: Callable = jax.vmap(lambda c, s, e: train_episode(c, self.env, s, e), in_axes=(0, 0, None))
         spread, everywhere = self._spread, self._everywhere
+        cores = overlap.cores_for(self.config, self.learners) if len(configs) == 1 else None
+        if cores:
+            program = overlap.on_both(cores, lambda c, s, e: train_episode(c, self.env, s, e, on_two_cores=True))
+            spread = everywhere = jax.sharding.NamedSharding(cores, jax.sharding.PartitionSpec())
+            self.configs, self.state = jax.device_put((self.configs, self.state), spread)
         self._program = jax.jit(
-            program, in_shardings=(spread, spread, everywhere), out_shardings=spread, donate_argnums=1
-        )
+            program, in_shardings=(spread, spread, everywhere), out_shardings=spread, donate_argnums=1,
+            compiler_options=overlap.PATIENCE if cores else {},
+        )  # fmt: skip
         self._compiled: Any = None
 
     def compile(self) -> None:

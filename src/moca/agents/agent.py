@@ -109,13 +109,14 @@ class Agent(eqx.Module):
         log_sigma, optimiser = jax.tree.map(lambda new, old: jnp.where(ready, new, old), learned, held)
         return state._replace(model=model._replace(log_sigma=log_sigma, sigma_optimiser=optimiser))
 
-    def fit_model(self, state: Any, batch: Transition, multiplicity: Any) -> tuple[Any, Info]:
-        """The state after one step of its model, where it has one; actions in [−1, 1]."""
+    def fit_models(self, state: Any, batch: Transition, draw: Any) -> tuple[Any, Info]:
+        """The first half of `update`: one step of the model, where there is one."""
         if state.model is None:
             return state, {}
+        batch = batch._replace(action=self.from_bounds(batch.action))
         noise = self.noise_variance(state.model, batch.next_observation)
         lr = self.rate(self.config.dynamics.lr, state.updates)
-        model, nll = fit(state.model, lr, batch, multiplicity, noise)
+        model, nll = fit(state.model, lr, batch, draw.multiplicity, noise)
         return state._replace(model=model), {"dynamics_nll": nll}
 
     def diagnose(self, before: Any, after: Any, episode: Transition, key: Key[Array, ""]) -> Info:
@@ -157,6 +158,12 @@ class Agent(eqx.Module):
     def draw_update(self, key: Key[Array, ""]) -> Any:
         """The random numbers that one call of `update` needs."""
 
-    @abstractmethod
     def update(self, state: Any, batch: Transition, draw: Any) -> tuple[Any, Info]:
-        """One gradient step on a batch; what it measured on the way."""
+        """One gradient step on a batch, the model's first [Alg. 1 l. 8]; what it measured on the way."""
+        state, info = self.fit_models(state, batch, draw)
+        state, more = self.fit_values(state, batch, draw)
+        return state, info | more
+
+    @abstractmethod
+    def fit_values(self, state: Any, batch: Transition, draw: Any) -> tuple[Any, Info]:
+        """The second half of `update`: one step of all that is no model."""

@@ -1,6 +1,6 @@
 """The paper's agents: MoCA, its ablations, BNAF and NAF, which are one program with different predictions of s′.
 
-`update` reads like Algorithm 1, lines 7 to 13.
+`fit_models` and `fit_values`, of which an update is made, read like Algorithm 1, lines 7 to 13.
 """
 
 import dataclasses
@@ -95,13 +95,22 @@ class QuadraticAgent(Agent):
         fit_key, prediction_key = jax.random.split(key)
         return UpdateDraw(bootstrap(fit_key, self.config.dynamics.members, self.config.train.batch), prediction_key)
 
-    def update(self, state: QuadraticState, batch: Transition, draw: UpdateDraw) -> tuple[QuadraticState, Info]:
+    def fit_models(self, state: QuadraticState, batch: Transition, draw: UpdateDraw) -> tuple[QuadraticState, Info]:
+        """One step of the ensemble, and of that of the latent state, where there are any."""
+        state, info = super().fit_models(state, batch, draw)
+        if state.latent is not None:
+            batch = batch._replace(action=self.from_bounds(batch.action))
+            lr = self.rate(self.config.dynamics.lr, state.updates)
+            latent, info["latent_nll"] = fit(state.latent, lr, self._latent(state, batch), draw.multiplicity)
+            state = state._replace(latent=latent)
+        return state, info
+
+    def fit_values(self, state: QuadraticState, batch: Transition, draw: UpdateDraw) -> tuple[QuadraticState, Info]:
         batch = batch._replace(action=self.from_bounds(batch.action))
-        state, info = self._fit_models(state, batch, draw.multiplicity)
         predictions = self.predict(state, batch, draw.prediction)
         values = closed(state.targets) if self.predicts else state.targets
-        state, critic_info = self._fit_critics(state, batch, self.target(batch, predictions, values))
-        return self._sync_targets(state), info | critic_info
+        state, info = self._fit_critics(state, batch, self.target(batch, predictions, values))
+        return self._sync_targets(state), info
 
     def target(self, batch: Transition, predictions: mm.Distribution, values: mm.Function) -> Float[Array, "n"]:
         """What Q learns to be for each transition of a batch, from both target functions of s′ [Alg. 1 l. 11]."""
@@ -134,17 +143,6 @@ class QuadraticAgent(Agent):
             encode(batch.observation), jnp.concatenate([s, batch.action], axis=1), batch.reward,
             encode(batch.next_observation), batch.terminated,
         )  # fmt: skip
-
-    def _fit_models(
-        self, state: QuadraticState, batch: Transition, multiplicity: UInt8[Array, "k n"]
-    ) -> tuple[QuadraticState, Info]:
-        """One step of the ensemble, and of that of the latent state, where there are any."""
-        state, info = self.fit_model(state, batch, multiplicity)
-        if state.latent is not None:
-            lr = self.rate(self.config.dynamics.lr, state.updates)
-            latent, info["latent_nll"] = fit(state.latent, lr, self._latent(state, batch), multiplicity)
-            state = state._replace(latent=latent)
-        return state, info
 
     def _fit_critics(
         self, state: QuadraticState, batch: Transition, target: Float[Array, "n"]

@@ -81,14 +81,13 @@ class SACAgent(Agent):
         normal = jax.random.normal(normal_key, (2, batch, self.env.action_size))
         return UpdateDraw(normal, bootstrap(fit_key, self.config.dynamics.members, batch) if filters else None)
 
-    def update(self, state: SACState, batch: Transition, draw: UpdateDraw) -> tuple[SACState, Info]:
+    def fit_values(self, state: SACState, batch: Transition, draw: UpdateDraw) -> tuple[SACState, Info]:
         batch = batch._replace(action=self.from_bounds(batch.action))
-        state, info = self.fit_model(state, batch, draw.multiplicity)
         state, critic_info = self._update_critics(state, batch, draw.normal[0])
         state, actor_info = self._update_actor(state, batch, draw.normal[1])
         tau = self.config.sac.tau
         targets = jax.tree.map(lambda old, new: old + tau * (new - old), state.targets, state.critics)
-        return state._replace(targets=targets, updates=state.updates + 1), info | critic_info | actor_info
+        return state._replace(targets=targets, updates=state.updates + 1), critic_info | actor_info
 
     def _update_critics(
         self, state: SACState, batch: Transition, noise: Float[Array, "n act"]

@@ -1,0 +1,172 @@
+"""One run on two CPU cores: the model learns on one while the critics learn, and the next step is taken, on the other.
+
+The critics' update i needs the model's update i, and the decision after it needs the critics'. But the model's update
+i + 1 needs only its batch, and all transitions but the newest are there before the critics' update i is made. So each
+core does its part, they tell each other what came of it, and so on: Algorithm 1 to the letter, in less time. Where the
+newest transition is in the model's next batch, the model waits for it.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Bool, Int
+
+from moca import replay as memory
+from moca.agents import Agent
+from moca.agents.agent import Info
+from moca.belief import Belief
+from moca.config import Config
+from moca.envs.environment import Environment
+from moca.envs.noise import Noise
+from moca.exploration import Dice
+from moca.interaction import Draw, Knowledge, Measured, interact
+
+AXIS = "core"
+MODEL, VALUES = 0, 1  # what each core learns
+# A core may wait for the other for as long as the process, or the laptop it runs on, is stopped.
+PATIENCE = {}
+
+
+def cores_for(config: Config, learner: Any) -> jax.sharding.Mesh | None:
+    """The two cores for one run of that config; None if there are none, or if it has nothing to overlap.
+
+    Two kinds of updates must take turns: several per decision, and those of a model of what the critics encode.
+    """
+    splits = learner.model is not None and not config.value.encoder and config.train.updates == 1
+    devices = jax.devices()
+    if not splits or jax.default_backend() != "cpu" or len(devices) < 2:
+        return None
+    return jax.sharding.Mesh(np.array(devices[:2]), (AXIS,))
+
+
+def on_both(cores: jax.sharding.Mesh, episode: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
+    """The episode of one run as a program for both cores, with the leading axis over runs that others have."""
+
+    def program(config: Any, state: Any, number: Any) -> Any:
+        config, state = jax.tree.map(lambda leaf: leaf[0], (config, state))
+        return jax.tree.map(lambda leaf: leaf[None], episode(config, state, number))
+
+    same = jax.sharding.PartitionSpec()
+    return jax.shard_map(program, mesh=cores, in_specs=same, out_specs=same, check_vma=False)
+
+
+class Work(NamedTuple):
+    """What a core works on. Of what the other one learns it has an old copy, but for the ensemble."""
+
+    env_state: Any
+    belief: Belief
+    learner: Any
+    newest: memory.Transition
+    totals: Measured
+
+
+class Done(NamedTuple):
+    """How many decisions of a block were taken, and how many of them the model and the critics have learned from."""
+
+    steps: Int[Array, ""]
+    fits: Int[Array, ""]
+    updates: Int[Array, ""]
+
+
+def learn_block(
+    agent: Agent, env: Environment, noise: Noise, carry: tuple[Any, Knowledge], xs: tuple[Array, Dice, Draw]
+) -> tuple[tuple[Any, Knowledge], Measured]:
+    """A block of decisions that are learned from, and the sums of what they brought; `settle` is to follow.
+
+    Args:
+        agent: the agent.
+        env: the environment.
+        noise: of the observations.
+        carry: the environment's state and what the run knows.
+        xs: the number, the exploration and the other random numbers of each decision.
+    """
+    indices, explorations, draws = xs
+    env_state, (belief, learner, replay) = carry
+    size, capacity, core = len(indices), len(replay), jax.lax.axis_index(AXIS)
+    sizes = (agent.env.observation_size, agent.env.action_size)
+
+    def at(tree: Any, number: Int[Array, ""] | int) -> Any:
+        return jax.tree.map(lambda leaf: leaf[jnp.minimum(number, size - 1)], tree)
+
+    def lesson(replay: memory.Replay, number: Int[Array, ""] | int) -> tuple[memory.Transition, Any]:
+        """The batch of a decision, and the random numbers of its update."""
+        drawn: Draw = at(draws, number)
+        batches = memory.sample(replay, drawn.rows, at(indices, number) + 1, *sizes)
+        return jax.tree.map(lambda leaf: leaf[0], (batches, drawn.updates))
+
+    def turn(state: tuple[Work, memory.Replay, Done]) -> tuple[Work, memory.Replay, Done]:
+        work, replay, (steps, fits, updates) = state
+        rows = memory.places(capacity, at(draws.rows, fits), at(indices, fits) + 1)
+        stored = (steps > fits) | (rows != at(indices, fits) % capacity).all()
+        fitting = (fits < size) & stored
+        updating = updates < fits
+        stepping = (steps < size) & (steps == updates + updating)
+
+        def fit(work: Work) -> Work:
+            learner, info = agent.fit_models(work.learner, *lesson(replay, fits))
+            return _learned(work, learner._replace(updates=learner.updates + 1), info, 0)
+
+        def update(work: Work) -> Work:
+            return _learned(work, *agent.fit_values(work.learner, *lesson(replay, updates)), 1)
+
+        def step(work: Work) -> Work:
+            knowledge = Knowledge(work.belief, work.learner, replay)
+            chosen = (at(indices, steps), at(explorations, steps), at(draws, steps))
+            env_state, belief, newest = interact(agent, env, noise, work.env_state, knowledge, *chosen)
+            totals = work.totals._replace(reward=work.totals.reward + newest.reward)
+            return Work(env_state, belief, work.learner, newest, totals)
+
+        work = jax.lax.cond(
+            core == MODEL,
+            lambda work: _when(fitting, fit, work),
+            lambda work: _when(stepping, step, _when(updating, update, work)),
+            work,
+        )
+        work = _tell(work, core)
+        done = Done(steps + stepping, fits + fitting, updates + updating)
+        return work, memory.add(replay, at(indices, done.steps - 1), work.newest), done
+
+    newest = memory.read(replay, indices[0], *sizes)
+    info = jax.eval_shape(agent.update, learner, *lesson(replay, 0))[1]
+    totals = Measured(*(jnp.zeros(()) for _ in range(2)), {name: jnp.zeros(()) for name in info})
+    none = jnp.zeros((), jnp.int32)
+    start = (Work(env_state, belief, learner, newest, totals), replay, Done(none, none, none))
+    work, replay, _ = jax.lax.while_loop(lambda state: state[2].updates < size, turn, start)
+    each, unpack = ravel_pytree(work.totals)
+    totals = unpack(jax.lax.psum(each, AXIS))
+    return (work.env_state, Knowledge(work.belief, work.learner, replay)), totals
+
+
+def settle(learner: Any) -> Any:
+    """A learner whole, from what each core has learned."""
+    both = jax.tree.map(lambda leaf: jax.lax.all_gather(leaf, AXIS), learner)
+    of = lambda core: jax.tree.map(lambda leaf: leaf[core], both)  # noqa: E731
+    return of(VALUES)._replace(model=of(MODEL).model)
+
+
+def _when(due: Bool[Array, ""], part: Callable[[Work], Work], work: Work) -> Work:
+    return jax.lax.cond(due, part, lambda work: work, work)
+
+
+def _learned(work: Work, learner: Any, info: Info, count: int) -> Work:
+    """The work with another learner, and with what it measured and how many decisions it has finished in the totals."""
+    reward, learned, sums = work.totals
+    sums = sums | {name: sums[name] + value for name, value in info.items()}
+    return work._replace(learner=learner, totals=Measured(reward, learned + count, sums))
+
+
+def _tell(work: Work, core: Int[Array, ""]) -> Work:
+    """The work after the cores have told each other: one the ensemble, the other the newest transition."""
+    own = (work.learner.model.ensemble, work.newest)
+    told, unpack = ravel_pytree(own)
+    heard = unpack(jax.lax.ppermute(told, AXIS, [(MODEL, VALUES), (VALUES, MODEL)]))
+    ensemble, newest = (
+        jax.tree.map(lambda mine, other: jnp.where(core == source, mine, other), *pair)
+        for source, *pair in zip((MODEL, VALUES), own, heard, strict=True)
+    )
+    model = work.learner.model._replace(ensemble=ensemble)
+    return work._replace(learner=work.learner._replace(model=model), newest=newest)

@@ -45,11 +45,18 @@ def rollout(
 
 
 def evaluate(
-    agent: Agent, learner: Any, env: Environment, noise: Noise, decisions: int, episodes: int, key: Key[Array, ""]
+    agent: Agent,
+    learner: Any,
+    env: Environment,
+    noise: Noise,
+    decisions: int,
+    episodes: int,
+    key: Key[Array, ""],
+    over_all: Callable[[Callable], Callable] = jax.vmap,
 ) -> dict[str, Float[Array, ""]]:
     """Mean and spread of the return over `episodes` noisy episodes, and the mean over the same ones without noise."""
     noisy = jnp.repeat(jnp.array([1.0, 0.0]), episodes)
     keys = jnp.tile(jax.random.split(key, episodes), 2)
-    returns = jax.vmap(lambda k, n: rollout(agent, learner, env, noise, decisions, k, n)[1].sum())(keys, noisy)
+    returns = over_all(lambda k, n: rollout(agent, learner, env, noise, decisions, k, n)[1].sum())(keys, noisy)
     seen, clean = returns[:episodes], returns[episodes:]
     return dict(zip(SCORES, (seen.mean(), seen.std(), clean.mean()), strict=True))

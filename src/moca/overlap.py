@@ -7,13 +7,14 @@ newest transition is in the model's next batch, the model waits for it.
 """
 
 from collections.abc import Callable
+from threading import Lock
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Bool, Int, UInt32
 
 from moca import replay as memory
 from moca.agents import Agent
@@ -27,18 +28,19 @@ from moca.interaction import Draw, Knowledge, Measured, interact
 
 AXIS = "core"
 MODEL, VALUES = 0, 1  # what each core learns
-# A core may wait for the other for as long as the process, or the laptop it runs on, is stopped.
-PATIENCE = {}
+# Of programs whose cores wait for each other two at once could take up all of JAX's threads, and wait for ever.
+ONE_AT_A_TIME = Lock()
+WIDEST = 128  # of the ensemble's layers; from here on a product keeps both cores busy by itself
 
 
 def cores_for(config: Config, learner: Any) -> jax.sharding.Mesh | None:
-    """The two cores for one run of that config; None if there are none, or if it has nothing to overlap.
+    """The two cores for one run of that config; None if there are none, or if it would gain nothing.
 
-    Two kinds of updates must take turns: several per decision, and those of a model of what the critics encode.
+    Several updates per decision have to take turns, and so has a model of what the critics encode.
     """
     splits = learner.model is not None and not config.value.encoder and config.train.updates == 1
     devices = jax.devices()
-    if not splits or jax.default_backend() != "cpu" or len(devices) < 2:
+    if not splits or config.dynamics.width > WIDEST or jax.default_backend() != "cpu" or len(devices) < 2:
         return None
     return jax.sharding.Mesh(np.array(devices[:2]), (AXIS,))
 
@@ -120,36 +122,52 @@ def learn_block(
             totals = work.totals._replace(reward=work.totals.reward + newest.reward)
             return Work(env_state, belief, work.learner, newest, totals)
 
-        work = jax.lax.cond(
-            core == MODEL,
-            lambda work: _when(fitting, fit, work),
-            lambda work: _when(stepping, step, _when(updating, update, work)),
-            work,
-        )
+        work = _when((core == MODEL) & fitting, fit, work)
+        work = _when((core == VALUES) & updating, update, work)
+        work = _when((core == VALUES) & stepping, step, work)
         work = _tell(work, core)
         done = Done(steps + stepping, fits + fitting, updates + updating)
         return work, memory.add(replay, at(indices, done.steps - 1), work.newest), done
 
     newest = memory.read(replay, indices[0], *sizes)
     info = jax.eval_shape(agent.update, learner, *lesson(replay, 0))[1]
-    totals = Measured(*(jnp.zeros(()) for _ in range(2)), {name: jnp.zeros(()) for name in info})
+    totals = Measured(jnp.zeros(()), jnp.zeros(()), {name: jnp.zeros(()) for name in info})
     none = jnp.zeros((), jnp.int32)
     start = (Work(env_state, belief, learner, newest, totals), replay, Done(none, none, none))
     work, replay, _ = jax.lax.while_loop(lambda state: state[2].updates < size, turn, start)
-    each, unpack = ravel_pytree(work.totals)
-    totals = unpack(jax.lax.psum(each, AXIS))
-    return (work.env_state, Knowledge(work.belief, work.learner, replay)), totals
+    return (work.env_state, Knowledge(work.belief, work.learner, replay)), work.totals
 
 
-def settle(learner: Any) -> Any:
-    """A learner whole, from what each core has learned."""
-    both = jax.tree.map(lambda leaf: jax.lax.all_gather(leaf, AXIS), learner)
-    of = lambda core: jax.tree.map(lambda leaf: leaf[core], both)  # noqa: E731
-    return of(VALUES)._replace(model=of(MODEL).model)
+def settle(learner: Any, totals: Measured) -> tuple[Any, Measured]:
+    """The whole learner and the sums of an episode, from what each core has of them."""
+    told, unpack = _as_words((learner, totals))
+    both = jax.lax.all_gather(told, AXIS)
+    (fitted, partial), (learner, totals) = unpack(both[MODEL]), unpack(both[VALUES])
+    info = jax.tree.map(jnp.add, partial.info, totals.info)
+    return learner._replace(model=fitted.model), totals._replace(info=info)
+
+
+def vmap_halves(function: Callable) -> Callable:
+    """`jax.vmap` over an even number, half of it on each core."""
+
+    def whole(*arguments: Any) -> Any:
+        def half(leaf: Array) -> Array:
+            size = len(leaf) // 2
+            return jax.lax.dynamic_slice_in_dim(leaf, jax.lax.axis_index(AXIS) * size, size)
+
+        own = jax.vmap(function)(*jax.tree.map(half, arguments))
+        return jax.tree.map(lambda leaf: jax.lax.all_gather(leaf, AXIS, tiled=True), own)
+
+    return whole
 
 
 def _when(due: Bool[Array, ""], part: Callable[[Work], Work], work: Work) -> Work:
-    return jax.lax.cond(due, part, lambda work: work, work)
+    """The work after a part of it, if that is due.
+
+    A loop of at most one round, since a branch would copy all that it leaves alone.
+    """
+    start = (due, work)
+    return jax.lax.while_loop(lambda state: state[0], lambda state: (jnp.array(False), part(state[1])), start)[1]
 
 
 def _learned(work: Work, learner: Any, info: Info, count: int) -> Work:
@@ -161,12 +179,21 @@ def _learned(work: Work, learner: Any, info: Info, count: int) -> Work:
 
 def _tell(work: Work, core: Int[Array, ""]) -> Work:
     """The work after the cores have told each other: one the ensemble, the other the newest transition."""
-    own = (work.learner.model.ensemble, work.newest)
-    told, unpack = ravel_pytree(own)
-    heard = unpack(jax.lax.ppermute(told, AXIS, [(MODEL, VALUES), (VALUES, MODEL)]))
-    ensemble, newest = (
-        jax.tree.map(lambda mine, other: jnp.where(core == source, mine, other), *pair)
-        for source, *pair in zip((MODEL, VALUES), own, heard, strict=True)
-    )
-    model = work.learner.model._replace(ensemble=ensemble)
+    model = work.learner.model
+    told, unpack = _as_words((model.ensemble, work.newest))
+    heard = jax.lax.ppermute(told, AXIS, [(MODEL, VALUES), (VALUES, MODEL)])
+    teller = jnp.where(jnp.arange(told.size) < _as_words(model.ensemble)[0].size, MODEL, VALUES)
+    ensemble, newest = unpack(jnp.where(core == teller, told, heard))
+    model = model._replace(ensemble=ensemble)
     return work._replace(learner=work.learner._replace(model=model), newest=newest)
+
+
+def _as_words(tree: Any) -> tuple[UInt32[Array, "words"], Callable[[UInt32[Array, "words"]], Any]]:
+    """All that is in a tree as one message, and what makes the tree of it again.
+
+    One, since messages that do not wait for each other may leave the cores in different orders, and then each waits
+    for what the other has yet to send.
+    """
+    words, unravel = ravel_pytree(jax.tree.map(lambda leaf: jax.lax.bitcast_convert_type(leaf, jnp.uint32), tree))
+    back = lambda leaf, own: jax.lax.bitcast_convert_type(own, leaf.dtype)  # noqa: E731
+    return words, lambda heard: jax.tree.map(back, tree, unravel(heard))

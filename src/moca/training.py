@@ -10,7 +10,7 @@ import os
 import platform
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -100,8 +100,7 @@ def train_episode(
         xs = (indices, explorations, jax.vmap(lambda k: draw(agent, k))(jax.random.split(key, size)))
 
         def steps(learning: bool) -> tuple[tuple, Measured]:
-            step = lambda c, each: _step(agent, env, noise, c, *each, learning)  # noqa: E731
-            after, measured = jax.lax.scan(step, carry, xs)
+            after, measured = jax.lax.scan(lambda c, each: _step(agent, env, noise, c, *each, learning), carry, xs)
             return after, jax.tree.map(jnp.sum, measured)
 
         learned = lambda: overlap.learn_block(agent, env, noise, carry, xs) if on_two_cores else steps(True)  # noqa: E731
@@ -111,12 +110,16 @@ def train_episode(
     block_keys = jax.random.split(keys.loop, decisions // size)
     xs = (*jax.tree.map(in_blocks, (indices, explorations)), block_keys)
     (_, knowledge), measured = jax.lax.scan(block, start, xs)
+    totals = jax.tree.map(jnp.sum, measured)
     if on_two_cores:
-        knowledge = knowledge._replace(learner=overlap.settle(knowledge.learner))
-    state, metrics = conclude(agent, state, knowledge, episode, jax.tree.map(jnp.sum, measured))
+        learner, totals = overlap.settle(knowledge.learner, totals)
+        knowledge = knowledge._replace(learner=learner)
+    state, metrics = conclude(agent, state, knowledge, episode, totals)
+    judged = (decisions, config.train.eval_episodes, keys.evaluate)
+    over_all = overlap.vmap_halves if on_two_cores else jax.vmap
     evaluated = jax.lax.cond(
         evaluation_due(config, episode),
-        lambda: evaluate(agent, state.learner, env, noise, decisions, config.train.eval_episodes, keys.evaluate),
+        lambda: evaluate(agent, state.learner, env, noise, *judged, over_all),
         lambda: dict.fromkeys(SCORES, jnp.full((), jnp.nan)),
     )
     return state, metrics | {n: jnp.where(state.diverged > 0, jnp.nan, value) for n, value in evaluated.items()}
@@ -149,7 +152,14 @@ def use_all_cores() -> None:
     chosen |= "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
     if not chosen:
         with suppress(RuntimeError):  # JAX has started
-            jax.config.update("jax_num_cpu_devices", os.cpu_count() or 1)
+            jax.config.update("jax_num_cpu_devices", _cores())
+
+
+def _cores() -> int:
+    """How many this process may use, which a scheduler may have made fewer than the machine has."""
+    if hasattr(os, "sched_getaffinity"):  # not on macOS
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def use_device(device: str | None) -> None:
@@ -265,9 +275,9 @@ class Trainer(Runs):
             spread = everywhere = jax.sharding.NamedSharding(cores, jax.sharding.PartitionSpec())
             self.configs, self.state = jax.device_put((self.configs, self.state), spread)
         self._program = jax.jit(
-            program, in_shardings=(spread, spread, everywhere), out_shardings=spread, donate_argnums=1,
-            compiler_options=overlap.PATIENCE if cores else {},
-        )  # fmt: skip
+            program, in_shardings=(spread, spread, everywhere), out_shardings=spread, donate_argnums=1
+        )
+        self._turn = overlap.ONE_AT_A_TIME if cores else nullcontext()
         self._compiled: Any = None
 
     def compile(self) -> None:
@@ -279,8 +289,9 @@ class Trainer(Runs):
     def _train_episode(self) -> dict[str, np.ndarray]:
         if self._compiled is None:
             self.compile()
-        self.state, metrics = self._compiled(self.configs, self.state, self._number())
-        return jax.device_get(metrics)
+        with self._turn:
+            self.state, metrics = self._compiled(self.configs, self.state, self._number())
+            return jax.device_get(metrics)
 
 
 def over_devices(runs: int) -> tuple[jax.sharding.Sharding, jax.sharding.Sharding]:

@@ -1,0 +1,94 @@
+"""Runs that overlap on two cores, beside the same runs that do not; prints what `tests/test_overlap.py` looks at.
+
+A process of its own, since JAX must be told of a second device before it starts.
+"""
+
+import json
+import sys
+
+import jax
+import numpy as np
+
+from moca import overlap, training
+from moca.agents import make_agent
+from moca.runs.checkpoint import from_host, to_host
+from tests import probes
+
+MOCA = {
+    "agent": "moca", "critic.width": 8, "dynamics.width": 8, "dynamics.members": 2, "value.bases": 8,
+    "train.decay": 0.1, "value.basis_lr": 1e-3,
+}  # fmt: skip
+FILTER = {"belief.filter": True, "noise.sigma": 0.3}
+CASES = {
+    "a filter and a small memory": (probes.Drift(), FILTER | {"train.capacity": 24, "train.batch": 8}),
+    "samples, and episodes that end": (probes.Discounted(), {"agent": "moca-mc", "dynamics.samples": 2}),
+    "sac with a filter": (probes.Drift(), {"agent": "sac", **FILTER}),
+    "a batch that seldom holds the newest": (probes.Drift(), {"train.batch": 2}),
+}
+SETTINGS = {
+    "moca": {},
+    "no model": {"agent": "bnaf"},
+    "several updates": {"train.updates": 2},
+    "wide": {"dynamics.width": 256},
+    "latent": {"value.encoder": 2},
+}
+
+
+def config(env, settings):
+    size = env.observation_size
+    wide = {"value.low": (-1.0,) * size, "value.high": (1.0,) * size, "value.lengthscales": (1.0,) * size}
+    return probes.tiny(**{name.replace(".", "__"): value for name, value in (MOCA | wide | settings).items()})
+
+
+def trainer(env, settings, together=True):
+    held = overlap.cores_for
+    try:
+        if not together:
+            overlap.cores_for = lambda *_: None
+        return training.Trainer([config(env, settings)], [3], env)
+    finally:
+        overlap.cores_for = held
+
+
+def numbers(runs, reports):
+    """All that a run has learned, stored and measured."""
+    metrics = [report.metrics for report in reports]
+    return [np.asarray(leaf) for leaf in jax.tree.leaves((runs.learners, runs.state.replay, metrics))]
+
+
+def difference(one, other):
+    """The largest, in units of 1 + the number's size; a million where one is nan and the other is not."""
+    own = [np.abs(a - b) / (1 + np.abs(b)) for a, b in zip(one, other, strict=True)]
+    apart = any((np.isnan(a) != np.isnan(b)).any() for a, b in zip(one, other, strict=True))
+    return 1e6 if apart else max(float(np.nanmax(each, initial=0)) for each in own)
+
+
+def compared(name):
+    """How far a case with the overlap is from the same without."""
+    both = [trainer(*CASES[name], together) for together in (True, False)]
+    devices = [len(each.state.replay.sharding.device_set) for each in both]
+    return {"devices": devices, "difference": difference(*(numbers(each, list(each)) for each in both))}
+
+
+def repeated(name):
+    """How far a run is from itself: started again, and gone on with from after its first episode."""
+    whole, again, resumed = (trainer(*CASES[name]) for _ in range(3))
+    next(iter(whole))
+    resumed.state, resumed.episode = from_host(to_host(whole.state), resumed.state), whole.episode
+    whole, again, resumed = (numbers(each, list(each)[-2:]) for each in (whole, again, resumed))
+    return [difference(whole, again), difference(whole, resumed)]
+
+
+def main():
+    names = list(CASES)[1:] if "slow" in sys.argv else list(CASES)[:1]
+    found = {"compared": {name: compared(name) for name in names}, "repeated": repeated(names[0])}
+    found["cores"] = {}
+    for name, settings in SETTINGS.items():
+        chosen = config(probes.Drift(), settings)
+        learner = jax.eval_shape(make_agent(chosen, probes.Drift()).init, jax.random.key(0))
+        found["cores"][name] = overlap.cores_for(chosen, learner) is not None
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -7,7 +7,6 @@ newest transition is in the model's next batch, the model waits for it.
 """
 
 from collections.abc import Callable
-from threading import Lock
 from typing import Any, NamedTuple
 
 import jax
@@ -28,8 +27,6 @@ from moca.interaction import Draw, Knowledge, Measured, interact
 
 AXIS = "core"
 MODEL, VALUES = 0, 1  # what each core learns
-# Of programs whose cores wait for each other two at once could take up all of JAX's threads, and wait for ever.
-ONE_AT_A_TIME = Lock()
 WIDEST = 128  # of the ensemble's layers; from here on a product keeps both cores busy by itself
 
 

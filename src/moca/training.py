@@ -10,7 +10,7 @@ import os
 import platform
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -277,7 +277,6 @@ class Trainer(Runs):
         self._program = jax.jit(
             program, in_shardings=(spread, spread, everywhere), out_shardings=spread, donate_argnums=1
         )
-        self._turn = overlap.ONE_AT_A_TIME if cores else nullcontext()
         self._compiled: Any = None
 
     def compile(self) -> None:
@@ -289,9 +288,8 @@ class Trainer(Runs):
     def _train_episode(self) -> dict[str, np.ndarray]:
         if self._compiled is None:
             self.compile()
-        with self._turn:
-            self.state, metrics = self._compiled(self.configs, self.state, self._number())
-            return jax.device_get(metrics)
+        self.state, metrics = self._compiled(self.configs, self.state, self._number())
+        return jax.device_get(metrics)
 
 
 def over_devices(runs: int) -> tuple[jax.sharding.Sharding, jax.sharding.Sharding]:

@@ -203,9 +203,9 @@ GROWTH: dict[str, tuple[int, ...]] = {
 def growth(rounds: int = 7) -> dict[str, dict[str, Any]]:
     """Seconds of one MoCA update as one size grows, and the exponent fitted to it.
 
-    On a GPU everything else is sixteen-fold (by runs), so that arithmetic and not the launch of kernels is measured.
+    On a GPU everything is 128-fold (by runs), so that arithmetic and not the launch of kernels is measured.
     """
-    others = 16 if on_gpu() else 1
+    others = 128 if on_gpu() else 1
     result = {}
     for name, sizes in GROWTH.items():
         programs = {str(size): _updates(**{name.split()[0]: size}, others=others) for size in sizes}

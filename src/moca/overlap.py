@@ -27,7 +27,7 @@ from moca.interaction import Draw, Knowledge, Measured, interact
 
 AXIS = "core"
 MODEL, VALUES = 0, 1  # what each core learns
-WIDEST = 128  # of the ensemble's layers; from here on a product keeps both cores busy by itself
+WIDEST = 128  # of the ensemble's layers: wider ones have products that keep both cores busy by themselves
 
 
 def cores_for(config: Config, learner: Any) -> jax.sharding.Mesh | None:
@@ -107,10 +107,10 @@ def learn_block(
 
         def fit(work: Work) -> Work:
             learner, info = agent.fit_models(work.learner, *lesson(replay, fits))
-            return _learned(work, learner._replace(updates=learner.updates + 1), info, 0)
+            return _learned(work, learner._replace(updates=learner.updates + 1), info)
 
         def update(work: Work) -> Work:
-            return _learned(work, *agent.fit_values(work.learner, *lesson(replay, updates)), 1)
+            return _learned(work, *agent.fit_values(work.learner, *lesson(replay, updates)))
 
         def step(work: Work) -> Work:
             knowledge = Knowledge(work.belief, work.learner, replay)
@@ -167,11 +167,11 @@ def _when(due: Bool[Array, ""], part: Callable[[Work], Work], work: Work) -> Wor
     return jax.lax.while_loop(lambda state: state[0], lambda state: (jnp.array(False), part(state[1])), start)[1]
 
 
-def _learned(work: Work, learner: Any, info: Info, count: int) -> Work:
-    """The work with another learner, and with what it measured and how many decisions it has finished in the totals."""
+def _learned(work: Work, learner: Any, info: Info) -> Work:
+    """The work with what was learned from one more decision, and with what that measured in the totals."""
     reward, learned, sums = work.totals
     sums = sums | {name: sums[name] + value for name, value in info.items()}
-    return work._replace(learner=learner, totals=Measured(reward, learned + count, sums))
+    return work._replace(learner=learner, totals=Measured(reward, learned + 1, sums))
 
 
 def _tell(work: Work, core: Int[Array, ""]) -> Work:

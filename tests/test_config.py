@@ -142,7 +142,7 @@ LAYERS = [
     {"moca.critic", "moca.dynamics", "moca.values"},
     {"moca.backup", "moca.belief", "moca.diagnostics"},
     {"moca.agents"},
-    {"moca.evaluation", "moca.extending", "moca.interaction"},
+    {"moca.evaluation", "moca.extending", "moca.interaction", "moca.overlap"},
     {"moca.training", "moca.host_evaluation", "moca.host_training"},
     {"moca.runs"},
     {"moca.studies", "moca.benchmark"},

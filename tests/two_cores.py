@@ -9,8 +9,10 @@ import sys
 import jax
 import numpy as np
 
+import moca
 from moca import overlap, training
 from moca.agents import make_agent
+from moca.agents.quadratic import QuadraticAgent
 from moca.runs.checkpoint import from_host, to_host
 from tests import probes
 
@@ -25,8 +27,10 @@ CASES = {
     "sac with a filter": (probes.Drift(), {"agent": "sac", **FILTER}),
     "a batch that seldom holds the newest": (probes.Drift(), {"train.batch": 2}),
 }
+moca.register_agent("other", type("Other", (QuadraticAgent,), {}))
 SETTINGS = {
     "moca": {},
+    "somebody else's": {"agent": "other"},
     "no model": {"agent": "bnaf"},
     "several updates": {"train.updates": 2},
     "wide": {"dynamics.width": 256},
@@ -84,9 +88,9 @@ def main():
     found = {"compared": {name: compared(name) for name in names}, "repeated": repeated(names[0])}
     found["cores"] = {}
     for name, settings in SETTINGS.items():
-        chosen = config(probes.Drift(), settings)
-        learner = jax.eval_shape(make_agent(chosen, probes.Drift()).init, jax.random.key(0))
-        found["cores"][name] = overlap.cores_for(chosen, learner) is not None
+        agent = make_agent(config(probes.Drift(), settings), probes.Drift())
+        learner = jax.eval_shape(agent.init, jax.random.key(0))
+        found["cores"][name] = overlap.cores_for(agent, learner) is not None
     print(json.dumps(found))
 
 

@@ -19,7 +19,6 @@ from moca import replay as memory
 from moca.agents import Agent
 from moca.agents.agent import Info
 from moca.belief import Belief
-from moca.config import Config
 from moca.envs.environment import Environment
 from moca.envs.noise import Noise
 from moca.exploration import Dice
@@ -30,13 +29,15 @@ MODEL, VALUES = 0, 1  # what each core learns
 WIDEST = 128  # of the ensemble's layers: wider ones have products that keep both cores busy by themselves
 
 
-def cores_for(config: Config, learner: Any) -> jax.sharding.Mesh | None:
-    """The two cores for one run of that config; None if there are none, or if it would gain nothing.
+def cores_for(agent: Agent, learner: Any) -> jax.sharding.Mesh | None:
+    """The two cores for one run of that agent; None if there are none, or if it would gain nothing.
 
-    Several updates per decision have to take turns, and so has a model of what the critics encode.
+    Several updates per decision have to take turns, and so has a model of what the critics encode. Agents that are not
+    ours may have models that depend on other things.
     """
-    splits = learner.model is not None and not config.value.encoder and config.train.updates == 1
-    devices = jax.devices()
+    config, devices = agent.config, jax.devices()
+    ours = type(agent).__module__.startswith("moca.agents.")
+    splits = ours and learner.model is not None and not config.value.encoder and config.train.updates == 1
     if not splits or config.dynamics.width > WIDEST or jax.default_backend() != "cpu" or len(devices) < 2:
         return None
     return jax.sharding.Mesh(np.array(devices[:2]), (AXIS,))

@@ -269,7 +269,8 @@ class Trainer(Runs):
         super().__init__(configs, seeds, env)
         program: Callable = jax.vmap(lambda c, s, e: train_episode(c, self.env, s, e), in_axes=(0, 0, None))
         spread, everywhere = self._spread, self._everywhere
-        cores = overlap.cores_for(self.config, self.learners) if len(configs) == 1 else None
+        alone = len(configs) == 1
+        cores = overlap.cores_for(make_agent(self.config, self.env), self.learners) if alone else None
         if cores:
             program = overlap.on_both(cores, lambda c, s, e: train_episode(c, self.env, s, e, on_two_cores=True))
             spread = everywhere = jax.sharding.NamedSharding(cores, jax.sharding.PartitionSpec())

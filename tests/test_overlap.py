@@ -21,7 +21,7 @@ def check(found):
     for outcome in found["compared"].values():
         assert outcome["devices"] == [2, 1]
         assert outcome["difference"] < 1e-4
-    assert found["repeated"] == [0, 0]
+    assert max(found["repeated"]) == 0
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,8 @@ def quick():
 
 
 def test_the_overlap_changes_no_result(quick):
-    """Weights, memory and metrics, with batches that hold the newest transition; the same run twice, and resumed."""
+    """Weights, memory and metrics, with batches that hold the newest transition and several of them per decision; the
+    same run twice, and resumed."""
     check(quick)
 
 
@@ -41,4 +42,4 @@ def test_the_overlap_changes_no_result_of_other_agents():
 
 def test_only_what_can_overlap_does(quick):
     assert [name for name, cores in quick["cores"].items() if cores] == ["moca"]
-    assert len(quick["cores"]) == 6
+    assert len(quick["cores"]) == 5

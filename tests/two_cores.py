@@ -5,6 +5,7 @@ A process of its own, since JAX must be told of a second device before it starts
 
 import json
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import numpy as np
@@ -22,17 +23,19 @@ MOCA = {
 }  # fmt: skip
 FILTER = {"belief.filter": True, "noise.sigma": 0.3}
 CASES = {
-    "a filter and a small memory": (probes.Drift(), FILTER | {"train.capacity": 24, "train.batch": 8}),
+    "a filter and a small memory": (
+        probes.Drift(),
+        FILTER | {"train.capacity": 24, "train.batch": 8, "train.updates": 2},
+    ),
     "samples, and episodes that end": (probes.Discounted(), {"agent": "moca-mc", "dynamics.samples": 2}),
     "sac with a filter": (probes.Drift(), {"agent": "sac", **FILTER}),
-    "a batch that seldom holds the newest": (probes.Drift(), {"train.batch": 2}),
+    "small batches, and no warm-up": (probes.Drift(), {"train.batch": 2, "train.warmup": 0}),
 }
 moca.register_agent("other", type("Other", (QuadraticAgent,), {}))
 SETTINGS = {
     "moca": {},
     "somebody else's": {"agent": "other"},
     "no model": {"agent": "bnaf"},
-    "several updates": {"train.updates": 2},
     "wide": {"dynamics.width": 256},
     "latent": {"value.encoder": 2},
 }
@@ -83,9 +86,18 @@ def repeated(name):
     return [difference(whole, again), difference(whole, resumed)]
 
 
+def beside_each_other(name):
+    """How far two runs, trained by threads at the same time, are from each other."""
+    with ThreadPoolExecutor() as pool:
+        runs = list(pool.map(lambda _: trainer(*CASES[name]), range(2)))
+        return difference(*pool.map(lambda each: numbers(each, list(each)), runs))
+
+
 def main():
     names = list(CASES)[1:] if "slow" in sys.argv else list(CASES)[:1]
     found = {"compared": {name: compared(name) for name in names}, "repeated": repeated(names[0])}
+    if "slow" in sys.argv:
+        found["repeated"].append(beside_each_other(names[0]))
     found["cores"] = {}
     for name, settings in SETTINGS.items():
         agent = make_agent(config(probes.Drift(), settings), probes.Drift())

@@ -32,13 +32,14 @@ WIDEST = 128  # of the ensemble's layers: wider ones have products that keep bot
 def cores_for(agent: Agent, learner: Any) -> jax.sharding.Mesh | None:
     """The two cores for one run of that agent; None if there are none, or if it would gain nothing.
 
-    Several updates per decision have to take turns, and so has a model of what the critics encode. Agents that are not
-    ours may have models that depend on other things.
+    A model of what the critics encode has to wait for them, and agents that are not ours may have models that depend on
+    other things.
     """
     config, devices = agent.config, jax.devices()
     ours = type(agent).__module__.startswith("moca.agents.")
-    splits = ours and learner.model is not None and not config.value.encoder and config.train.updates == 1
-    if not splits or config.dynamics.width > WIDEST or jax.default_backend() != "cpu" or len(devices) < 2:
+    splits = ours and learner.model is not None and not config.value.encoder and config.dynamics.width <= WIDEST
+    words = all(leaf.dtype.itemsize == 4 for leaf in jax.tree.leaves(learner))
+    if not (splits and words and jax.default_backend() == "cpu" and len(devices) > 1):
         return None
     return jax.sharding.Mesh(np.array(devices[:2]), (AXIS,))
 
@@ -55,7 +56,7 @@ def on_both(cores: jax.sharding.Mesh, episode: Callable[[Any, Any, Any], Any]) -
 
 
 class Work(NamedTuple):
-    """What a core works on. Of what the other one learns it has an old copy, but for the ensemble."""
+    """What a core works on. Of all that is the other's, but for the ensemble and the newest transition, it is old."""
 
     env_state: Any
     belief: Belief
@@ -65,7 +66,7 @@ class Work(NamedTuple):
 
 
 class Done(NamedTuple):
-    """How many decisions of a block were taken, and how many of them the model and the critics have learned from."""
+    """How many decisions of a block were taken, and how many batches the model and the critics have learned from."""
 
     steps: Int[Array, ""]
     fits: Int[Array, ""]
@@ -87,24 +88,26 @@ def learn_block(
     indices, explorations, draws = xs
     env_state, (belief, learner, replay) = carry
     size, capacity, core = len(indices), len(replay), jax.lax.axis_index(AXIS)
+    each = agent.config.train.updates  # batches per decision
     sizes = (agent.env.observation_size, agent.env.action_size)
 
     def at(tree: Any, number: Int[Array, ""] | int) -> Any:
         return jax.tree.map(lambda leaf: leaf[jnp.minimum(number, size - 1)], tree)
 
     def lesson(replay: memory.Replay, number: Int[Array, ""] | int) -> tuple[memory.Transition, Any]:
-        """The batch of a decision, and the random numbers of its update."""
-        drawn: Draw = at(draws, number)
-        batches = memory.sample(replay, drawn.rows, at(indices, number) + 1, *sizes)
-        return jax.tree.map(lambda leaf: leaf[0], (batches, drawn.updates))
+        """A batch of the block, and the random numbers of its update."""
+        decision = number // each
+        rows, drawn = jax.tree.map(lambda leaf: leaf[number % each], at((draws.rows, draws.updates), decision))
+        return memory.sample(replay, rows, at(indices, decision) + 1, *sizes), drawn
 
     def turn(state: tuple[Work, memory.Replay, Done]) -> tuple[Work, memory.Replay, Done]:
         work, replay, (steps, fits, updates) = state
-        rows = memory.places(capacity, at(draws.rows, fits), at(indices, fits) + 1)
-        stored = (steps > fits) | (rows != at(indices, fits) % capacity).all()
-        fitting = (fits < size) & stored
+        decision = fits // each
+        rows = memory.places(capacity, at(draws.rows, decision)[fits % each], at(indices, decision) + 1)
+        stored = (steps > decision) | (rows != at(indices, decision) % capacity).all()
+        fitting = (fits < size * each) & stored
         updating = updates < fits
-        stepping = (steps < size) & (steps == updates + updating)
+        stepping = (steps < size) & (steps * each == updates + updating)
 
         def fit(work: Work) -> Work:
             learner, info = agent.fit_models(work.learner, *lesson(replay, fits))
@@ -117,6 +120,7 @@ def learn_block(
             knowledge = Knowledge(work.belief, work.learner, replay)
             chosen = (at(indices, steps), at(explorations, steps), at(draws, steps))
             env_state, belief, newest = interact(agent, env, noise, work.env_state, knowledge, *chosen)
+            newest = jax.tree.map(lambda new, old: new.astype(old.dtype), newest, work.newest)
             totals = work.totals._replace(reward=work.totals.reward + newest.reward)
             return Work(env_state, belief, work.learner, newest, totals)
 
@@ -132,7 +136,7 @@ def learn_block(
     totals = Measured(jnp.zeros(()), jnp.zeros(()), {name: jnp.zeros(()) for name in info})
     none = jnp.zeros((), jnp.int32)
     start = (Work(env_state, belief, learner, newest, totals), replay, Done(none, none, none))
-    work, replay, _ = jax.lax.while_loop(lambda state: state[2].updates < size, turn, start)
+    work, replay, _ = jax.lax.while_loop(lambda state: state[2].updates < size * each, turn, start)
     return (work.env_state, Knowledge(work.belief, work.learner, replay)), work.totals
 
 
@@ -169,7 +173,7 @@ def _when(due: Bool[Array, ""], part: Callable[[Work], Work], work: Work) -> Wor
 
 
 def _learned(work: Work, learner: Any, info: Info) -> Work:
-    """The work with what was learned from one more decision, and with what that measured in the totals."""
+    """The work with what was learned from one more batch, and with what that measured in the totals."""
     reward, learned, sums = work.totals
     sums = sums | {name: sums[name] + value for name, value in info.items()}
     return work._replace(learner=learner, totals=Measured(reward, learned + 1, sums))

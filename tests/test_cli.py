@@ -58,6 +58,7 @@ def test_benchmark_gives_ratios_as_json():
     assert result["backup"]["ceiling_gflops"] > 0
 
 
+@pytest.mark.slow
 def test_figure_prints_where_it_lies(tmp_path):
     run = moca("figure", "toy", "--formats", "png", "--out", str(tmp_path))
     assert run.stdout.splitlines()[-1] == str(tmp_path / "figure1.png")

@@ -266,9 +266,8 @@ FILTERED = [
 ]
 
 
-@pytest.mark.parametrize(
-    "settings", [s if i < 1 else pytest.param(s, marks=pytest.mark.slow) for i, s in enumerate(FILTERED)], ids=str
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", FILTERED, ids=str)
 def test_every_agent_learns_on_a_belief(settings):
     config = two_actions(**({"belief__filter": True} | settings))
     trainer = Trainer([config], [0], TwoActions())

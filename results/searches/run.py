@@ -1,0 +1,135 @@
+"""Searches over settings: many points times a few seeds in one compiled program, several programs side by side.
+
+    python results/searches/run.py raw                  # every program of a search, as processes
+    python results/searches/run.py raw --only 0         # one of them, in this process
+
+Writes one table per search beside it (or into the folder that the environment variable OUT names): a row per point,
+seed and evaluation. Nothing is chosen here; what each search was for, and what was chosen from it, stands in README.md.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+TASKS = {"CartpoleBalance": 100_000, "PendulumSwingup": 100_000}
+
+# Where `raw` starts from: `tuned` without the filter, and without what the paper does not have and Pendulum does not
+# need (one step and one update per decision, constant rates, the vertex head, random actions to the end).
+START = {
+    "belief.filter": False, "env.action_repeat": 1, "train.updates": 1, "train.decay": 1.0, "critic.head": "vertex",
+    "exploration.probability_end": 0.2, "noise.sigma": 0.05, "train.eval_every": 4,
+}  # fmt: skip
+
+
+def _rates(value: float, basis: float, critic: float) -> dict[str, float]:
+    return {"value.lr": value, "value.basis_lr": basis, "critic.lr": critic, "critic.lr_end": critic,
+            "critic.vertex_lr": critic, "critic.vertex_lr_end": critic}  # fmt: skip
+
+
+def raw() -> list[dict[str, Any]]:
+    """One change at a time from START, and a few rates together, for two classes of bases that learn."""
+    points: list[dict[str, float]] = [
+        {},
+        *({"value.lr": x} for x in (1e-3, 1e-2, 3e-2)),
+        *({"value.basis_lr": x} for x in (3e-4, 1e-3, 1e-2)),
+        *(_rates(3e-3, 3e-3, x) for x in (3e-4, 3e-3)),
+        {"critic.vertex_lr": 1e-4, "critic.vertex_lr_end": 1e-4},
+        {"exploration.hold": 1.0},
+        {"exploration.probability_end": 0.0},
+        {"exploration.sigma_end": 0.3},
+        {"exploration.sigma": 1.0},
+        {"train.decay": 0.1},
+        {"train.decay": 0.1, "exploration.probability_end": 0.0},
+        {"value.least": float("-inf")},
+        {"critic.keepalive": 1e-4},
+        {"critic.keepalive": 1e-2},
+        {"critic.curvature_floor": 0.1},
+        {"train.gamma": 0.98},
+        {"train.gamma": 0.995},
+        {"value.constant_lr": 1e-2},
+        {"dynamics.lr": 3e-4},
+        _rates(1e-2, 1e-2, 1e-3),
+        _rates(1e-2, 1e-3, 1e-3),
+        _rates(1e-3, 1e-2, 1e-3),
+        _rates(1e-2, 3e-3, 3e-4),
+        _rates(1e-3, 1e-3, 3e-4),
+        _rates(1e-3, 1e-3, 1e-3),
+    ]
+    return [
+        {"env": env, "steps": steps, "settings": {**START, "agent": "moca", "value.kind": kind}, "points": points,
+         "seeds": list(range(4))}
+        for env, steps in TASKS.items()
+        for kind in ("erf", "rbf-learned")
+    ]  # fmt: skip
+
+
+SEARCHES = {"raw": raw}
+
+
+def run(name: str, number: int) -> Path:
+    """Trains one program of a search and writes its rows."""
+    import numpy as np
+    import pandas as pd
+
+    from moca import presets
+    from moca.training import Trainer, use_device
+
+    use_device(None)
+    program = SEARCHES[name]()[number]
+    points, seeds = program["points"], program["seeds"]
+    settings = {**program["settings"], "train.steps": program["steps"]}
+    preset = program.get("preset", "tuned")
+    configs = [presets.build(preset, program["env"], {**settings, **point}) for point in points for _ in seeds]
+    started = time.perf_counter()
+    trainer = Trainer(configs, [*seeds] * len(points))
+    trainer.compile()
+    print(f"{name} {number}: {len(configs)} runs compiled in {time.perf_counter() - started:.0f} s", flush=True)
+    started, rows = time.perf_counter(), []
+    labels = [json.dumps(point) for point in points for _ in seeds]
+    for report in trainer:
+        if not np.isfinite(report.metrics["return_mean"]).any():
+            continue
+        for i, label in enumerate(labels):
+            rows.append(
+                {"search": name, "preset": preset, "env": program["env"], "agent": settings["agent"],
+                 "program": json.dumps(program["settings"]), "point": label, "seed": seeds[i % len(seeds)],
+                 "step": report.step,
+                 **{m: np.float32(report.metrics[m][i]) for m in ("return_mean", "q_mean", "curvature", "ce_bias")
+                    if m in report.metrics}}
+            )  # fmt: skip
+        if report.step % (program["steps"] // 5) == 0:
+            print(f"{name} {number}: step {report.step} after {time.perf_counter() - started:.0f} s", flush=True)
+    folder = Path(os.environ.get("OUT", Path(__file__).parent))
+    path = folder / f"{name}-{number}.parquet"
+    pd.DataFrame(rows).to_parquet(path, compression="zstd")
+    last = pd.DataFrame(rows).query("step > 0.8 * step.max()").groupby("point", sort=False)["return_mean"]
+    print(program["env"], program["settings"], last.agg(["mean", "std", "min"]).round(0).to_string(), sep="\n", flush=True)
+    return path
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("search", choices=SEARCHES)
+    parser.add_argument("--only", type=int, help="one program, in this process")
+    parser.add_argument("--parallel", type=int, default=8, help="programs at once (default: 8)")
+    arguments = parser.parse_args()
+    if arguments.only is not None:
+        print(run(arguments.search, arguments.only))
+        return
+    environment = {**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    waiting, running = list(range(len(SEARCHES[arguments.search]()))), []
+    while waiting or running:
+        while waiting and len(running) < arguments.parallel:
+            command = [sys.executable, __file__, arguments.search, "--only", str(waiting.pop(0))]
+            running.append(subprocess.Popen(command, env=environment))
+        running = [process for process in running if process.poll() is None]
+        time.sleep(0.5)
+
+
+if __name__ == "__main__":
+    main()

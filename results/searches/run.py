@@ -8,6 +8,7 @@ seed and evaluation. Nothing is chosen here; what each search was for, and what 
 """
 
 import argparse
+import itertools
 import json
 import os
 import subprocess
@@ -68,7 +69,31 @@ def raw() -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-SEARCHES = {"raw": raw}
+def raw_again() -> list[dict[str, Any]]:
+    """Around what the first search suggested: rates together, for MoCA and BNAF."""
+    grid = itertools.product((1e-2, 3e-2, 1e-1), (1e-3, 3e-3), (0.0, 1e-4), (3e-4, 1e-3))
+    names = ("value.lr", "value.basis_lr", "critic.keepalive", "dynamics.lr")
+    points: list[dict[str, float]] = [dict(zip(names, point, strict=True)) for point in grid]
+    points += [
+        {"train.gamma": 0.995},
+        {"train.gamma": 0.995, "value.lr": 3e-2},
+        {"exploration.hold": 5.0},
+        {"exploration.hold": 20.0},
+        {"exploration.sigma": 0.3, "exploration.sigma_end": 0.1},
+        {"exploration.sigma": 1.0, "exploration.sigma_end": 0.1},
+        {"value.least": 0.0},
+        _rates(3e-2, 1e-3, 3e-3),
+    ]
+    tasks = [("CartpoleBalance", 256), ("PendulumSwingup", 128), ("PendulumSwingup", 256)]
+    return [
+        {"preset": "raw", "env": env, "steps": 100_000, "points": points, "seeds": list(range(4, 8)),
+         "settings": {"agent": agent, "value.bases": bases, "noise.sigma": 0.05, "train.eval_every": 4}}
+        for agent in ("moca", "bnaf")
+        for env, bases in tasks
+    ]  # fmt: skip
+
+
+SEARCHES = {"raw": raw, "raw-again": raw_again}
 
 
 def run(name: str, number: int) -> Path:
@@ -108,7 +133,9 @@ def run(name: str, number: int) -> Path:
     path = folder / f"{name}-{number}.parquet"
     pd.DataFrame(rows).to_parquet(path, compression="zstd")
     last = pd.DataFrame(rows).query("step > 0.8 * step.max()").groupby("point", sort=False)["return_mean"]
-    print(program["env"], program["settings"], last.agg(["mean", "std", "min"]).round(0).to_string(), sep="\n", flush=True)
+    print(
+        program["env"], program["settings"], last.agg(["mean", "std", "min"]).round(0).to_string(), sep="\n", flush=True
+    )
     return path
 
 

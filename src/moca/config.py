@@ -51,16 +51,18 @@ class Environment:
 
 @dataclass(frozen=True)
 class Noise:
-    """Gaussian noise on what the agent observes [App. A].
+    """Gaussian noise on what the agent observes [App. A], and a random disturbance of the actions it takes.
 
     `homoscedastic`: standard deviation `sigma`. `state-norm`: from `sigma_min` to `sigma` with the norm of the state
-    over `scales`, whose dimensions of infinite scale are left out.
+    over `scales`, whose dimensions of infinite scale are left out. `action` is process noise: the deviation of a
+    disturbance, in units of half the action range, that is added to every executed action and that nobody observes.
     """
 
     kind: str = field(default="homoscedastic", metadata=_limits(among=NOISES))
     sigma: float = field(default=0.0, metadata=_limits(low=0))
     sigma_min: float = field(default=0.0, metadata=_limits(low=0))
     scales: tuple[float, ...] = field(default=(), metadata=_limits(above=0))
+    action: float = field(default=0.0, metadata=_limits(low=0))
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,7 @@ class SAC:
     alpha: float = field(default=1.0, metadata=_limits(above=0))
     tau: float = field(default=0.005, metadata=_limits(above=0, high=1))
     entropy_per_action: float = field(default=-1.0, metadata=_limits())  # target entropy over the action dimension
+    probability: float = field(default=0.0, metadata=_limits(low=0, high=1))  # of a random action, see Exploration
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,34 @@ def describe_model(
     }
 
 
-def ce_bias(predictions: mm.GaussianMixture, value: mm.Function) -> Float[Array, ""]:
-    """The mean of E[V(s′)] − V(E[s′]): what certainty equivalence leaves out."""
-    each = jax.vmap(lambda mixture: mm.expectation(mm.moment_match(mixture), value) - value(mixture.mean))
-    return each(predictions).mean()
+def ce_bias(predictions: mm.GaussianMixture, value: mm.Function) -> tuple[Float[Array, "n"], Float[Array, "n"]]:
+    """E[V(s′)], and E[V(s′)] − V(E[s′]), which certainty equivalence leaves out, for each prediction."""
+    expected = jax.vmap(lambda mixture: mm.expectation(mm.moment_match(mixture), value))(predictions)
+    return expected, expected - jax.vmap(lambda mixture: value(mixture.mean))(predictions)
+
+
+def describe_bias(
+    taken: mm.GaussianMixture, ends: tuple[mm.GaussianMixture, mm.GaussianMixture], value: mm.Function
+) -> dict[str, Float[Array, ""]]:
+    """What certainty equivalence leaves out, and how that compares with what an action changes.
+
+    `ce_bias` and `ce_bias_std` are its mean and deviation over the transitions, `expected_std` is the deviation of
+    E[V(s′)] itself. From one end of the actions to the other the expectation changes by `action_gap` and the bias by
+    `ce_gap` (root mean squares): where the second is a sizeable part of the first, ignoring the covariance changes
+    which action is best.
+
+    Args:
+        taken: predictions for the actions that were taken.
+        ends: predictions for the least and for the greatest action.
+        value: V.
+    """
+    expected, bias = ce_bias(taken, value)
+    (low, low_bias), (high, high_bias) = (ce_bias(predictions, value) for predictions in ends)
+    rms = lambda x: jnp.sqrt(jnp.mean(jnp.square(x)))  # noqa: E731
+    return {
+        "ce_bias": bias.mean(),
+        "ce_bias_std": bias.std(),
+        "expected_std": expected.std(),
+        "action_gap": rms(high - low),
+        "ce_gap": rms(high_bias - low_bias),
+    }

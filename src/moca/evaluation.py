@@ -1,17 +1,28 @@
 """How good the greedy policy is: episodes without exploration, under the observation noise and without it [choice]."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Bool, Float, Key
 
 from moca.agents import Agent
 from moca.envs.environment import Environment
 from moca.envs.noise import Noise
 
-SCORES = ("return_mean", "return_std", "return_noise_free")
+SCORES = ("return_mean", "return_std", "return_noise_free", "overestimation", "value_noise_variance")
+
+
+class Episode(NamedTuple):
+    """One greedy episode, with a leading axis over its decisions."""
+
+    reward: Float[Array, "decisions"]  # zero after the end
+    running: Bool[Array, "decisions"]  # whether the decision came before the end
+    terminated: Bool[Array, "decisions"]
+    value: Float[Array, "decisions"]  # V of what the agent took for the state
+    value_after: Float[Array, "decisions"]  # and of what it took the next state for
+    value_again: Float[Array, "decisions"]  # V of the next state, observed a second time
 
 
 def rollout(
@@ -23,25 +34,78 @@ def rollout(
     key: Key[Array, ""],
     noisy: Float[Array, ""] | float = 1.0,
     keep: Callable[[Any], Any] = lambda env_state: (),
-) -> tuple[Any, Float[Array, "decisions"]]:
-    """One greedy episode: what `keep` picks from each state, and the rewards, zero after the end.
+) -> tuple[Any, Episode]:
+    """One greedy episode: what `keep` picks from each state, and what happened.
 
-    What the agent sees is noisy if `noisy` is one, exact if zero; a filter goes on expecting noise.
+    What the agent sees is noisy if `noisy` is one, exact if zero; a filter goes on expecting noise. Actions are
+    disturbed either way.
     """
-    reset_key, noise_key = jax.random.split(key)
+    reset_key, noise_key, action_key, again_key = jax.random.split(key, 4)
     env_state, observation = env.reset(reset_key)
-    normals = noisy * jax.random.normal(noise_key, (decisions + 1, env.observation_size))
+    normals, again = (
+        noisy * jax.random.normal(k, (decisions + 1, env.observation_size)) for k in (noise_key, again_key)
+    )
+    disturbances = jax.random.normal(action_key, (decisions, env.action_size))
 
-    def step(carry: tuple, normal: Float[Array, "obs"]) -> tuple[tuple, tuple]:
+    def step(carry: tuple, x: tuple) -> tuple[tuple, tuple]:
         env_state, belief, running = carry
+        normal, normal_again, disturbance = x
         action = agent.greedy(learner, belief.mean)
-        env_state, (observation, reward, terminated) = env.step(env_state, action)
-        belief, _ = agent.track(learner, belief, action, noise(observation, normal))
+        executed = noise.disturb(env, action, disturbance)
+        env_state, (observation, reward, terminated) = env.step(env_state, executed)
+        after, _ = agent.track(learner, belief, action, noise(observation, normal))
         reward = jnp.where(running, reward, 0.0)  # after the end it may be nan
-        return (env_state, belief, running & ~terminated), (keep(env_state), reward)
+        seen = (belief.mean, after.mean, noise(observation, normal_again))
+        return (env_state, after, running & ~terminated), (keep(env_state), (reward, running, terminated), seen)
 
     start = (env_state, agent.observe(learner, noise(observation, normals[0])), jnp.array(True))
-    return jax.lax.scan(step, start, normals[1:])[1]
+    _, (kept, happened, seen) = jax.lax.scan(step, start, (normals[1:], again[1:], disturbances))
+    values = [jax.vmap(lambda s: agent.value(learner, s))(states) for states in seen]
+    return kept, Episode(*happened, *values)
+
+
+def overestimation(episode: Episode, gamma: float) -> Float[Array, ""]:
+    """The mean of V(s_t) less the discounted return from there, over the first half of an episode.
+
+    What lies beyond the last decision is taken from V itself, which after half an episode weighs little.
+    """
+
+    def back(after: Float[Array, ""], x: tuple) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        reward, terminated, value_after, last = x
+        after = reward + gamma * jnp.where(terminated, 0.0, jnp.where(last, value_after, after))
+        return after, after
+
+    # Where an episode ends without terminating, a time limit cut it.
+    last = jnp.append(~episode.running[1:], True)
+    xs = (episode.reward, episode.terminated, episode.value_after, last)
+    _, returns = jax.lax.scan(back, jnp.zeros(()), xs, reverse=True)
+    counted = episode.running & (jnp.arange(len(returns)) < (len(returns) + 1) // 2)
+    return jnp.sum(jnp.where(counted, episode.value - returns, 0.0)) / counted.sum()
+
+
+def value_noise_variance(agent: Agent, episode: Episode) -> Float[Array, ""]:
+    """The variance of γ V(s̃′) over the noise of the observation s̃′, averaged over the episode.
+
+    This is how much a target that takes the observed next state for the next state, as BNAF's does, varies from draw
+    to draw. NaN with a filter, since its belief is more than one observation.
+    """
+    if agent.config.belief.filter:
+        return jnp.full((), jnp.nan)
+    half = jnp.square(agent.config.train.gamma * (episode.value_after - episode.value_again)) / 2
+    return jnp.sum(jnp.where(episode.running, half, 0.0)) / episode.running.sum()
+
+
+def judge(agent: Agent, episode: Episode) -> Float[Array, "three"]:
+    """Return, overestimation and variance of an episode, as one array, so that cores exchange one message."""
+    over = overestimation(episode, agent.config.train.gamma)
+    return jnp.stack([episode.reward.sum(), over, value_noise_variance(agent, episode)])
+
+
+def summary(noisy: Float[Array, "episodes three"], clean: Float[Array, "episodes"]) -> dict[str, Float[Array, ""]]:
+    """The scores, from what `judge` says of noisy episodes and the returns of the same ones without noise."""
+    returns, over, variance = noisy.T
+    numbers = (returns.mean(), returns.std(), clean.mean(), over.mean(), variance.mean())
+    return dict(zip(SCORES, numbers, strict=True))
 
 
 def evaluate(
@@ -54,9 +118,9 @@ def evaluate(
     key: Key[Array, ""],
     over_all: Callable[[Callable], Callable] = jax.vmap,
 ) -> dict[str, Float[Array, ""]]:
-    """Mean and spread of the return over `episodes` noisy episodes, and the mean over the same ones without noise."""
+    """The scores of a policy over `episodes` noisy episodes and the same ones without noise."""
     noisy = jnp.repeat(jnp.array([1.0, 0.0]), episodes)
     keys = jnp.tile(jax.random.split(key, episodes), 2)
-    returns = over_all(lambda k, n: rollout(agent, learner, env, noise, decisions, k, n)[1].sum())(keys, noisy)
-    seen, clean = returns[:episodes], returns[episodes:]
-    return dict(zip(SCORES, (seen.mean(), seen.std(), clean.mean()), strict=True))
+    play = lambda k, n: judge(agent, rollout(agent, learner, env, noise, decisions, k, n)[1])  # noqa: E731
+    judged = over_all(play)(keys, noisy)
+    return summary(judged[:episodes], judged[episodes:, 0])

@@ -14,7 +14,7 @@ from moca.config import Config
 from moca.envs.environment import Spaces
 from moca.envs.host import HostEnvironment, Vector
 from moca.envs.noise import make_noise
-from moca.evaluation import SCORES
+from moca.evaluation import Episode, judge, summary
 from moca.interaction import decisions_of
 from moca.training import over_devices
 
@@ -63,12 +63,20 @@ def evaluate_on_host(
     return GreedyEpisodes(env, config, vector, runs).scores(configs, learners, keys, seeds)
 
 
+BOOLEAN = ("running", "terminated")  # of the fields of an episode
+
+
 class Playing(NamedTuple):
     """Episodes under way, with a leading axis over them."""
 
     belief: Belief
-    action: Float[Array, "episodes act"]
+    action: Float[Array, "episodes act"]  # chosen
+    executed: Float[Array, "episodes act"]
+    value: Float[Array, "episodes"]  # of the belief
+    value_again: Float[Array, "episodes"]  # of the state as observed a second time
     normals: Float[Array, "episodes times obs"]  # the noise on all observations to come
+    again: Float[Array, "episodes times obs"]  # and on second looks
+    disturbances: Float[Array, "episodes times act"]  # of all actions to come
 
 
 class GreedyEpisodes:
@@ -86,6 +94,7 @@ class GreedyEpisodes:
         self._decisions = decisions_of(config)
         self._start: Any = None
         self._follow: Any = None
+        self._judge: Any = None
 
     def compile(self, configs: Config, learners: Any, keys: Key[Array, "runs"], episodes: int) -> None:
         """Builds the programs for arguments like these; the first episode would otherwise."""
@@ -94,8 +103,11 @@ class GreedyEpisodes:
         self._start, playing = build(self._starting, arguments, self._runs, shared=[4])
         following = (configs, learners, playing, observation, np.int32(0))
         self._follow, _ = build(self._following, following, self._runs, shared=[4], donated=[2])
+        each = np.zeros((self._runs, episodes, self._decisions), np.float32)
+        played = Episode(each, each > 0, each > 0, each, each, each)
+        self._judge, _ = build(self._judging, (configs, played), self._runs)
 
-    def returns(
+    def play(
         self,
         configs: Config,
         learners: Any,
@@ -103,8 +115,8 @@ class GreedyEpisodes:
         seeds: np.ndarray,
         noisy: float = 1.0,
         watch: Callable[[], None] = lambda: None,
-    ) -> np.ndarray:
-        """Of one episode per seed, until its end or for as long as an episode of training; shaped as the seeds.
+    ) -> Episode:
+        """One episode per seed, until its end or for as long as an episode of training; axes runs, episodes, decisions.
 
         Args:
             configs: one per run.
@@ -118,27 +130,37 @@ class GreedyEpisodes:
             self.compile(configs, learners, keys, seeds.shape[1])
         observation = self._vector.reset(seeds.ravel().tolist()).reshape(*seeds.shape, -1)
         playing = self._start(configs, learners, keys, observation, np.float32(noisy))
-        total, running = np.zeros(seeds.shape), np.ones(seeds.shape, bool)
+        shape = (*seeds.shape, self._decisions)
+        played = Episode(*(np.zeros(shape, bool if name in BOOLEAN else np.float32) for name in Episode._fields))
+        running = np.ones(seeds.shape, bool)
         for time in range(self._decisions):
             watch()
-            outcome = self._vector.step(np.asarray(playing.action).reshape(seeds.size, -1))
-            reward, ended, seen = (
+            outcome = self._vector.step(np.asarray(playing.executed).reshape(seeds.size, -1))
+            reward, ended, terminated, seen = (
                 each.reshape(*seeds.shape, *each.shape[1:])
-                for each in (outcome.reward, outcome.ended, outcome.observation)
+                for each in (outcome.reward, outcome.ended, outcome.terminated, outcome.observation)
             )
-            total[running] += reward[running]
-            running &= ~ended
+            before, playing = playing.value, self._follow(configs, learners, playing, seen, np.int32(time))
+            now = (np.where(running, reward, 0), running, terminated, before, playing.value, playing.value_again)
+            for part, each in zip(played, now, strict=True):
+                part[..., time] = each
+            running = running & ~ended
             if not running.any():
                 break
-            playing = self._follow(configs, learners, playing, seen, np.int32(time))
-        return total
+        return played
 
     def scores(
         self, configs: Config, learners: Any, keys: Key[Array, "runs"], seeds: np.ndarray
     ) -> dict[str, np.ndarray]:
-        """Mean and spread of the return over noisy episodes, and the mean over the same ones without noise, by run."""
-        seen, clean = (self.returns(configs, learners, keys, seeds, noisy) for noisy in (1.0, 0.0))
-        return dict(zip(SCORES, (seen.mean(axis=1), seen.std(axis=1), clean.mean(axis=1)), strict=True))
+        """The scores over noisy episodes and the same ones without noise, by run."""
+        seen, clean = (self.play(configs, learners, keys, seeds, noisy) for noisy in (1.0, 0.0))
+        judged = np.asarray(self._judge(configs, seen))
+        by_run = [summary(*each) for each in zip(judged, clean.reward.sum(axis=-1), strict=True)]
+        return {name: np.array([scores[name] for scores in by_run]) for name in by_run[0]}
+
+    def _judging(self, config: Config, episodes: Episode) -> Float[Array, "episodes three"]:
+        agent = make_agent(config, self._env)
+        return jax.vmap(lambda episode: judge(agent, episode))(episodes)
 
     def _starting(
         self,
@@ -152,10 +174,14 @@ class GreedyEpisodes:
         shape = (self._decisions + 1, self._env.observation_size)
 
         def one(key: Key[Array, ""], observation: Float[Array, "obs"]) -> Playing:
-            _, noise_key = jax.random.split(key)
-            normals = noisy * jax.random.normal(noise_key, shape)
+            _, noise_key, action_key, again_key = jax.random.split(key, 4)
+            normals, again = (noisy * jax.random.normal(k, shape) for k in (noise_key, again_key))
+            disturbances = jax.random.normal(action_key, (self._decisions + 1, self._env.action_size))
             belief = agent.observe(learner, noise(observation, normals[0]))
-            return Playing(belief, agent.greedy(learner, belief.mean), normals)
+            action = agent.greedy(learner, belief.mean)
+            executed = noise.disturb(self._env, action, disturbances[0])
+            value = agent.value(learner, belief.mean)
+            return Playing(belief, action, executed, value, value, normals, again, disturbances)
 
         return jax.vmap(one)(jax.random.split(key, len(observation)), observation)
 
@@ -172,6 +198,13 @@ class GreedyEpisodes:
         def one(playing: Playing, observation: Float[Array, "obs"]) -> Playing:
             measured = noise(observation, playing.normals[time + 1])
             belief, _ = agent.track(learner, playing.belief, playing.action, measured)
-            return Playing(belief, agent.greedy(learner, belief.mean), playing.normals)
+            action = agent.greedy(learner, belief.mean)
+            return playing._replace(
+                belief=belief,
+                action=action,
+                executed=noise.disturb(self._env, action, playing.disturbances[time + 1]),
+                value=agent.value(learner, belief.mean),
+                value_again=agent.value(learner, noise(observation, playing.again[time + 1])),
+            )
 
         return jax.vmap(one)(playing, observation)

@@ -78,7 +78,7 @@ class HostTrainer(Runs):
         before = self.state._replace(replay=None)
         begin, begun = build(self._begin, (self.configs, self.state, number, observation), runs, shared=[2])
         luck, belief, learner, totals = begun
-        decide, action = build(self._decide, (self.configs, learner, belief, luck, number), runs, shared=[4])
+        decide, (action, _) = build(self._decide, (self.configs, learner, belief, luck, number), runs, shared=[4])
         ends = np.zeros(runs, bool)
         outcome = Outcome(observation, observation[:, 0], ends, ends, observation)
         knowledge = Knowledge(belief, learner, self.state.replay)
@@ -105,8 +105,8 @@ class HostTrainer(Runs):
         luck, belief, learner, totals = begin(configs, self.state, number, observation)
         knowledge, ended = Knowledge(belief, learner, self.state.replay), []
         for index in range(self.episode * decisions, (self.episode + 1) * decisions):
-            action = decide(configs, knowledge.learner, knowledge.belief, luck, np.int32(index))
-            outcome = self._envs.step(np.asarray(action))
+            action, executed = decide(configs, knowledge.learner, knowledge.belief, luck, np.int32(index))
+            outcome = self._envs.step(np.asarray(executed))
             absorbed = store if index < first_learned(self.config) else learn
             knowledge, totals = absorbed(configs, knowledge, totals, luck, action, outcome, np.int32(index))
             ended.append(outcome.ended)
@@ -150,11 +150,12 @@ class HostTrainer(Runs):
 
     def _decide(
         self, config: Config, learner: Any, belief: Belief, luck: Luck, index: Int[Array, ""]
-    ) -> Float[Array, "act"]:
-        """The action of a decision."""
-        agent, _ = self._parts(config)
-        dice = jax.tree.map(lambda leaf: leaf[index % decisions_of(config)], luck.dice)
-        return act(agent, learner, belief, index, dice)
+    ) -> tuple[Float[Array, "act"], Float[Array, "act"]]:
+        """The action of a decision, as chosen and as executed."""
+        agent, noise = self._parts(config)
+        number = index % decisions_of(config)
+        action = act(agent, learner, belief, index, jax.tree.map(lambda leaf: leaf[number], luck.dice))
+        return action, noise.disturb(self.env, action, draw(agent, luck.keys[number]).disturbance)
 
     def _absorb(
         self,

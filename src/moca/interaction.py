@@ -95,17 +95,19 @@ class Draw(NamedTuple):
     rows: UInt32[Array, "updates batch"]
     updates: Any  # with a leading axis over updates
     restart: Key[Array, ""]
+    disturbance: Float[Array, "act"]  # of the executed action
 
 
 def draw(agent: Agent, key: Key[Array, ""]) -> Draw:
     """The random numbers of a decision."""
-    noise_key, row_key, update_key, restart_key = jax.random.split(key, 4)
+    noise_key, row_key, update_key, restart_key, action_key = jax.random.split(key, 5)
     train = agent.config.train
     return Draw(
         jax.random.normal(noise_key, (agent.env.observation_size,)),
         jax.random.bits(row_key, (train.updates, train.batch)),
         jax.vmap(agent.draw_update)(jax.random.split(update_key, train.updates)),
         restart_key,
+        jax.random.normal(action_key, (agent.env.action_size,)),
     )
 
 
@@ -172,7 +174,7 @@ def interact(
     """One decision [Alg. 1 l. 3]: the environment and the belief after it, and what is to be stored."""
     belief, learner, _ = knowledge
     action = act(agent, learner, belief, index, dice)
-    env_state, step = env.step(env_state, action)
+    env_state, step = env.step(env_state, noise.disturb(env, action, draw.disturbance))
     belief, transition = perceive(agent, noise, learner, belief, action, step, draw)
     if env.terminates:
         reset_key, noise_key = jax.random.split(draw.restart)

@@ -39,6 +39,18 @@ _PRINTED = {
     "value.most": inf,
 }
 
+# SAC with the settings that most implementations share [choice].
+SAC_USUAL: dict[str, Any] = {
+    "sac.width": 256,
+    "sac.actor_lr": 3e-4,
+    "sac.critic_lr": 3e-4,
+    "sac.alpha_lr": 3e-4,
+    "sac.entropy_per_action": -1.0,
+    "sac.probability": 0.0,
+    "train.batch": 128,
+    "train.updates": 1,
+}
+
 # What App. D prints for each task but for the rate of the vertex head, with M of App. B.3.
 _PRINTED_FOR: dict[str, dict[str, Any]] = {
     "CartpoleBalance": {
@@ -154,7 +166,8 @@ def build(preset: str, env: str | None, settings: Mapping[str, Any], found: Mapp
     facts = ENVIRONMENTS.get(env or "", {})
     name = {"env.name": env} if env else {}
     merged: dict[str, Any] = {}
-    for layer in [name, found or {}, facts, PRESETS[preset][""], PRESETS[preset].get(env or "", {}), settings]:
+    layers = (PRESETS[preset].get(key, {}) for key in ("", env or "", settings.get("agent", Config().agent)))
+    for layer in (name, found or {}, facts, *layers, settings):
         merged.update(layer)
     config = override(Config(), merged)
     shown = len(facts.get("value.low", config.value.low))

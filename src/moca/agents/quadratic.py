@@ -17,7 +17,7 @@ from moca.agents.agent import Agent, Info, Progress
 from moca.backup import PREDICTIONS, bellman_target, expected_values
 from moca.belief import anticipate
 from moca.critic import ActionSlice, QuadraticCritic, keep_alive
-from moca.diagnostics import ce_bias
+from moca.diagnostics import describe_bias
 from moca.dynamics import Model, bootstrap, fit, make_model
 from moca.exploration import Dice, explore
 from moca.nets import copies, stacked
@@ -203,7 +203,10 @@ class QuadraticAgent(Agent):
         info = super().diagnose(before, after, episode, key)
         if self.predicts:
             episode = episode._replace(action=self.from_bounds(episode.action))
-            info["ce_bias"] = ce_bias(self._mixtures(after, episode), closed(first(after.targets)))
+            least, most = (
+                self._mixtures(after, episode._replace(action=jnp.full_like(episode.action, end))) for end in (-1, 1)
+            )
+            info |= describe_bias(self._mixtures(after, episode), (least, most), closed(first(after.targets)))
         if self.config.agent == "moca-mc":
             info |= self._sampling(after, closed(after.targets), episode, key)
         return info

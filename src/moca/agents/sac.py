@@ -65,7 +65,8 @@ class SACAgent(Agent):
         self, state: SACState, observation: Float[Array, "obs"], draw: Dice, progress: Progress
     ) -> Float[Array, "act"]:
         sampled, _ = _squash(state.actor, observation, draw.normal)
-        return self.to_bounds(jnp.where(progress.step < self.config.train.warmup, draw.random, sampled))
+        random = (progress.step < self.config.train.warmup) | (draw.choice < self.config.sac.probability)
+        return self.to_bounds(jnp.where(random, draw.random, sampled))
 
     def greedy(self, state: SACState, observation: Float[Array, "obs"]) -> Float[Array, "act"]:
         mean, _ = _gaussian(state.actor, observation)

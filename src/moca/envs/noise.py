@@ -1,4 +1,4 @@
-"""Gaussian noise on observations [App. A]. The state, the physics and the reward never see it.
+"""Gaussian noise on observations [App. A], which the physics and the reward never see, and on executed actions.
 
 One draw per time step serves as s′ and as the next s [choice].
 """
@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from moca import config
+from moca.envs.environment import Spaces
 
 
 class Noise(eqx.Module):
@@ -21,6 +22,7 @@ class Noise(eqx.Module):
 
     sigma_min: Float[Array, ""]
     sigma_max: Float[Array, ""]
+    action: Float[Array, ""]  # deviation of the disturbance of an action, over half its range
     inverse_scales: tuple[float, ...] = eqx.field(static=True)
 
     def deviation(self, observation: Float[Array, "*n obs"]) -> Float[Array, "*n"]:
@@ -36,15 +38,20 @@ class Noise(eqx.Module):
         """s̃ = s + σ(s) ε for a standard normal ε [App. A.1]."""
         return observation + self.deviation(observation) * normal
 
+    def disturb(self, spaces: Spaces, action: Float[Array, "act"], normal: Float[Array, "act"]) -> Float[Array, "act"]:
+        """The action that is executed in place of the chosen one: disturbed, and kept within the bounds."""
+        low, high = jnp.array(spaces.action_low), jnp.array(spaces.action_high)
+        return jnp.clip(action + self.action * (high - low) / 2 * normal, low, high)
+
 
 def make_noise(settings: config.Noise, observation_size: int) -> Noise:
     """The noise those settings describe, for observations of that size."""
-    sigma = jnp.asarray(settings.sigma, jnp.float32)
+    sigma, action = (jnp.asarray(level, jnp.float32) for level in (settings.sigma, settings.action))
     if settings.kind == "homoscedastic":
-        return Noise(sigma, sigma, ())
+        return Noise(sigma, sigma, action, ())
     if len(settings.scales) != observation_size:
         raise config.ConfigError(
             f"noise.scales has {len(settings.scales)} numbers, but the environment shows {observation_size} dimensions"
         )
     inverse = tuple(1 / scale for scale in settings.scales)
-    return Noise(jnp.asarray(settings.sigma_min, jnp.float32), sigma, inverse)
+    return Noise(jnp.asarray(settings.sigma_min, jnp.float32), sigma, action, inverse)

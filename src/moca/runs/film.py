@@ -59,11 +59,11 @@ def record(path: Path, env: HostEnvironment, config: Config, learner: Any, seed:
     frames: list[np.ndarray] = []
     configs = jax.tree.map(lambda number: np.array([number], np.float32), config)
     learners = jax.tree.map(lambda leaf: np.asarray(leaf)[None], learner)
-    total = GreedyEpisodes(env, config, vector, 1).returns(
+    episode = GreedyEpisodes(env, config, vector, 1).play(
         configs, learners, jax.random.key(seed)[None], np.array([[seed]]), watch=lambda: frames.append(vector.picture())
     )
     _encode(path, frames, vector.fps / repeat)
-    return "rendered by Gymnasium", float(total[0, 0])
+    return "rendered by Gymnasium", float(episode.reward.sum())
 
 
 def _encode(path: Path, frames: Sequence[np.ndarray], fps: float) -> None:

@@ -144,9 +144,9 @@ class Run:
         decisions = config.env.episode_length // config.env.action_repeat
         everything = lambda state: state  # noqa: E731
         play = jax.jit(lambda learner, key: rollout(agent, learner, env, noise, decisions, key, keep=everything))
-        states, rewards = play(learner, jax.random.key(seed))
-        how = film.write(path, env, states, np.asarray(rewards))
-        return path, how, float(np.sum(rewards))
+        states, episode = play(learner, jax.random.key(seed))
+        how = film.write(path, env, states, np.asarray(episode.reward))
+        return path, how, float(np.sum(episode.reward))
 
     def refuse_without_env(self) -> None:
         """Raises if the run is on an environment that only its user has, and it was not given."""

@@ -15,14 +15,22 @@ from typing import Any
 
 from moca import presets
 from moca.config import AGENTS, NOISES, Config, ConfigError, nearest, plain
+from moca.presets import SAC_USUAL
 
 # Agents of a study that are an agent of ours with a setting.
 VARIANTS: dict[str, dict[str, Any]] = {
+    "moca-mc-1": {"agent": "moca-mc", "dynamics.samples": 1},
     "moca-mc-4": {"agent": "moca-mc", "dynamics.samples": 4},
     "moca-mc-16": {"agent": "moca-mc", "dynamics.samples": 16},
+    # SAC as most implementations have it, beside SAC as a preset has it after a search.
+    "sac-usual": {"agent": "sac", **SAC_USUAL},
 }
+ACTION = "action"  # kind of noise: a disturbance of the executed action, in units of half its range
+LABELS = (*NOISES, ACTION)
 # Settings that the grid itself gives.
-OWN = ("agent", "seed", "seeds", "env.name", "noise.kind", "noise.sigma", "noise.sigma_min", "train.steps")
+OWN = (
+    "agent", "seed", "seeds", "env.name", "noise.kind", "noise.sigma", "noise.sigma_min", "noise.action", "train.steps",
+)  # fmt: skip
 EVALUATIONS = 50  # of a run, about; the paper evaluates after every episode [choice]
 
 
@@ -70,14 +78,18 @@ class Job:
         """The settings in which its cells differ, in the order of `noises`.
 
         Where one of them is scaled by the norm of the state all are: a constant level is one whose least is its
-        greatest.
+        greatest. Where one disturbs actions, the others do so by nothing.
         """
         scaled = self.config.noise.kind == "state-norm"
         levels = [parse_noise(noise) for noise in self.noises]
-        return [
-            {"noise.sigma": sigma} | ({"noise.sigma_min": 0.0 if kind == "state-norm" else sigma} if scaled else {})
-            for kind, sigma in levels
-        ]
+        disturbed = any(kind == ACTION for kind, _ in levels)
+
+        def settings(kind: str, level: float) -> dict[str, float]:
+            sigma, action = (0.0, level) if kind == ACTION else (level, 0.0)
+            least = {"noise.sigma_min": 0.0 if kind == "state-norm" else sigma} if scaled else {}
+            return {"noise.sigma": sigma, **least, **({"noise.action": action} if disturbed else {})}
+
+        return [settings(kind, level) for kind, level in levels]
 
     @property
     def has_landscape(self) -> bool:
@@ -133,17 +145,17 @@ GRIDS = {
 
 
 def parse_noise(text: str) -> tuple[str, float]:
-    """`0.05` or `state-norm 0.05` as kind and level."""
+    """`0.05`, `state-norm 0.05` or `action 0.5` as kind and level."""
     kind, _, level = str(text).rpartition(" ")
     kind = kind or "homoscedastic"
     try:
         sigma = float(level)
     except ValueError:
         sigma = -1.0
-    if kind not in NOISES or not 0 <= sigma < float("inf"):
+    if kind not in LABELS or not 0 <= sigma < float("inf"):
         raise ConfigError(
-            f"noises = {text!r} is none: write a level such as 0.05, or a kind and a level such as 'state-norm 0.05'."
-            f"{nearest(kind, NOISES) if kind not in NOISES else ''}"
+            f"noises = {text!r} is not a noise: write a level such as 0.05, or a kind and a level such as "
+            f"'state-norm 0.05' or 'action 0.5'.{nearest(kind, LABELS) if kind not in LABELS else ''}"
         )
     return kind, sigma
 
@@ -266,7 +278,8 @@ def _settings(grid: Grid, block: Block, agent: str) -> dict[str, Any]:
         "seed": grid.seed,
         "seeds": grid.seeds,
         "noise.kind": "state-norm" if any(kind == "state-norm" for kind, _ in levels) else "homoscedastic",
-        "noise.sigma": max(sigma for _, sigma in levels),
+        "noise.sigma": max((sigma for kind, sigma in levels if kind != ACTION), default=0.0),
+        "noise.action": max((sigma for kind, sigma in levels if kind == ACTION), default=0.0),
         "train.steps": block.steps,
         **VARIANTS.get(agent, {}),
         **block.settings,

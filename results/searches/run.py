@@ -93,7 +93,22 @@ def raw_again() -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-SEARCHES = {"raw": raw, "raw-again": raw_again}
+def rates() -> list[dict[str, Any]]:
+    """Nine pairs of rates for each of three agents under `raw`, so that none is judged at another's."""
+    points = [
+        {"value.lr": value, **{f"critic.{name}": critic for name in ("lr", "lr_end", "vertex_lr", "vertex_lr_end")}}
+        for value in (3e-3, 1e-2, 3e-2)
+        for critic in (3e-4, 1e-3, 3e-3)
+    ]
+    return [
+        {"preset": "raw", "env": env, "steps": steps, "points": points, "seeds": list(range(100, 100 + seeds)),
+         "settings": {"agent": agent, "noise.sigma": 0.05, "train.eval_every": steps // 25_000}}
+        for env, steps, seeds in (("CartpoleBalance", 100_000, 8), ("PendulumSwingup", 250_000, 6))
+        for agent in ("moca", "moca-ce", "bnaf")
+    ]  # fmt: skip
+
+
+SEARCHES = {"raw": raw, "raw-again": raw_again, "rates": rates}
 
 
 def run(name: str, number: int) -> Path:

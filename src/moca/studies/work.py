@@ -38,18 +38,33 @@ def run_job(directory: Path, job: Job, checkpoint_every: float, console: Console
 
 
 def _film(path: Path, job: Job, console: Console) -> None:
-    """The first seed at the greatest noise; a job does not fail for want of a film."""
+    """A typical seed at the greatest noise; a job does not fail for want of a film."""
     aside = path / f"aside-{FILM}"  # renamed when it is whole
     try:
-        load(path).render(job.strongest * job.config.seeds, seed=job.config.seed, path=aside)
+        load(path).render(_typical(path, job, job.strongest), seed=job.config.seed, path=aside)
         aside.replace(path / FILM)
     except Exception as error:  # encoders and graphics fail in many ways
         aside.unlink(missing_ok=True)
         console.print(f"{job.name} was not filmed: {error}")
 
 
+def _typical(path: Path, job: Job, level: int) -> int:
+    """The number of the run at a noise level whose return over the last tenth of training is the median of its seeds.
+
+    Of an even number of seeds the better one of the middle two; runs that diverged come last.
+    """
+    seeds, last = job.config.seeds, 0.9 * job.config.train.steps
+    returns: list[list[float]] = [[] for _ in range(seeds)]
+    for number, row in enumerate(RunDirectory(path).rows()):
+        place = number % (seeds * len(job.noises)) - level * seeds
+        if 0 <= place < seeds and row["step"] > last and row["return_mean"] is not None:
+            returns[place].append(row["return_mean"])
+    means = [sum(each) / len(each) if each else -np.inf for each in returns]
+    return level * seeds + sorted(range(seeds), key=means.__getitem__)[seeds // 2]
+
+
 def _write_landscapes(path: Path, job: Job) -> None:
-    """Value and greedy action over the pendulum's plane, of the first seed at every noise level."""
+    """Value and greedy action over the pendulum's plane, of a typical seed at every noise level."""
     run = load(path)
     env, learners = run.restore()
     angle, velocity = np.meshgrid(ANGLES, VELOCITIES, indexing="ij")
@@ -57,7 +72,8 @@ def _write_landscapes(path: Path, job: Job) -> None:
     arrays: dict[str, Any] = {"angle": ANGLES, "velocity": VELOCITIES}
     for number, (noise, point) in enumerate(zip(job.noises, job.varied, strict=True)):
         agent = make_agent(override(job.config, point), env)
-        learner = jax.tree.map(lambda leaf, at=number * job.config.seeds: leaf[at], learners)
+        typical = _typical(path, job, number)
+        learner = jax.tree.map(lambda leaf, at=typical: leaf[at], learners)
         value, action = jax.jit(jax.vmap(lambda o, a=agent, s=learner: (a.value(s, o), a.greedy(s, o)[0])))(
             observations
         )

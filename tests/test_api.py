@@ -90,8 +90,8 @@ def test_a_policy_follows_an_episode_as_the_evaluation_does(agent, run):
     pure, learner = member(agent, run)
     env, key = Wide(), jax.random.key(3)
     noise = make_noise(agent.config.noise, 2)
-    _, rewards = rollout(pure, learner, env, noise, 20, key)
-    reset_key, noise_key = jax.random.split(key)
+    _, episode = rollout(pure, learner, env, noise, 20, key)
+    reset_key, noise_key = jax.random.split(key, 4)[:2]
     normals = jax.random.normal(noise_key, (21, 2))
     policy = agent.policy(run)
     for _ in range(2):  # the second time as the first, after a reset
@@ -102,7 +102,7 @@ def test_a_policy_follows_an_episode_as_the_evaluation_does(agent, run):
         for normal in normals[:-1]:
             state, (observation, reward, _) = env.step(state, policy(noise(observation, normal)))
             seen.append(reward)
-        np.testing.assert_allclose(seen, rewards, atol=1e-5)
+        np.testing.assert_allclose(seen, episode.reward, atol=1e-5)
     assert policy.belief.covariance.shape == (2, 2)
 
 

@@ -86,6 +86,35 @@ def test_one_noisy_observation_is_both_next_and_first(memories):
     assert not same[:, boundaries].any()
 
 
+def test_a_disturbance_is_in_units_of_half_the_range_and_stays_within_the_bounds():
+    spaces = probes.Constant()  # actions from −1 to 2
+    normal = jax.random.normal(jax.random.key(0), (40_000, 1))
+    disturb = lambda level, action: np.asarray(  # noqa: E731
+        jax.vmap(lambda n: noise(action=level).disturb(spaces, jnp.array([action]), n))(normal)
+    )
+    np.testing.assert_allclose(disturb(0.1, 0.5).std(), 0.1 * 1.5, rtol=0.02)
+    np.testing.assert_allclose(disturb(0.1, 0.5).mean(), 0.5, atol=0.01)
+    assert (disturb(1.0, 0.5).min(), disturb(1.0, 0.5).max()) == (-1, 2)
+    assert (disturb(0.0, 0.7) == np.float32(0.7)).all()
+
+
+def test_what_is_stored_is_the_chosen_action_and_what_moves_the_world_the_disturbed_one():
+    """In Drift the second dimension tells which action was executed."""
+    runs = Trainer(
+        [probes.tiny(train__warmup=1000, noise__action=level) for level in (0.0, 0.4)], [0, 0], probes.Drift()
+    )
+    *_, report = runs
+    rows = np.asarray(runs.state.replay)
+    chosen, executed = rows[:, :, 2], (rows[:, :, 5] - 0.9 * rows[:, :, 1]) / 0.1
+    np.testing.assert_allclose(executed[0], chosen[0], atol=1e-5)
+    np.testing.assert_array_equal(chosen[1], chosen[0])  # of the same seed
+    inside = np.abs(executed[1]) < 0.999
+    added = (executed[1] - chosen[1])[inside]
+    assert 0.2 < added.std() < 0.45
+    assert np.abs(executed).max() <= 1 + 1e-5
+    assert np.diff(report.metrics["return_noise_free"]) != 0  # evaluations are disturbed, too
+
+
 def test_noise_is_independent_of_the_reset(memories):
     """Over many runs, the first noise says nothing about the state it was added to."""
     first = memories[0][0][:, 0]

@@ -83,7 +83,7 @@ BLOCK = '[[blocks]]\nenv = "CartpoleBalance"\nagents = ["moca"]\nnoises = ["0"]\
         (BLOCK.replace('["moca"]', '"moca"'), "agents = 'moca' must be a list"),
         (BLOCK.replace("moca", "mocha"), "agents = 'mocha' is unknown. Did you mean moca?"),
         (BLOCK.replace('"0"', '"state-nrm 0.1"'), "Did you mean state-norm?"),
-        (BLOCK.replace('"0"', '"-1"'), "noises = '-1' is none: write a level such as 0.05"),
+        (BLOCK.replace('"0"', '"-1"'), "noises = '-1' is not a noise: write a level such as 0.05"),
         (BLOCK.replace('["0"]', "[]"), "names no noises"),
         (BLOCK.replace('["moca"]', "[]"), "holds no"),
         ("presets = []\n" + BLOCK, "holds no"),

@@ -506,7 +506,7 @@ def _landscape(path: Path, preset: str) -> Figure:
     for axes in panels[-1]:
         axes.set_xticks([-np.pi, 0, np.pi], ["−π", "0", "π"])
     figure.supxlabel("angle (0: upright)", fontsize=9)
-    return _titled(figure, f"{_spaced('PendulumSwingup')}, {noise_label(noise)}, first seed, preset {preset}")
+    return _titled(figure, f"{_spaced('PendulumSwingup')}, {noise_label(noise)}, a typical seed, preset {preset}")
 
 
 # What the figures share.

@@ -447,7 +447,7 @@ def _films(directory: Path, beside: Path, plan: Grid) -> str:
 
 def _filmed(job: Job) -> str:
     noise = job.noises[job.strongest]
-    return f"{name_of(job.agent)} on {job.config.env.name}, preset {job.preset}, {noise_label(noise)}, its first seed"
+    return f"{name_of(job.agent)} on {job.config.env.name}, preset {job.preset}, {noise_label(noise)}, a typical seed"
 
 
 def _configuration(plan: Grid, directory: Path) -> str:

@@ -16,14 +16,15 @@ study() { # NAME PARALLEL
   (cd studies && tar cf "$out/$1.tar" "$1"/{results.parquet,origin.json,study.json} $(ls "$1"/landscape-*.npz 2> /dev/null))
 }
 search() {
-  [ "$(left)" -gt 60 ] && ! [ -e "$out/$1-0.parquet" ] || return
+  [ "$(left)" -gt 60 ] && ! [ -e "$out/$1-0.parquet" ] || return 0
   timeout "$(left)" "$python" results/searches/run.py "$1" >> "logs/$1" 2>&1
   told "$1" $?
 }
 maps() {
-  [ "$(left)" -gt 60 ] && ! [ -e "$out/maps-$1.npz" ] || return
+  [ "$(left)" -gt 60 ] && ! [ -e "$out/maps-$1.npz" ] || return 0
   timeout "$(left)" "$python" results/mechanism/run.py "$1" >> "logs/maps-$1" 2>&1
   told "maps $1" $?
 }
-maps moca & maps moca-ce & study raw-cartpole 8 & study raw-pendulum 8 & wait
-study raw-alike 3 & search rates & study process 8 & wait
+maps moca & maps moca-ce & study raw-cartpole 5 & study raw-pendulum 5 & wait
+study raw-alike 3 & search rates & wait
+study process 8

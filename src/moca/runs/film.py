@@ -9,7 +9,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import imageio_ffmpeg
 import jax
 import numpy as np
 
@@ -68,6 +67,8 @@ def record(path: Path, env: HostEnvironment, config: Config, learner: Any, seed:
 
 def _encode(path: Path, frames: Sequence[np.ndarray], fps: float) -> None:
     """Writes the film; pictures of an odd size are scaled by a pixel."""
+    import imageio_ffmpeg  # only a film needs it
+
     height, width, _ = frames[0].shape
     writer = imageio_ffmpeg.write_frames(str(path), (width, height), fps=fps, quality=8, macro_block_size=2)
     with warnings.catch_warnings():

@@ -108,7 +108,78 @@ def rates() -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-SEARCHES = {"raw": raw, "raw-again": raw_again, "rates": rates}
+# One change a rung, from what is printed to `raw`; widths and K, which are not printed, as in `raw` throughout.
+_UNPRINTED = {"critic.width": 64, "dynamics.width": 64, "dynamics.members": 3, "dynamics.lr": 3e-4}
+_FASTER = {f"critic.{name}": 1e-3 for name in ("lr", "lr_end", "vertex_lr", "vertex_lr_end")}
+_RUNGS: list[tuple[str, dict[str, Any]]] = [
+    ("as printed", {}),
+    ("critic and vertex at 1e-3", _FASTER),
+    ("weights of V at 1e-2", {"value.lr": 1e-2}),
+    ("random actions at the ends, held", {"exploration.random": "extreme", "exploration.hold": 20.0}),
+    ("bases that learn: raw", {"value.kind": "rbf-learned", "value.basis_lr": 3e-3}),
+]
+# And from the other side: `raw` without one of them.
+_WITHOUT: list[tuple[str, dict[str, Any]]] = [
+    ("raw, bases fixed", {"value.kind": "rbf", "value.basis_lr": 0.0}),
+    ("raw, bases fixed, M = 256", {"value.kind": "rbf", "value.basis_lr": 0.0, "value.bases": 256}),
+    ("raw, random actions as printed", {"exploration.random": "uniform", "exploration.hold": 1.0}),
+    ("raw, weights of V at 1e-4", {"value.lr": 1e-4}),
+    ("raw, critic and vertex as printed", {"critic.lr": 1e-4, "critic.lr_end": 1e-4, "critic.vertex_lr": 1e-5,
+                                          "critic.vertex_lr_end": 1e-5}),
+]  # fmt: skip
+
+
+def ladder() -> list[dict[str, Any]]:
+    """From `paper` to `raw`, one change a rung, and `raw` without each: MoCA and MoCA-CE at σ = 0.05 on both tasks.
+
+    Rungs that differ in real numbers alone share a program.
+    """
+    rungs, so_far = [], {}
+    for name, change in _RUNGS:
+        so_far = so_far | change
+        rungs.append(("paper", name, dict(so_far)))
+    rungs += [("raw", name, change) for name, change in _WITHOUT]
+    programs: dict[str, dict[str, Any]] = {}
+    for env, steps in (("CartpoleBalance", 100_000), ("PendulumSwingup", 250_000)):
+        for agent in ("moca", "moca-ce"):
+            for preset, _, settings in rungs:
+                words = {k: v for k, v in settings.items() if not isinstance(v, float)}
+                numbers = {k: v for k, v in settings.items() if isinstance(v, float)}
+                key = json.dumps([env, agent, preset, words])
+                fixed = {
+                    **_UNPRINTED,
+                    **words,
+                    "agent": agent,
+                    "noise.sigma": 0.05,
+                    "train.eval_every": steps // 25_000,
+                }
+                program = {"preset": preset, "env": env, "steps": steps, "settings": fixed, "points": [],
+                           "seeds": list(range(200, 208))}  # fmt: skip
+                programs.setdefault(key, program)["points"].append(numbers)
+    return list(programs.values())
+
+
+def sac() -> list[dict[str, Any]]:
+    """64 settings of SAC at σ = 0.025: width, batch and updates by program, rates, entropy and random actions within."""
+    points = [
+        {"sac.actor_lr": rate, "sac.critic_lr": rate, "sac.alpha_lr": rate, "sac.entropy_per_action": entropy,
+         "sac.probability": probability}
+        for rate in (3e-4, 1e-3)
+        for entropy in (-1.0, 0.0)
+        for probability in (0.0, 0.2)
+    ]  # fmt: skip
+    return [
+        {"preset": "raw", "env": env, "steps": steps, "points": points, "seeds": list(range(300, 304)),
+         "settings": {"agent": "sac", "sac.width": width, "train.batch": batch, "train.updates": updates,
+                      "noise.sigma": 0.025, "train.eval_every": steps // 25_000}}
+        for env, steps in (("CartpoleBalance", 100_000), ("PendulumSwingup", 150_000))
+        for width in (64, 256)
+        for batch in (128, 256)
+        for updates in (1, 2)
+    ]  # fmt: skip
+
+
+SEARCHES = {"raw": raw, "raw-again": raw_again, "rates": rates, "ladder": ladder, "sac": sac}
 
 
 def run(name: str, number: int) -> Path:

@@ -37,11 +37,16 @@ def _demo(arguments: argparse.Namespace) -> None:
     from rich.console import Console
 
     from moca import demo
+    from moca.runs.interrupts import RESUMABLE, InterruptedRun
     from moca.training import use_device
 
     use_device("cpu")
-    for path in demo.run(arguments.out, Console()):
-        print(path)
+    try:
+        for path in demo.run(arguments.out, Console()):
+            print(path)
+    except InterruptedRun as stopped:
+        print(stopped)
+        sys.exit(RESUMABLE)
 
 
 def _benchmark(arguments: argparse.Namespace) -> None:
@@ -241,9 +246,9 @@ def _parser() -> tuple[Parser, dict[str, Parser]]:
         return parsers[name]
 
     demo = command(
-        "demo", _demo, "a first look: closed form against sampling, Figure 1, and MoCA learning to balance a pole"
+        "demo", _demo, "a first look: closed form against sampling, Figure 1, and what the covariance is worth"
     )
-    demo.add_argument("--out", type=Path, default=Path("demo"), help="folder for pictures and film (default: demo)")
+    demo.add_argument("--out", type=Path, default=Path("demo"), help="folder for pictures and films (default: demo)")
 
     train = command("train", _train, "train an agent: all seeds in one compiled program")
     _add_run_options(train)

@@ -160,7 +160,7 @@ def ladder() -> list[dict[str, Any]]:
 
 
 def sac() -> list[dict[str, Any]]:
-    """64 settings of SAC at σ = 0.025: width, batch and updates by program, rates, entropy and random actions within."""
+    """64 settings of SAC at σ = 0.025: width, batch, updates, rates, target entropy, random actions."""
     points = [
         {"sac.actor_lr": rate, "sac.critic_lr": rate, "sac.alpha_lr": rate, "sac.entropy_per_action": entropy,
          "sac.probability": probability}

@@ -39,7 +39,7 @@ _PRINTED = {
     "value.most": inf,
 }
 
-# SAC with the settings that most implementations share [choice].
+# SAC with the settings that most implementations share: see moca.agents.sac.
 SAC_USUAL: dict[str, Any] = {
     "sac.width": 256,
     "sac.actor_lr": 3e-4,

@@ -1,0 +1,93 @@
+"""The figure and the table that say in one look what the covariance is worth under the preset `raw`.
+
+Written into README.md and docs/replication.md by tools/results.py.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib import pyplot as plt
+
+from moca import figures
+from moca.studies import statistics
+
+CARTPOLE, PENDULUM = "CartpoleBalance", "PendulumSwingup"
+SOLVED = 600  # on Pendulum, as the rules have it
+SHOWN = {  # agent: name, colour, dash
+    "moca": ("MoCA", "moca", "-"),
+    "moca-mc-16": ("MC, K = 16", "mc16", "-."),
+    "moca-mc-4": ("MC, K = 4", "mc", ":"),
+    "moca-ce": ("MoCA-CE", "ce", "--"),
+    "bnaf": ("BNAF", "bnaf", "-."),
+    "sac": ("SAC", "sac", ":"),
+    "sac-usual": ("SAC, usual settings", "grey", ":"),
+}
+ROWS = (
+    (CARTPOLE, "0.025"), (CARTPOLE, "0.05"), (CARTPOLE, "0.1"), (CARTPOLE, "state-norm 0.2"),
+    (PENDULUM, "0.05"), (PENDULUM, "0.1"),
+)  # fmt: skip
+
+
+def table(results: pd.DataFrame) -> str:
+    """Final returns under `raw`, at most six rows: mean with its 95 % interval, on Pendulum with the seeds that solve."""
+    finals = statistics.final_scores(results[results["preset"] == "raw"])
+    agents = [agent for agent in SHOWN if agent in finals.index.unique("agent")]
+    lines = [f"| task, noise | {' | '.join(SHOWN[agent][0] for agent in agents)} |", "|---" * (1 + len(agents)) + "|"]
+    for env, noise in ROWS:
+        cells = []
+        for agent in agents:
+            key = ("raw", env, agent, noise)
+            scores = finals.loc[key].dropna() if key in finals.index else pd.Series(dtype=float)
+            text = statistics.mean_t(scores).brief if scores.size else "–"
+            if env == PENDULUM and scores.size:
+                text += f" ({int((scores >= SOLVED).sum())} of {scores.size})"
+            cells.append(text)
+        lines.append(f"| {'Cartpole' if env == CARTPOLE else 'Pendulum'}, σ {noise} | {' | '.join(cells)} |")
+    return "\n".join(lines).replace("σ state-norm", "state-norm") + "\n"
+
+
+def draw(results: pd.DataFrame, path: Path) -> Path:
+    """Left: learning on Pendulum at σ = 0.05. Right: what noise costs on Cartpole."""
+    raw = results[results["preset"] == "raw"]
+    with figures.style():
+        figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 3.7))
+        _learning(left, raw, ("moca", "moca-ce", "bnaf"))
+        _against_noise(right, raw, ("moca", "moca-mc-4", "moca-ce", "bnaf"))
+        handles, labels = right.get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+        figure.savefig(path, metadata={"Software": None})
+        plt.close(figure)
+    return path
+
+
+def _learning(axes: plt.Axes, raw: pd.DataFrame, agents: tuple[str, ...]) -> None:
+    """The median seed, and the middle half of the seeds: scores have two groups, between which no mean lies."""
+    for agent in reversed(agents):
+        name, colour, dash = SHOWN[agent]
+        steps, values = statistics.curve(raw, "raw", PENDULUM, agent, "0.05")
+        low, middle, high = np.nanquantile(values, (0.25, 0.5, 0.75), axis=1)
+        line = {"color": figures.COLOURS[colour], "linestyle": dash, "linewidth": 2.2 if agent == "moca" else 1.6}
+        axes.plot(steps / 1000, middle, **line)
+        axes.fill_between(steps / 1000, low, high, color=figures.COLOURS[colour], alpha=0.15, linewidth=0)
+    seeds = values.shape[1]
+    axes.set(xlabel="environment steps (thousands)", ylabel="return of an episode", ylim=(0, 1000))
+    axes.set_title(f"Pendulum Swingup, σ = 0.05: median and\nmiddle half of {seeds} seeds")
+
+
+def _against_noise(axes: plt.Axes, raw: pd.DataFrame, agents: tuple[str, ...]) -> None:
+    finals = statistics.final_scores(raw)
+    levels = ("0", "0.025", "0.05", "0.1")
+    for number, agent in enumerate(agents):
+        name, colour, dash = SHOWN[agent]
+        keys = [("raw", CARTPOLE, agent, level) for level in levels]
+        found = [statistics.mean_t(finals.loc[key]) for key in keys if key in finals.index]
+        shift = 0.0006 * (number - (len(agents) - 1) / 2)
+        axes.errorbar(
+            [float(key[3]) + shift for key in keys if key in finals.index], [each.value for each in found],
+            yerr=[each.half_width for each in found], color=figures.COLOURS[colour], linestyle=dash, capsize=2.5,
+            marker="o", markersize=4, linewidth=2.2 if agent == "moca" else 1.6, label=name,
+        )  # fmt: skip
+    seeds = int(finals.loc["raw", CARTPOLE, agents[0], "0.05"].notna().sum())
+    axes.set(xlabel="noise σ", ylabel="return, last tenth of training", ylim=(None, 1010))
+    axes.set_title(f"Cartpole Balance: mean and 95 % interval\nof {seeds} seeds")

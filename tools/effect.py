@@ -1,8 +1,9 @@
-"""The figure and the table that say in one look what the covariance is worth under the preset `raw`.
+"""The figure and the tables that say what the covariance is worth under the preset `raw`, and why.
 
 Written into README.md and docs/replication.md by tools/results.py.
 """
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +31,7 @@ ROWS = (
 
 
 def table(results: pd.DataFrame) -> str:
-    """Final returns under `raw`, at most six rows: mean with its 95 % interval, on Pendulum with the seeds that solve."""
+    """Final returns under `raw` in six rows: mean with its 95 % interval, on Pendulum with the seeds that solve it."""
     finals = statistics.final_scores(results[results["preset"] == "raw"])
     agents = [agent for agent in SHOWN if agent in finals.index.unique("agent")]
     lines = [f"| task, noise | {' | '.join(SHOWN[agent][0] for agent in agents)} |", "|---" * (1 + len(agents)) + "|"]
@@ -43,8 +44,47 @@ def table(results: pd.DataFrame) -> str:
             if env == PENDULUM and scores.size:
                 text += f" ({int((scores >= SOLVED).sum())} of {scores.size})"
             cells.append(text)
-        lines.append(f"| {'Cartpole' if env == CARTPOLE else 'Pendulum'}, σ {noise} | {' | '.join(cells)} |")
-    return "\n".join(lines).replace("σ state-norm", "state-norm") + "\n"
+        lines.append(f"| {_row(env, noise)} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _row(env: str, noise: str) -> str:
+    task = "Cartpole" if env == CARTPOLE else "Pendulum"
+    return f"{task}, {'no noise' if noise == '0' else noise if ' ' in noise else f'σ {noise}'}"
+
+
+def overestimation(results: pd.DataFrame) -> str:
+    """V of the visited states less their discounted return at the end of training under `raw`, mean over seeds."""
+    finals = statistics.final_scores(results[results["preset"] == "raw"], "overestimation")
+    agents = [agent for agent in SHOWN if agent in finals.index.unique("agent")]
+    lines = [f"| task, noise | {' | '.join(SHOWN[agent][0] for agent in agents)} |", "|---" * (1 + len(agents)) + "|"]
+    for env, noise in ((CARTPOLE, "0"), *ROWS):
+        keys = [("raw", env, agent, noise) for agent in agents]
+        cells = [statistics.mean_t(finals.loc[key].dropna()).brief if key in finals.index else "–" for key in keys]
+        lines.append(f"| {_row(env, noise)} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def rates(path: Path) -> str:
+    """Each agent at its own best of nine pairs of rates, and all at those of `raw`, by mean final return."""
+    searched = pd.read_parquet(path)
+    for name in ("value.lr", "critic.lr"):
+        searched[name] = searched["point"].map(lambda point, name=name: json.loads(point)[name])
+    last = searched[searched["step"] > 0.9 * searched.groupby("env")["step"].transform("max")]
+    by_seed = last.groupby(["env", "agent", "value.lr", "critic.lr", "seed"])["return_mean"].mean().unstack("seed")
+    agents = ("moca", "moca-ce", "bnaf")
+    lines = ["| task, σ 0.05 | rates | MoCA | MoCA-CE | BNAF |", "|---" * 5 + "|"]
+    for env in (CARTPOLE, PENDULUM):
+        best = {agent: by_seed.loc[env, agent].mean(axis=1).idxmax() for agent in agents}
+        for label, pick in (("of `raw`", dict.fromkeys(agents, (1e-2, 1e-3))), ("each at its best", best)):
+            shown = []
+            for agent in agents:
+                value, critic = pick[agent]
+                scores = by_seed.loc[env, agent, value, critic].dropna()
+                own = f" ({value:g}, {critic:g})" if pick is best else ""
+                shown.append(statistics.mean_t(scores).brief + own)
+            lines.append(f"| {'Cartpole' if env == CARTPOLE else 'Pendulum'} | {label} | {' | '.join(shown)} |")
+    return "\n".join(lines) + "\n"
 
 
 def draw(results: pd.DataFrame, path: Path) -> Path:

@@ -104,7 +104,7 @@ def draw(results: pd.DataFrame, path: Path) -> Path:
 def _learning(axes: plt.Axes, raw: pd.DataFrame, agents: tuple[str, ...]) -> None:
     """The median seed, and the middle half of the seeds: scores have two groups, between which no mean lies."""
     for agent in reversed(agents):
-        name, colour, dash = SHOWN[agent]
+        _, colour, dash = SHOWN[agent]
         steps, values = statistics.curve(raw, "raw", PENDULUM, agent, "0.05")
         low, middle, high = np.nanquantile(values, (0.25, 0.5, 0.75), axis=1)
         line = {"color": figures.COLOURS[colour], "linestyle": dash, "linewidth": 2.2 if agent == "moca" else 1.6}

@@ -18,6 +18,7 @@ from moca.studies import claims, curves, grid, report, results, statistics
 
 ROOT = Path(__file__).parent.parent
 STUDIES = [name for name in grid.GRIDS if (ROOT / "results" / name / results.TABLE).exists()]
+JUDGED = [name for name in STUDIES if name != "further"]  # whose tables decide the paper's claims
 START, END = "<!-- {}: written by tools/results.py -->\n", "<!-- end -->"
 
 INTRO = """\
@@ -38,10 +39,10 @@ def made(out: Path) -> dict[Path, Path]:
     tables = {name: moca.load_results(ROOT / "results" / name) for name in STUDIES}
     further = tables.pop("further")
     table = pd.concat(tables.values(), ignore_index=True)
-    verdicts, fixed = judged(list(tables.values()))
+    verdicts, fixed = judged([tables[name] for name in JUDGED])
     for name, text in {
         "claims.md": claims_page(verdicts, fixed),
-        "claims.json": claims.to_json(verdicts + fixed),
+        "claims.json": claims.to_json(verdicts + fixed, JUDGED),
     }.items():
         (out / name).write_text(text)
         files[out / name] = ROOT / "results" / name

@@ -44,8 +44,8 @@ def counts(verdicts: Sequence[Verdict]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def to_json(verdicts: Sequence[Verdict]) -> str:
-    """The verdicts with their numbers, one line each; a number that does not exist is null."""
+def to_json(verdicts: Sequence[Verdict], studies: Sequence[str] = ()) -> str:
+    """The names of the studies, and the verdicts with their numbers; a number that does not exist is null."""
     keys = ("claim", "preset", "task", "noise", "beyond", "verdict")
     numbers = ("value", "delta", "p", "p_equal")
     lines = []
@@ -53,7 +53,7 @@ def to_json(verdicts: Sequence[Verdict]) -> str:
         row = {key: getattr(verdict, key) for key in keys}
         row |= {key: _rounded(getattr(verdict, key)) for key in numbers}
         lines.append(json.dumps(row, ensure_ascii=False))
-    return "[\n" + ",\n".join(lines) + "\n]\n"
+    return f'{{"studies": {json.dumps(list(studies))},\n"verdicts": [\n' + ",\n".join(lines) + "\n]}\n"
 
 
 def _rounded(number: float) -> float | None:

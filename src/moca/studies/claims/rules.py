@@ -17,7 +17,7 @@ WORDS = (HOLDS, REFUTED, EQUAL, UNDECIDED, ABSENT)
 
 LEVEL = 0.05
 DRAWS = 20_000
-MANY_DRAWS = 1_000_000  # for a corrected p-value that 20,000 draws cannot place above or below the level
+MORE_DRAWS = (60_000, 1_000_000)  # for corrected p-values that fewer draws cannot place above or below the level
 SEED = 0
 BLOCK = 4_000  # draws held in memory at once
 TIE = 1e-9  # relative; statistics this close count as equal
@@ -51,7 +51,7 @@ class Tested(NamedTuple):
 
     p: float
     p_equal: float
-    drawn: bool  # whether they come from random draws, so that more draws would sharpen them
+    draws: int = 0  # how many random draws they come from; 0 if they are exact
 
 
 class Tails(NamedTuple):
@@ -60,6 +60,7 @@ class Tails(NamedTuple):
     greater: np.ndarray
     less: np.ndarray
     both: np.ndarray
+    exact: bool  # whether every possible draw was enumerated
 
 
 def compare(comparisons: Sequence[Comparison], draws: int = DRAWS) -> list[Tested]:
@@ -68,9 +69,9 @@ def compare(comparisons: Sequence[Comparison], draws: int = DRAWS) -> list[Teste
     groups: dict[tuple[bool, int, int], list[int]] = {}
     for index, each in enumerate(comparisons):
         if each.counted:
-            found[index] = Tested(fisher(each.ours, each.theirs), np.nan, False)
+            found[index] = Tested(fisher(each.ours, each.theirs), np.nan)
         elif min(each.ours.size, each.theirs.size) < 2:
-            found[index] = Tested(1.0, 1.0 if each.delta else np.nan, False)
+            found[index] = Tested(1.0, 1.0 if each.delta else np.nan)
         else:
             groups.setdefault((each.paired, each.ours.size, each.theirs.size), []).append(index)
     for (paired, *_), members in groups.items():
@@ -81,7 +82,7 @@ def compare(comparisons: Sequence[Comparison], draws: int = DRAWS) -> list[Teste
         for place, index in enumerate(members):
             equal = max(tails.greater[3 * place + 1], tails.less[3 * place + 2])
             equal = float(equal) if comparisons[index].delta else np.nan
-            found[index] = Tested(float(tails.both[3 * place]), equal, True)
+            found[index] = Tested(float(tails.both[3 * place]), equal, 0 if tails.exact else draws)
     return [each for each in found if each is not None]
 
 
@@ -137,14 +138,15 @@ def correct(comparisons: Sequence[Comparison]) -> tuple[list[Tested], list[Teste
     """The p-values of one preset's comparisons as they are, and corrected by Holm's method.
 
     Differences and equivalences are corrected separately. Where the corrected value is within four standard errors of
-    the level, so that other draws could decide otherwise, the test is repeated with many more draws.
+    the level, so that other draws could decide otherwise, the test is repeated with more draws.
     """
     tested = compare(comparisons)
-    unsure = sorted({i for kind in (0, 1) for i in _unsure(np.array([each[kind] for each in tested])) if tested[i][2]})
-    for index, again in zip(unsure, compare([comparisons[i] for i in unsure], MANY_DRAWS), strict=True):
-        tested[index] = again
+    for draws in MORE_DRAWS:
+        unsure = _unsure(tested)
+        for index, again in zip(unsure, compare([comparisons[i] for i in unsure], draws), strict=True):
+            tested[index] = again
     p, p_equal = (holm(np.array([each[kind] for each in tested])) for kind in (0, 1))
-    corrected = [Tested(float(a), float(b), each.drawn) for a, b, each in zip(p, p_equal, tested, strict=True)]
+    corrected = [Tested(float(a), float(b), each.draws) for a, b, each in zip(p, p_equal, tested, strict=True)]
     return tested, corrected
 
 
@@ -197,13 +199,19 @@ def _factors(count: int) -> np.ndarray:
     return count - np.arange(count)
 
 
-def _unsure(p: np.ndarray) -> list[int]:
+def _unsure(tested: Sequence[Tested]) -> list[int]:
     """The tests whose decision at the level could change with other draws."""
-    known = np.flatnonzero(~np.isnan(p))
-    order = known[np.argsort(p[known], kind="stable")]
-    factors = _factors(order.size)
-    error = np.sqrt(p[order] * (1 - p[order]) / DRAWS)
-    return [int(i) for i in order[np.abs(factors * p[order] - LEVEL) < 4 * factors * error]]
+    draws = np.array([each.draws for each in tested])
+    found: set[int] = set()
+    for kind in (0, 1):
+        p = np.array([each[kind] for each in tested])
+        known = np.flatnonzero(~np.isnan(p))
+        order = known[np.argsort(p[known], kind="stable")]
+        factors = _factors(order.size)
+        error = np.sqrt(p[order] * (1 - p[order]) / np.maximum(draws[order], 1))
+        near = (np.abs(factors * p[order] - LEVEL) < 4 * factors * error) & (draws[order] > 0)
+        found |= set(order[near].tolist())
+    return sorted(found)
 
 
 def _tails(blocks: Iterator[np.ndarray], own: np.ndarray, exact: bool) -> Tails:
@@ -216,7 +224,7 @@ def _tails(blocks: Iterator[np.ndarray], own: np.ndarray, exact: bool) -> Tails:
         counts[2] += (np.abs(drawn) >= np.abs(own) - slack).sum(axis=0)
         total += len(drawn)
     # The data themselves are one of the patterns; a random sample has to be told so.
-    return Tails(*(counts / total if exact else (1 + counts) / (1 + total)))
+    return Tails(*(counts / total if exact else (1 + counts) / (1 + total)), exact)
 
 
 def _welch(labels: np.ndarray, pooled: np.ndarray) -> np.ndarray:
@@ -225,10 +233,12 @@ def _welch(labels: np.ndarray, pooled: np.ndarray) -> np.ndarray:
     rest = len(pooled) - size
     sums, squares = labels @ pooled, labels @ pooled**2
     others, other_squares = pooled.sum(axis=0) - sums, (pooled**2).sum(axis=0) - squares
-    spread = (squares - sums**2 / size) / (size - 1) / size + (other_squares - others**2 / rest) / (rest - 1) / rest
+    spread = (squares - sums * sums / size) / ((size - 1) * size)
+    spread += (other_squares - others * others / rest) / ((rest - 1) * rest)
     gap = sums / size - others / rest
     # Without any spread within the groups the statistic is infinite, or zero where the groups are the same too.
-    return np.where(np.abs(gap) < TIE, 0, gap) / np.sqrt(np.maximum(spread, TIE**2))
+    gap[np.abs(gap) < TIE] = 0
+    return gap / np.sqrt(np.maximum(spread, TIE**2, out=spread), out=spread)
 
 
 def _random_signs(runs: int, draws: int, seed: int) -> Iterator[np.ndarray]:

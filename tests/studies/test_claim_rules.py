@@ -79,6 +79,10 @@ def test_a_large_difference_is_found():
     assert (rules.label_permutations(x, y, 2000).both <= 0.05).mean() > 0.9
     assert (rules.sign_flips(x - y, 2000).both <= 0.05).mean() > 0.85
     assert (rules.label_permutations(x, y, 2000).less > 0.9).mean() > 0.9
+    far = rules.label_permutations(x + 99, y)
+    assert set(far.both) == {1 / 20_001}  # the data count as one of the draws: no p-value is zero
+    assert set(far.greater) == {1 / 20_001}
+    assert set(far.less) == {1}
 
 
 def test_the_same_draws_every_time():

@@ -224,7 +224,8 @@ def _tails(blocks: Iterator[np.ndarray], own: np.ndarray, exact: bool) -> Tails:
         counts[2] += (np.abs(drawn) >= np.abs(own) - slack).sum(axis=0)
         total += len(drawn)
     # The data themselves are one of the patterns; a random sample has to be told so.
-    return Tails(*(counts / total if exact else (1 + counts) / (1 + total)), exact)
+    greater, less, both = counts / total if exact else (1 + counts) / (1 + total)
+    return Tails(greater, less, both, exact)
 
 
 def _welch(labels: np.ndarray, pooled: np.ndarray) -> np.ndarray:

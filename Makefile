@@ -45,7 +45,7 @@ site: install ## the documentation as pages, in site/
 bench: install ## time the backup, training programs and their growth (minutes)
 	$(BIN)/moca benchmark backup agents growth
 
-mutants: install ## break each formula on purpose; every mutant must be caught (half an hour)
+mutants: install ## break each formula and each rule on purpose; every mutant must be caught (an hour)
 	$(BIN)/python tests/mutants.py
 
 results: install ## figures, pages and claims anew from the tables in results/

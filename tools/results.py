@@ -18,12 +18,14 @@ from moca.studies import claims, curves, grid, report, results, statistics
 
 ROOT = Path(__file__).parent.parent
 STUDIES = [name for name in grid.GRIDS if (ROOT / "results" / name / results.TABLE).exists()]
+JUDGED = [name for name in STUDIES if name != "further"]  # whose tables decide the paper's claims
 START, END = "<!-- {}: written by tools/results.py -->\n", "<!-- end -->"
 
 INTRO = """\
-What the paper states about its experiments, in our words, and what the studies of this folder say to it, at ten seeds.
-`tools/results.py` writes this page. How each is judged stands in `moca/studies/claims.py`: a claim holds, or does not,
-if the whole 95 % interval of what was measured lies where it should, or outside."""
+What the paper states about its experiments, in our words, and what the studies in this folder say about it, by the
+rules in [docs/replication.md](../docs/replication.md). `tools/results.py` writes this page, and
+`claims.json` with p-values and unrounded differences; `tests/studies/test_claims_again.py` computes every
+verdict a second time."""
 
 
 def made(out: Path) -> dict[Path, Path]:
@@ -37,10 +39,13 @@ def made(out: Path) -> dict[Path, Path]:
     tables = {name: moca.load_results(ROOT / "results" / name) for name in STUDIES}
     further = tables.pop("further")
     table = pd.concat(tables.values(), ignore_index=True)
-    verdicts = claims.judge(table)
-    page = out / "claims.md"
-    page.write_text(f"# The paper's claims\n\n{INTRO}\n\n{claims.CAVEATS}\n\n{claims.to_markdown(verdicts)}\n")
-    files[page] = ROOT / "results" / "claims.md"
+    verdicts, fixed = judged([tables[name] for name in JUDGED])
+    for name, text in {
+        "claims.md": claims_page(verdicts, fixed),
+        "claims.json": claims.to_json(verdicts + fixed, JUDGED),
+    }.items():
+        (out / name).write_text(text)
+        files[out / name] = ROOT / "results" / name
     ordering = claims.to_markdown([verdict for verdict in verdicts if verdict.claim == "ordering"])
     for name, parts in {
         "README.md": {
@@ -58,6 +63,27 @@ def made(out: Path) -> dict[Path, Path]:
         new.write_text(text)
         files[new] = ROOT / name
     return files
+
+
+def judged(tables: list[pd.DataFrame]) -> tuple[list[claims.Verdict], list[claims.Verdict]]:
+    """The verdicts on what hangs on a preset, and on what does not."""
+    nothing = json.loads((ROOT / "results" / "nothing.json").read_text())
+    benchmarks = [json.loads(path.read_text()) for path in sorted((ROOT / "results" / "benchmarks").glob("*.json"))]
+    return claims.judge(tables, nothing), claims.judge_fixed(benchmarks)
+
+
+def claims_page(verdicts: list[claims.Verdict], fixed: list[claims.Verdict]) -> str:
+    """results/claims.md."""
+    own, beyond = ([verdict for verdict in verdicts if verdict.beyond == far] for far in (False, True))
+    parts = {
+        "": f"{INTRO}\n\nThe paper's claims, each counted once per task and noise:\n\n{claims.counts(own)}",
+        "What the paper claims": claims.to_markdown(own),
+        "Beyond the paper": f"Noise and agents that the paper does not have.\n\n{claims.to_markdown(beyond)}",
+        "The same under every preset": claims.to_markdown(fixed),
+        "Notes": claims.NOTES,
+    }
+    text = "\n".join(f"## {head}\n\n{part}" if head else part for head, part in parts.items())
+    return f"# The paper's claims\n\n{text}"
 
 
 def scores(table: pd.DataFrame) -> str:

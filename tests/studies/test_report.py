@@ -180,11 +180,11 @@ def test_the_claims(study, page):
     verdicts = claims.judge(results.load_results(study))
     shown = [e["text"] for e in Parsed(page).all("span") if "verdict" in e.get("class", "")]
     assert sorted(shown) == sorted(report.SYMBOLS[v.verdict] + v.verdict for v in verdicts)
-    assert len(set(report.SYMBOLS.values())) == 4
+    assert len(set(report.SYMBOLS.values())) == len(report.SYMBOLS) == 5
     cells = [e["text"] for e in Parsed(page).all("td") if "data-preset" in e]
     judged = next(v for v in verdicts if v.claim == "above-sac")
     assert f"{report.SYMBOLS[judged.verdict]}{judged.verdict} {judged.measured}" in cells
-    assert {line[2:] for line in claims.CAVEATS.splitlines()} <= {e["text"] for e in Parsed(page).all("li")}
+    assert {line[2:] for line in claims.NOTES.splitlines()} <= {e["text"] for e in Parsed(page).all("li")}
 
 
 def test_another_task_has_no_claims(tmp_path):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FILM_LIMIT = 1_000_000  # bytes; a larger film is linked, not embedded
-SYMBOLS = {"holds": "✓", "does not hold": "✗", "inconclusive": "?", "not measured": "–"}
+SYMBOLS = {"holds": "✓", "refuted": "✗", "equal": "=", "undecided": "?", "not measured": "–"}
 DIAGNOSTICS = (
     "coverage_1sigma", "epistemic_std", "aleatoric_std", "ce_bias", "target_variance", "target_bias", "q_mean",
     "saturation",
@@ -272,18 +272,15 @@ def _claims(table: "pd.DataFrame") -> str:
     if not verdicts:
         return "<p>The paper claims nothing about these tasks.</p>"
     presets = list(dict.fromkeys(verdict.preset for verdict in verdicts))
-    caveats = "".join(f"<li>{escape(line.removeprefix('- '))}</li>" for line in claims.CAVEATS.splitlines())
-    parts = [
-        '<p class="note">A claim holds if the whole 95 % interval of what is measured lies where the claim wants it, '
-        "and does not hold if it lies outside; anything else is inconclusive.</p>"
-        f'<ul class="note plain">{caveats}</ul>'
-    ]
+    parts = []
     for preset in presets:
         counts = Counter(verdict.verdict for verdict in verdicts if verdict.preset == preset)
         told = ", ".join(f"{SYMBOLS[name]}\u00a0{name}:\u00a0{counts[name]}" for name in SYMBOLS if counts[name])
         parts.append(f"<p>Preset {escape(preset)}: {escape(told)}.</p>")
     for task in dict.fromkeys(verdict.task for verdict in verdicts):
         parts.append(_claims_table(task, [verdict for verdict in verdicts if verdict.task == task], presets))
+    notes = "".join(f"<li>{escape(line.removeprefix('- '))}</li>" for line in claims.NOTES.splitlines())
+    parts.append(f'<ul class="note plain">{notes}</ul>')
     return "".join(parts)
 
 

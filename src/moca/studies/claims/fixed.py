@@ -1,0 +1,72 @@
+"""The paper's claims that hang on no preset: what the closed form costs, and the numbers of Figure 1.
+
+No test decides them. A claim about time holds if it is true of every program that was timed, and is refuted if it is
+true of none; a printed number holds if ours has the same digits.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from moca.studies.claims.judging import Verdict
+from moca.studies.claims.rules import ABSENT, HOLDS, REFUTED, UNDECIDED
+from moca.studies.claims.scores import CARTPOLE
+
+SAME_COST = (0.95, 1.05)
+PRINTED = {"A": 0.057, "B": 0.025}
+
+
+def judge_fixed(benchmarks: Sequence[Mapping[str, Any]]) -> list[Verdict]:
+    """The verdicts on cost and on Figure 1; their preset is empty.
+
+    Args:
+        benchmarks: the files that `moca benchmark agents --out` writes, as data.
+    """
+    return [*_cost(benchmarks), *_figure_1()]
+
+
+def _cost(benchmarks: Sequence[Mapping[str, Any]]) -> list[Verdict]:
+    low, high = SAME_COST
+    same, less = f"{low:g} ≤ ratio of the times per step ≤ {high:g}", "ratio of the times per step < 1"
+    return [
+        _timed(benchmarks, "cost-like-ce", "MoCA's step costs as much as MoCA-CE's", same, "moca-ce", SAME_COST),
+        _timed(
+            benchmarks, "cost-below-mc", "MoCA's step costs less than with 16 samples", less, "moca-mc-16", (0.0, 1.0)
+        ),
+    ]
+
+
+def _timed(
+    benchmarks: Sequence[Mapping[str, Any]],
+    name: str,
+    statement: str,
+    rule: str,
+    other: str,
+    region: tuple[float, float],
+) -> Verdict:
+    rows = [row for each in benchmarks for row in each.get("agents", []) if row["agent"] == "moca"]
+    ratios = [row["cost_over"][other] for row in rows if row["env"] == CARTPOLE and other in row["cost_over"]]
+    keys = (name, statement, rule, CARTPOLE, "", "")
+    if not ratios:
+        return Verdict(*keys, "not timed", np.nan, np.nan, np.nan, ABSENT)
+    inside = [region[0] <= ratio <= region[1] for ratio in ratios]
+    verdict = HOLDS if all(inside) else UNDECIDED if any(inside) else REFUTED
+    programs = f"in {len(ratios)} programs" if len(ratios) > 1 else "in one program"
+    spread = f"{min(ratios):.2f} to {max(ratios):.2f}" if len(ratios) > 1 else f"{ratios[0]:.2f}"
+    return Verdict(*keys, f"{spread} {programs}", float(np.mean(ratios)), min(ratios), max(ratios), verdict)
+
+
+def _figure_1() -> list[Verdict]:
+    from moca import moments as mm
+    from moca.studies.toy import Toy
+
+    toy, found = Toy(), []
+    for action, mean in {"A": toy.mean_a, "B": toy.mean_b}.items():
+        value = float(mm.expectation(toy.belief(mean), toy.value))
+        verdict = HOLDS if round(value, 3) == PRINTED[action] else REFUTED
+        statement = f"Figure 1: the expected value of action {action} is {PRINTED[action]}"
+        rule = "the same three digits, with parameters of ours, which the paper does not print"
+        name = f"figure-1-{action.lower()}"
+        found.append(Verdict(name, statement, rule, "toy", "", "", f"{value:.5f}", value, value, value, verdict))
+    return found

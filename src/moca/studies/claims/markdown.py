@@ -1,0 +1,60 @@
+"""Verdicts as Markdown and as JSON."""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from math import isfinite
+
+from moca.studies.claims.judging import Verdict
+from moca.studies.claims.rules import WORDS
+
+NOTES = """\
+- A claim holds, or is refuted, if the difference is significant and at least as large as the smallest effect of interest: 20 points of return on Cartpole, 40 on Pendulum, a tenth of all steps, ten percentage points of seeds. It is equal if the difference is significantly smaller than that, and otherwise undecided. All tests are corrected for the number of claims under the preset. The full rules are in docs/replication.md.
+- Figures are differences of means with 95 % intervals, which are not corrected for the number of claims. The verdicts come from corrected tests, so an interval that excludes zero does not settle a claim.
+- Where seeds either solve Pendulum or do not, solved seeds are counted in place of a mean.
+- An agent that has not learned to do better than nothing is not compared.
+- Steps are those to 90 % of the highest mean final return of all agents at that noise; a run that never gets there counts with all its steps.
+- Coverage is of what was observed of the next state. Under `tuned` a filter is told the noise of the observations, and that is most of the predicted deviation; elsewhere the model has learned it.
+- The paper's noise levels are 0.025, 0.05 and, on Cartpole, state-norm 0.05. What concerns other noise or agents is marked as beyond the paper.
+"""  # noqa: E501
+
+
+def to_markdown(verdicts: Sequence[Verdict]) -> str:
+    """The verdicts as a table: a row for each claim, task and noise, a column for each preset."""
+    presets = list(dict.fromkeys(verdict.preset for verdict in verdicts))
+    rows: dict[tuple[str, str, str], dict[str, Verdict]] = {}
+    for verdict in verdicts:
+        rows.setdefault((verdict.claim, verdict.task, verdict.noise), {})[verdict.preset] = verdict
+    heads = [preset or "verdict" for preset in presets]
+    lines = [f"| {' | '.join(('claim', 'judged by', 'task', 'noise', *heads))} |", "|---" * (4 + len(presets)) + "|"]
+    for (_, task, noise), row in rows.items():
+        first = next(iter(row.values()))
+        found = [f"**{row[p].verdict}** {row[p].measured}".strip() if p in row else "" for p in presets]
+        lines.append(f"| {' | '.join((first.statement, first.rule, task, noise, *found))} |")
+    return "\n".join(lines) + "\n"
+
+
+def counts(verdicts: Sequence[Verdict]) -> str:
+    """How many claims got which verdict, as a table: a row for each verdict, a column for each preset."""
+    presets = list(dict.fromkeys(verdict.preset for verdict in verdicts))
+    found = Counter((verdict.verdict, verdict.preset) for verdict in verdicts)
+    lines = [f"| verdict | {' | '.join(presets)} |", "|---" * (1 + len(presets)) + "|"]
+    for word in WORDS:
+        lines.append(f"| {word} | {' | '.join(str(found[word, preset]) for preset in presets)} |")
+    return "\n".join(lines) + "\n"
+
+
+def to_json(verdicts: Sequence[Verdict], studies: Sequence[str] = ()) -> str:
+    """The names of the studies, and the verdicts with their numbers; a number that does not exist is null."""
+    keys = ("claim", "preset", "task", "noise", "beyond", "verdict")
+    numbers = ("value", "delta", "p", "p_equal")
+    lines = []
+    for verdict in verdicts:
+        row = {key: getattr(verdict, key) for key in keys}
+        row |= {key: _rounded(getattr(verdict, key)) for key in numbers}
+        lines.append(json.dumps(row, ensure_ascii=False))
+    return f'{{"studies": {json.dumps(list(studies))},\n"verdicts": [\n' + ",\n".join(lines) + "\n]}\n"
+
+
+def _rounded(number: float) -> float | None:
+    return float(f"{number:.4g}") if isfinite(number) else None

@@ -1,0 +1,270 @@
+"""The tests and verdicts of the rules in docs/replication.md, on plain arrays.
+
+Nothing here knows about tasks or agents. `compare` tests a list of comparisons, `correct` applies Holm's method to the
+p-values of one preset, and `verdict_on` and its neighbours turn corrected p-values into words.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+from math import comb
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats
+
+HOLDS, REFUTED, EQUAL, UNDECIDED, ABSENT = "holds", "refuted", "equal", "undecided", "not measured"
+WORDS = (HOLDS, REFUTED, EQUAL, UNDECIDED, ABSENT)
+
+LEVEL = 0.05
+DRAWS = 20_000
+MORE_DRAWS = (60_000, 1_000_000)  # for corrected p-values that fewer draws cannot place above or below the level
+SEED = 0
+BLOCK = 4_000  # draws held in memory at once
+TIE = 1e-9  # relative; statistics this close count as equal
+
+
+class Comparison(NamedTuple):
+    """Two sets of scores to be compared, and the smallest difference of interest.
+
+    `ours` and `theirs` are arrays of shape (runs,), in the same order of seeds if `paired`. If `counted`, they hold
+    zeros and ones, and Fisher's exact test compares the shares of ones. Without a smallest effect of interest `delta`
+    is zero, and equivalence is not tested.
+    """
+
+    ours: np.ndarray
+    theirs: np.ndarray
+    delta: float
+    paired: bool = False
+    counted: bool = False
+
+    @property
+    def difference(self) -> float:
+        """Our mean less theirs."""
+        return float(self.ours.mean() - self.theirs.mean())
+
+
+class Tested(NamedTuple):
+    """The p-values of a comparison: that there is no difference, and that it is not within ± delta.
+
+    Either is NaN where the test does not exist.
+    """
+
+    p: float
+    p_equal: float
+    draws: int = 0  # how many random draws they come from; 0 if they are exact
+
+
+class Tails(NamedTuple):
+    """For each test, the share of draws whose statistic is at least as large, as small, and as far from zero."""
+
+    greater: np.ndarray
+    less: np.ndarray
+    both: np.ndarray
+    exact: bool  # whether every possible draw was enumerated
+
+
+def compare(comparisons: Sequence[Comparison], draws: int = DRAWS) -> list[Tested]:
+    """Tests every comparison; those of the same shape share their draws."""
+    found: list[Tested | None] = [None] * len(comparisons)
+    groups: dict[tuple[bool, int, int], list[int]] = {}
+    for index, each in enumerate(comparisons):
+        if each.counted:
+            found[index] = Tested(fisher(each.ours, each.theirs), np.nan)
+        elif min(each.ours.size, each.theirs.size) < 2:
+            found[index] = Tested(1.0, 1.0 if each.delta else np.nan)
+        else:
+            groups.setdefault((each.paired, each.ours.size, each.theirs.size), []).append(index)
+    for (paired, *_), members in groups.items():
+        theirs = np.stack([comparisons[i].theirs for i in members for _ in range(3)], axis=1)
+        shifts = np.array([s * comparisons[i].delta for i in members for s in (0, 1, -1)])
+        ours = np.stack([comparisons[i].ours for i in members for _ in range(3)], axis=1) + shifts
+        tails = sign_flips(ours - theirs, draws) if paired else label_permutations(ours, theirs, draws)
+        for place, index in enumerate(members):
+            equal = max(tails.greater[3 * place + 1], tails.less[3 * place + 2])
+            equal = float(equal) if comparisons[index].delta else np.nan
+            found[index] = Tested(float(tails.both[3 * place]), equal, 0 if tails.exact else draws)
+    return [each for each in found if each is not None]
+
+
+def sign_flips(differences: np.ndarray, draws: int = DRAWS, seed: int = SEED) -> Tails:
+    """The sign-flip test of paired differences, of shape (runs, tests), for each column.
+
+    The statistic is the mean. If there are no more patterns of signs than draws asked for beyond the usual number, all
+    of them are enumerated and the p-values are exact.
+    """
+    runs = len(differences)
+    exact = draws > DRAWS and 2**runs <= draws
+    blocks = _all_signs(runs) if exact else _random_signs(runs, draws, seed)
+    scale = np.abs(differences).max(axis=0)
+    scaled = differences / np.where(scale > 0, scale, 1)
+    return _tails((signs @ scaled for signs in blocks), scaled.sum(axis=0), exact)
+
+
+def label_permutations(ours: np.ndarray, theirs: np.ndarray, draws: int = DRAWS, seed: int = SEED) -> Tails:
+    """The permutation test of two independent groups, of shapes (runs, tests), for each column.
+
+    The statistic is Welch's t: with it the test also keeps its level where the groups differ in spread and size, which
+    the difference of means does not. All permutations are enumerated under the same condition as in `sign_flips`.
+    """
+    size, total = len(ours), len(ours) + len(theirs)
+    exact = draws > DRAWS and comb(total, size) <= draws
+    blocks = _all_labels(size, total) if exact else _random_labels(size, total, draws, seed)
+    pooled = np.concatenate([ours, theirs])
+    pooled = pooled - pooled.mean(axis=0)
+    scale = np.abs(pooled).max(axis=0)
+    pooled = pooled / np.where(scale > 0, scale, 1)
+    own = np.zeros((1, total))
+    own[0, :size] = 1
+    return _tails((_welch(labels, pooled) for labels in blocks), _welch(own, pooled)[0], exact)
+
+
+def fisher(ours: np.ndarray, theirs: np.ndarray) -> float:
+    """The two-sided p-value of Fisher's exact test that two arrays of zeros and ones have the same share of ones."""
+    counts = [[int(side.sum()), side.size - int(side.sum())] for side in (ours, theirs)]
+    return float(stats.fisher_exact(counts).pvalue)
+
+
+def holm(p: np.ndarray) -> np.ndarray:
+    """Holm's step-down correction of the p-values that are not NaN."""
+    p = np.asarray(p, dtype=float)
+    corrected = np.full(p.shape, np.nan)
+    known = np.flatnonzero(~np.isnan(p))
+    order = known[np.argsort(p[known], kind="stable")]
+    corrected[order] = np.minimum(1, np.maximum.accumulate(_factors(order.size) * p[order]))
+    return corrected
+
+
+def correct(comparisons: Sequence[Comparison]) -> tuple[list[Tested], list[Tested]]:
+    """The p-values of one preset's comparisons as they are, and corrected by Holm's method.
+
+    Differences and equivalences are corrected separately. Where the corrected value is within four standard errors of
+    the level, so that other draws could decide otherwise, the test is repeated with more draws.
+    """
+    tested = compare(comparisons)
+    for draws in MORE_DRAWS:
+        unsure = _unsure(tested)
+        for index, again in zip(unsure, compare([comparisons[i] for i in unsure], draws), strict=True):
+            tested[index] = again
+    p, p_equal = (holm(np.array([each[kind] for each in tested])) for kind in (0, 1))
+    corrected = [Tested(float(a), float(b), each.draws) for a, b, each in zip(p, p_equal, tested, strict=True)]
+    return tested, corrected
+
+
+def region_p(values: np.ndarray, low: float, high: float) -> float:
+    """One less the highest level at which the t interval of the mean lies wholly inside or wholly outside a region.
+
+    NaN values are left out. Fewer than two values never decide.
+    """
+    values = values[np.isfinite(values)]
+    if values.size < 2:
+        return 1.0
+    error = values.std(ddof=1) / np.sqrt(values.size)
+    gap = min(abs(values.mean() - bound) for bound in (low, high))
+    if error == 0:
+        return float(gap == 0)
+    return float(2 * stats.t.sf(gap / error, values.size - 1))
+
+
+def verdict_on(difference: float, sign: int, delta: float, p: float, p_equal: float) -> str:
+    """The verdict on the claim that a difference is positive (`sign` 1) or negative (−1), from corrected p-values."""
+    if p <= LEVEL and abs(difference) >= delta:
+        return HOLDS if difference * sign > 0 else REFUTED
+    return EQUAL if p_equal <= LEVEL else UNDECIDED
+
+
+def verdict_on_region(mean: float, low: float, high: float, p: float) -> str:
+    """The verdict on the claim that a mean lies in a region, from the corrected value of `region_p`."""
+    if not p <= LEVEL:
+        return UNDECIDED
+    return HOLDS if low < mean < high else REFUTED
+
+
+def alike(verdict: str) -> str:
+    """The verdict on the claim that two agents are alike, from the one on their difference."""
+    return {EQUAL: HOLDS, HOLDS: REFUTED, REFUTED: REFUTED}.get(verdict, verdict)
+
+
+def together(verdicts: Sequence[str]) -> str:
+    """The verdict on a claim of several parts."""
+    if len(verdicts) == 1:
+        return verdicts[0]
+    if all(verdict == HOLDS for verdict in verdicts):
+        return HOLDS
+    if any(verdict in (REFUTED, EQUAL) for verdict in verdicts):
+        return REFUTED
+    return ABSENT if ABSENT in verdicts else UNDECIDED
+
+
+def _factors(count: int) -> np.ndarray:
+    return count - np.arange(count)
+
+
+def _unsure(tested: Sequence[Tested]) -> list[int]:
+    """The tests whose decision at the level could change with other draws."""
+    draws = np.array([each.draws for each in tested])
+    found: set[int] = set()
+    for kind in (0, 1):
+        p = np.array([each[kind] for each in tested])
+        known = np.flatnonzero(~np.isnan(p))
+        order = known[np.argsort(p[known], kind="stable")]
+        factors = _factors(order.size)
+        error = np.sqrt(p[order] * (1 - p[order]) / np.maximum(draws[order], 1))
+        near = (np.abs(factors * p[order] - LEVEL) < 4 * factors * error) & (draws[order] > 0)
+        found |= set(order[near].tolist())
+    return sorted(found)
+
+
+def _tails(blocks: Iterator[np.ndarray], own: np.ndarray, exact: bool) -> Tails:
+    """Counts how often the statistics of the draws, in blocks of shape (draws, tests), reach those of the data."""
+    slack = TIE * np.maximum(1, np.abs(own))
+    counts, total = np.zeros((3, own.size)), 0
+    for drawn in blocks:
+        counts[0] += (drawn >= own - slack).sum(axis=0)
+        counts[1] += (drawn <= own + slack).sum(axis=0)
+        counts[2] += (np.abs(drawn) >= np.abs(own) - slack).sum(axis=0)
+        total += len(drawn)
+    # The data themselves are one of the patterns; a random sample has to be told so.
+    greater, less, both = counts / total if exact else (1 + counts) / (1 + total)
+    return Tails(greater, less, both, exact)
+
+
+def _welch(labels: np.ndarray, pooled: np.ndarray) -> np.ndarray:
+    """Welch's t of the groups that each row of labels, of shape (draws, runs), picks from the columns of `pooled`."""
+    size = int(labels[0].sum())
+    rest = len(pooled) - size
+    sums, squares = labels @ pooled, labels @ pooled**2
+    others, other_squares = pooled.sum(axis=0) - sums, (pooled**2).sum(axis=0) - squares
+    spread = (squares - sums * sums / size) / ((size - 1) * size)
+    spread += (other_squares - others * others / rest) / ((rest - 1) * rest)
+    gap = sums / size - others / rest
+    # Without any spread within the groups the statistic is infinite, or zero where the groups are the same too.
+    gap[np.abs(gap) < TIE] = 0
+    return gap / np.sqrt(np.maximum(spread, TIE**2, out=spread), out=spread)
+
+
+def _random_signs(runs: int, draws: int, seed: int) -> Iterator[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    for start in range(0, draws, BLOCK):
+        yield rng.choice([-1.0, 1.0], size=(min(BLOCK, draws - start), runs))
+
+
+def _all_signs(runs: int) -> Iterator[np.ndarray]:
+    for start in range(0, 2**runs, BLOCK):
+        patterns = np.arange(start, min(start + BLOCK, 2**runs))
+        yield 2.0 * (patterns[:, None] >> np.arange(runs) & 1) - 1
+
+
+def _random_labels(size: int, total: int, draws: int, seed: int) -> Iterator[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    labels = np.arange(total) < size
+    for start in range(0, draws, BLOCK):
+        yield rng.permuted(np.tile(labels, (min(BLOCK, draws - start), 1)), axis=1).astype(float)
+
+
+def _all_labels(size: int, total: int) -> Iterator[np.ndarray]:
+    chosen = np.array(list(combinations(range(total), size)))
+    for start in range(0, len(chosen), BLOCK):
+        block = chosen[start : start + BLOCK]
+        labels = np.zeros((len(block), total))
+        np.put_along_axis(labels, block, 1, axis=1)
+        yield labels

@@ -1,0 +1,231 @@
+"""Scores of runs, as the rules in docs/replication.md define them.
+
+`Scores` holds the evaluations of all runs of one preset and task. `Scores.of` gives one number per seed:
+
+| score | meaning |
+|---|---|
+| `final` | mean return over the last tenth of training |
+| `area` | mean return over all evaluations |
+| `peak` | largest mean of three evaluations in a row |
+| `drop` | peak less final |
+| `spread` | distance of the final return from the median over seeds |
+| `stuck` | 1 if the final return is less than a tenth of the way above doing nothing, else 0 |
+| `above the bar` | peak less the return at which an agent has learned |
+| `steps` | steps to 90 % of the best agent's mean final return at that noise |
+| `steps of its own` | steps to 90 % of the agent's own mean final return at σ 0.025 |
+| a metric | its mean over all evaluations; `metric, second half` over those in the second half of training |
+
+A run that diverged scores as low as the task allows in whatever is made of returns and steps. It is left out of the
+means of other metrics. Where a cell was run in several studies, the scores of a seed are averaged.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from moca.studies.statistics import mean_t, steps_to
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+CARTPOLE, PENDULUM = "CartpoleBalance", "PendulumSwingup"
+LOW = "0.025"
+
+MOST = 1000.0  # the largest return of either task
+NOTHING = {
+    CARTPOLE: 697.6,
+    PENDULUM: 0.8,
+}  # the mean return of the zero action: results/nothing.py, results/nothing.json
+LEARNED = 0.1  # of the way from doing nothing to the largest return
+SOLVED = {CARTPOLE: 900.0, PENDULUM: 600.0}
+REACHED = 0.9  # of the mean final return, for steps to it
+LAST = 0.1  # the share of training that final returns average
+SECOND_HALF = ", second half"
+
+
+class AbsentError(Exception):
+    """A score cannot be computed; the message tells a reader why."""
+
+
+class Curves:
+    """The evaluations of one cell in one study.
+
+    Args:
+        rows: those of the table.
+    """
+
+    def __init__(self, rows: "pd.DataFrame") -> None:
+        lost = rows.groupby("seed")["diverged"].max() > 0  # sorted by seed
+        self.rows, self.seeds = rows, lost.index.to_numpy()
+        self.steps = np.sort(rows["step"].unique())
+        self.diverged = lost.to_numpy()  # (seeds,), whether the run was given up
+        self._values: dict[str, np.ndarray] = {}
+
+    def values(self, metric: str) -> np.ndarray:
+        """A metric as (evaluations, seeds), NaN from where a run diverged on."""
+        if metric not in self._values:
+            rows = self.rows[["step", "seed"]].assign(value=self.rows[metric].astype("float64"))
+            rows.loc[self.rows["diverged"] > 0, "value"] = np.nan
+            self._values[metric] = rows.pivot(index="step", columns="seed", values="value").to_numpy()
+        return self._values[metric]
+
+    def in_last(self, share: float) -> np.ndarray:
+        """Which evaluations lie in the last share of training."""
+        return self.steps > (1 - share) * self.steps[-1]
+
+
+class Scores:
+    """The runs of one preset on one task.
+
+    Args:
+        tables: one per study, as `load_results` gives them.
+        preset: of the runs.
+        task: of the runs.
+        nothing: the return of doing nothing for each task.
+    """
+
+    def __init__(
+        self, tables: Sequence["pd.DataFrame"], preset: str, task: str, nothing: Mapping[str, float] = NOTHING
+    ) -> None:
+        self.preset, self.task = preset, task
+        self.bar = nothing[task] + LEARNED * (MOST - nothing[task])
+        self.cells: dict[tuple[str, str], list[Curves]] = {}
+        for table in tables:
+            own = table[(table["preset"] == preset) & (table["env"] == task)]
+            for (agent, noise), rows in own.groupby(["agent", "noise"], sort=False):
+                self.cells.setdefault((agent, noise), []).append(Curves(rows))
+        self._known: dict[tuple[str, str, str], pd.Series] = {}
+
+    def of(self, agent: str, noise: str, score: str) -> "pd.Series":
+        """The score of every seed, without those that have none.
+
+        Raises:
+            AbsentError: if the cell was not run or its metric was not recorded.
+        """
+        key = (agent, noise, score)
+        if key not in self._known:
+            if (agent, noise) not in self.cells:
+                raise AbsentError("not run")
+            self._known[key] = self._scored(*key).dropna()
+        return self._known[key]
+
+    def learned(self, agent: str, noise: str) -> bool:
+        """Whether the 95 % interval of the mean peak lies above the bar; a single seed cannot show it."""
+        return bool(mean_t(self.of(agent, noise, "above the bar")).low > 0)
+
+    def solved(self, agent: str, noise: str) -> "pd.Series":
+        """Whether each seed has solved the task, as 0 or 1."""
+        return (self.of(agent, noise, "final") >= SOLVED[self.task]).astype(float)
+
+    def bimodal(self, agent: str, noise: str) -> bool:
+        """Whether at least a tenth of the seeds has solved the task and at least a tenth has not."""
+        return bool(0.1 <= self.solved(agent, noise).mean() <= 0.9)
+
+    def all_steps(self, agent: str, noise: str) -> float:
+        """The steps of the whole training."""
+        return float(self.cells[agent, noise][0].steps[-1])
+
+    def reached(self, agent: str, noise: str, score: str) -> float:
+        """The share of seeds that reach the threshold of a score in steps."""
+        threshold = self._threshold(agent, noise, score)
+        return float(self._merged(agent, noise, lambda c: np.isfinite(_steps(c, threshold)).astype(float)).mean())
+
+    def every(self, agent: str, noise: str, metric: str) -> "pd.DataFrame":
+        """A metric at every evaluation: a row per step, a column per seed."""
+        import pandas as pd
+
+        self.of(agent, noise, metric)
+        tables = [pd.DataFrame(c.values(metric), c.steps, c.seeds) for c in self.cells[agent, noise]]
+        return pd.concat(tables).groupby(level=0).mean()
+
+    def change(self, agent: str, noise: str, metric: str) -> "pd.Series":
+        """How far a line through the last fifth of training moves there, as a share of the mean there."""
+        self.of(agent, noise, metric)
+        return self._merged(agent, noise, lambda c: _change(c, metric)).dropna()
+
+    @cached_property
+    def _best(self) -> dict[str, float]:
+        """The highest mean final return at each noise."""
+        means: dict[str, list[float]] = {}
+        for agent, noise in self.cells:
+            means.setdefault(noise, []).append(float(self.of(agent, noise, "final").mean()))
+        return {noise: max(each) for noise, each in means.items()}
+
+    def _threshold(self, agent: str, noise: str, score: str) -> float:
+        own = score == "steps of its own"
+        return REACHED * (float(self.of(agent, LOW, "final").mean()) if own else self._best[noise])
+
+    def _scored(self, agent: str, noise: str, score: str) -> "pd.Series":
+        if score in _OF_RETURNS:
+            return self._merged(agent, noise, _OF_RETURNS[score])
+        if score.startswith("steps"):
+            threshold = self._threshold(agent, noise, score)
+            return self._merged(agent, noise, lambda c: np.minimum(_steps(c, threshold), c.steps[-1]))
+        if score == "above the bar":
+            return self.of(agent, noise, "peak") - self.bar
+        final = self.of(agent, noise, "final")
+        if score == "spread":
+            return (final - final.median()).abs()
+        if score == "stuck":
+            return (final < self.bar).astype(float)
+        metric = score.removesuffix(SECOND_HALF)
+        share = 0.5 if score.endswith(SECOND_HALF) else 1.0
+        known = [c for c in self.cells[agent, noise] if metric in c.rows and c.rows[metric].notna().any()]
+        if not known:
+            raise AbsentError(f"no {metric.replace('_', ' ')}")
+        return _by_seed(known, lambda c: _mean(c, metric, share))
+
+    def _merged(self, agent: str, noise: str, score: Callable[[Curves], np.ndarray]) -> "pd.Series":
+        return _by_seed(self.cells[agent, noise], score)
+
+
+def _by_seed(cells: Sequence[Curves], score: Callable[[Curves], np.ndarray]) -> "pd.Series":
+    """A score of every seed, averaged over the studies that have it."""
+    import pandas as pd
+
+    return pd.concat([pd.Series(score(each), each.seeds) for each in cells]).groupby(level=0).mean()
+
+
+def _final(curves: Curves) -> np.ndarray:
+    return np.where(curves.diverged, 0, curves.values("return_mean")[curves.in_last(LAST)].mean(axis=0))
+
+
+def _area(curves: Curves) -> np.ndarray:
+    return np.where(curves.diverged, 0, curves.values("return_mean").mean(axis=0))
+
+
+def _peak(curves: Curves) -> np.ndarray:
+    values = curves.values("return_mean")
+    rolling = np.lib.stride_tricks.sliding_window_view(values, min(3, len(values)), axis=0).mean(axis=-1)
+    return np.where(curves.diverged, 0, rolling.max(axis=0))
+
+
+def _drop(curves: Curves) -> np.ndarray:
+    return np.where(curves.diverged, MOST, _peak(curves) - _final(curves))
+
+
+def _steps(curves: Curves, threshold: float) -> np.ndarray:
+    """Steps to a threshold, infinite for runs that never get there or diverged."""
+    return np.where(curves.diverged, np.inf, steps_to(curves.steps, curves.values("return_mean"), threshold))
+
+
+def _mean(curves: Curves, metric: str, share: float) -> np.ndarray:
+    values = curves.values(metric)[curves.in_last(share)]
+    known = ~np.isnan(values)
+    means = np.where(known, values, 0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+    return np.where(curves.diverged | ~known.any(axis=0), np.nan, means)
+
+
+def _change(curves: Curves, metric: str) -> np.ndarray:
+    last = curves.in_last(0.2)
+    if last.sum() < 2:
+        raise AbsentError("too few evaluations")
+    steps, values = curves.steps[last], curves.values(metric)[last]
+    centred = steps - steps.mean()
+    moved = centred @ values / (centred @ centred) * 0.2 * curves.steps[-1]
+    return moved / np.maximum(values.mean(axis=0), np.finfo(float).tiny)
+
+
+_OF_RETURNS = {"final": _final, "area": _area, "peak": _peak, "drop": _drop}

@@ -44,11 +44,12 @@ def table(results: pd.DataFrame) -> str:
             if env == PENDULUM and scores.size:
                 text += f" ({int((scores >= SOLVED).sum())} of {scores.size})"
             cells.append(text)
-        lines.append(f"| {_row(env, noise)} | {' | '.join(cells)} |")
+        lines.append(f"| {place(env, noise)} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
-def _row(env: str, noise: str) -> str:
+def place(env: str, noise: str) -> str:
+    """The task and the noise for readers."""
     task = "Cartpole" if env == CARTPOLE else "Pendulum"
     return f"{task}, {'no noise' if noise == '0' else noise if ' ' in noise else f'σ {noise}'}"
 
@@ -61,7 +62,7 @@ def overestimation(results: pd.DataFrame) -> str:
     for env, noise in ((CARTPOLE, "0"), *ROWS):
         keys = [("raw", env, agent, noise) for agent in agents]
         cells = [statistics.mean_t(finals.loc[key].dropna()).brief if key in finals.index else "–" for key in keys]
-        lines.append(f"| {_row(env, noise)} | {' | '.join(cells)} |")
+        lines.append(f"| {place(env, noise)} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 

@@ -10,9 +10,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+import effect
 import pandas as pd
 
-import effect
 import moca
 from moca.config import Config
 from moca.studies import claims, curves, grid, report, results, statistics

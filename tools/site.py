@@ -30,7 +30,9 @@ def on_files(files, config):
 def on_page_markdown(markdown, page, **_):
     """Has links to those files point to where they are on the site."""
     if page.file.src_uri not in PAGES:
-        markdown = markdown.replace("](../results/README.md)", "](results.md)").replace("](../results/", "](results/")
+        for name in ("README", "claims"):
+            markdown = markdown.replace(f"](../results/{name}.md)", f"]({'results' if name == 'README' else name}.md)")
+        markdown = markdown.replace("](../results/", "](results/")
         markdown = markdown.replace("](../benchmarks/README.md)", "](benchmarks.md)")
         markdown = re.sub(r"\]\(\.\./examples/(\w+)\.py\)", r"](tutorials/\1.md)", markdown)
     return markdown

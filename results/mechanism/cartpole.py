@@ -46,6 +46,7 @@ from moca.training import Trainer, make_env, use_device
 from moca.values import first
 
 SIGMA, STEPS, EVERY, SEEDS = 0.05, 100_000, 2_000, range(2000, 2004)
+STRIDE = 2  # every so many of the kept policies are judged
 KEPT = Path("runs/mechanism")
 HERE = Path(__file__).parent
 GOOD = np.array([0.11, 1.87, 0.34, 0.88])  # of x, θ, ẋ, θ̇: found by search on noisy observations
@@ -226,7 +227,7 @@ def judge(name: str, episodes: int = 10) -> dict[str, np.ndarray]:
     other = per_seed(lambda c: jax.vmap(lambda w: over(lambda k: imagine(lambda o: vertex(c, o), k, w)))(stacked))
     slopes = per_seed(lambda c: gains_of(c, jax.random.key(5)))
     found: dict[str, list] = {}
-    for at in range(len(arrays["return_mean"])):
+    for at in range(STRIDE - 1, len(arrays["return_mean"]), STRIDE):
         critic = jax.tree.map(lambda leaf, at=at: jnp.asarray(leaf[at]), critics)
         result = real(critic)
         row = {name: np.asarray(x)[:, 2] for name, x in result.items()}  # as it is: scale 1, the last observation
@@ -235,7 +236,7 @@ def judge(name: str, episodes: int = 10) -> dict[str, np.ndarray]:
         row["gain"], row["gain_clipped"] = map(np.asarray, slopes(critic))
         for key, value in row.items():
             found.setdefault(key, []).append(value)
-        if at % 10 == 9:
+        if at % 10 < STRIDE:
             print(name, (at + 1) * EVERY, row["return"].mean(-1).round(), row["imagined"].mean(0).round(), flush=True)
     late = jax.tree.map(lambda leaf: jnp.asarray(np.moveaxis(leaf[-5:], 0, 1)), critics)  # seeds, policies
     together = per_seed(
@@ -245,8 +246,8 @@ def judge(name: str, episodes: int = 10) -> dict[str, np.ndarray]:
     )
     out = {key: np.stack(value) for key, value in found.items()}
     out["together"] = np.asarray(together(late)).mean(-1)
-    out["fallen"] = (arrays["replay"][..., 1].reshape(len(SEEDS), -1, EVERY) < 0.5).mean(-1).T
-    return out | {m: arrays[m] for m in MEASURED}
+    out["fallen"] = (arrays["replay"][..., 1].reshape(len(SEEDS), -1, STRIDE * EVERY) < 0.5).mean(-1).T
+    return out | {m: arrays[m][STRIDE - 1 :: STRIDE] for m in MEASURED}
 
 
 def peak_of(returns: np.ndarray) -> np.ndarray:
@@ -259,11 +260,11 @@ def digest(d: dict[str, np.ndarray]) -> dict[str, Any]:
     """Peak and late, by seed, and the means over seeds along training."""
     seeds, places = np.arange(len(SEEDS)), peak_of(d["return_mean"])
     at_peak = lambda x: x[places, seeds]  # noqa: E731
-    late = lambda x: x[-5:].mean(0)  # noqa: E731
+    late = lambda x: x[-5 // STRIDE :].mean(0)  # noqa: E731
     r = lambda x, n=1: np.asarray(x, np.float64).round(n).tolist()  # noqa: E731
     returns = d["return"].mean(-1)
     upright = np.where(d["fell"] > 0, np.nan, d["return"])
-    table: dict[str, Any] = {"peak_step": ((places + 1) * EVERY).tolist()}
+    table: dict[str, Any] = {"peak_step": ((places + 1) * STRIDE * EVERY).tolist()}
     for name, pick in (("peak", at_peak), ("late", late)):
         table[name] = {
             "return": r(pick(returns)), "clean": r(pick(d["clean"])), "imagined": r(pick(d["imagined"])),
@@ -274,7 +275,7 @@ def digest(d: dict[str, np.ndarray]) -> dict[str, Any]:
             "gain_clipped": r(pick(d["gain_clipped"]), 2), "overestimation": r(pick(d["overestimation"])),
             "curvature": r(pick(d["curvature"]), 3), "fallen_data": r(pick(d["fallen"]), 3),
         }  # fmt: skip
-    table["late"]["without_falls"] = r(np.nanmean(upright[-5:], axis=(0, 2)))
+    table["late"]["without_falls"] = r(np.nanmean(upright[-5 // STRIDE :], axis=(0, 2)))
     table["late"]["together"] = r(d["together"])
     table["fallen_replay"] = r(d["fallen"].mean(0), 3)
     curves = {

@@ -10,7 +10,7 @@ import numpy as np
 from moca.figures import COLOURS, save, style
 
 HERE = Path(__file__).parent
-EVERY, LINEAR, GOOD = 2, 996, {"θ": 1.87, "θ̇": 0.88}
+EVERY, LINEAR, GOOD = 4, 996, {"θ": 1.87, "θ̇": 0.88}
 AGENTS = {"moca": "MoCA", "bnaf": "BNAF"}
 SCALES, WINDOWS = ("0.25", "0.5", "1", "2"), ("1", "2", "4", "8")
 

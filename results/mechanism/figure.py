@@ -3,7 +3,7 @@
     python results/mechanism/figure.py           # from maps-moca.npz, maps-moca-ce.npz and exact-value.npz beside it
 
 The maps are those of the seed whose return over the last tenth of training is the median (of an even number the better
-one of the middle two). No policy's value can exceed 1 / (1 − γ) = 100; colours beyond the scale mark what is outside it.
+one of the middle two). No policy's value can exceed 1 / (1 − γ) = 100: what lies above is red. Grey is below zero.
 """
 
 import sys
@@ -19,7 +19,7 @@ HERE = Path(__file__).parent
 SHOWN = (20_000, 50_000, 120_000, 250_000)
 AGENTS = {"moca": "MoCA", "moca-ce": "MoCA-CE"}
 LINES = {"moca": (COLOURS["moca"], "-"), "moca-ce": (COLOURS["ce"], "--")}
-MOST = 100.0
+POSSIBLE, MOST = 100, 250  # no value can be above the first; the scale ends at the second
 
 
 def typical(data: dict[str, np.ndarray]) -> int:
@@ -36,7 +36,9 @@ def main(folder: Path) -> Path:
             data[agent] = dict(file)
     with np.load(HERE / "exact-value.npz") as file:
         exact = dict(file)
-    colours = matplotlib.colormaps["viridis"].with_extremes(over="#ff6f61", under="#c9c9c9")
+    within = matplotlib.colormaps["viridis"](np.linspace(0, 1, POSSIBLE))
+    beyond = matplotlib.colormaps["Reds"](np.linspace(0.35, 1, MOST - POSSIBLE))
+    colours = matplotlib.colors.ListedColormap(np.concatenate([within, beyond])).with_extremes(under="#c9c9c9")
     with style():
         figure = plt.figure(figsize=(9.6, 6.6))
         grid = figure.add_gridspec(3, 1, height_ratios=(1, 1, 1.05))
@@ -60,7 +62,7 @@ def main(folder: Path) -> Path:
                 ax = figure.add_subplot(above[2 * row : 2 * row + 2, column])
                 image = draw(ax, each["value"][list(each["map_steps"]).index(step), seed])
                 reached = each["returns"][np.abs(each["steps"] - step).argmin(), seed]
-                ax.set_title(f"{step // 1000}k steps: {reached:.0f}", fontsize=9)
+                ax.set_title(f"{step // 1000}k steps, return {reached:.0f}", fontsize=8)
                 if column:
                     ax.set_yticklabels([])
                 else:
@@ -70,10 +72,11 @@ def main(folder: Path) -> Path:
         ax = figure.add_subplot(above[1:3, 4])
         draw(ax, exact["value"])
         ax.set_yticklabels([])
-        ax.set_title("Exact", fontsize=9)
+        ax.set_title("Exact value", fontsize=8)
         bar = figure.colorbar(
-            image, ax=[a for a in figure.axes], extend="both", pad=0.01, aspect=30, label="value; return in titles"
+            image, ax=[a for a in figure.axes], extend="both", pad=0.01, aspect=30, label="value (red: impossible)"
         )
+        bar.set_ticks([0, 50, 100, 150, 200, 250])
         bar.outline.set_visible(False)
 
         below = grid[2].subgridspec(1, 2)
@@ -91,8 +94,8 @@ def main(folder: Path) -> Path:
             ax.set_xlim(0, steps.max())
             if name == "returns":
                 ax.set_ylim(0, 1000)
-                ax.legend(loc="upper left", ncols=2)
             else:
+                ax.legend(loc="upper left", ncols=2)
                 ax.axhline(0, color=COLOURS["grey"], lw=0.8)
         return save(figure, folder, "collapse", ("png",))[0]
 

@@ -108,7 +108,7 @@ def test_missing_agents_metrics_and_seeds_do_no_harm(tmp_path):
     assert [path.name for path in paths] == [f"{stem}-paper.svg" for stem in stems]
     learning, acrobot, *_, diagnostics = map(text, paths)
     assert {"MoCA, 0 to 1 of 1 seeds", "one seed"} <= set(learning)
-    assert "moca-mixture" in acrobot
+    assert "MoCA (mixture)" in acrobot
     assert not [label for label in acrobot if label.startswith("BNAF")]
     assert not [label for label in diagnostics if label.startswith("NAF")]
 

@@ -322,6 +322,18 @@ def test_coverage(task):
     assert found["calibrated-throughout", HIGH].value == pytest.approx(0.79, abs=0.01)
 
 
+def test_regions_are_corrected_too():
+    """By Holm's method over all of them: here coverage late in training, and at each of 20 evaluations."""
+    coverage = 0.71 + 0.05 * np.random.default_rng(3).normal(size=(SEEDS, 20))
+    given = table(PEND, "moca", HIGH, np.full(SEEDS, 800.0), coverage_1sigma=coverage)
+    p = [rules.region_p(each, *paper.NEAR) for each in (coverage[:, 10:].mean(axis=1), *coverage.T)]
+    corrected = rules.holm(np.array(p))
+    found = verdicts(given)
+    assert found["calibrated", HIGH].p == pytest.approx(corrected[0])
+    assert found["calibrated-throughout", HIGH].p == pytest.approx(corrected[1 + np.argmax(coverage.mean(axis=0))])
+    assert p[0] < corrected[0]
+
+
 def test_what_settles():
     share = np.arange(1, 21) / 20
     noise = 1 + 0.001 * np.random.default_rng(0).normal(size=(SEEDS, 1))

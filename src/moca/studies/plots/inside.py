@@ -16,8 +16,6 @@ from moca.studies.plots.cells import Cells, Series, by_kind, noise_label
 from moca.studies.plots.lines import band, signed_axis, steps_axis
 from moca.studies.plots.looks import (
     GREY,
-    MEAN,
-    TYPICAL,
     Look,
     legend_below,
     lost_handle,
@@ -65,7 +63,7 @@ def diagnostics(cells: Cells) -> Figure | None:
         draw(axes)
         axes.set_title(panel.title if len(cells.envs) == 1 else f"{spaced(env)}:\n{panel.title}")
     task = f"{spaced(cells.envs[0])}, " if len(cells.envs) == 1 else ""
-    return titled(figure, f"{task}preset {cells.preset}: {TYPICAL}")
+    return titled(figure, f"{task}preset {cells.preset}: median and middle half of the seeds")
 
 
 def _drawer(cells: Cells, env: str, panel: Panel) -> Callable[[Axes], None] | None:
@@ -168,7 +166,7 @@ def calibration(cells: Cells) -> Figure | None:
     left = [(series.values.shape[1], series.asked) for *_, levels in found for _, series in levels]
     figure.legend(
         *panels[0, 0].get_legend_handles_labels(),
-        title=f"MoCA, {MEAN}, {seeds(left)}",
+        title=f"MoCA, mean with its 95 % interval, {seeds(left)}",
         loc="outside lower center",
         ncols=3,
     )

@@ -34,7 +34,8 @@ def of_file(path: Path, preset: str) -> Figure:
     _maps(figure, panels[0], plane, values, "viridis", ranges, "value, least to greatest" if own else "value")
     _maps(figure, panels[1], plane, actions, "RdBu_r", [(-bound, bound)] * len(agents), "greedy action")
     for title, (low, high), axes in zip(titles, ranges, panels[0], strict=True):
-        axes.set_title(f"{title}\n{low:.0f} to {high:.0f}" if own else title, fontsize=9)
+        span = f"{low:.0f} to {high:.0f}".replace("-", "−")
+        axes.set_title(f"{title}\n{span}" if own else title, fontsize=9)
     for axes in panels[-1]:
         axes.set_xticks([-np.pi, 0, np.pi], ["−π", "0", "π"])
     figure.supxlabel("angle (0: upright)", fontsize=9)

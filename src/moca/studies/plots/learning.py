@@ -8,12 +8,11 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from moca.envs.names import GYMNASIUM
 from moca.studies.claims import NOMINAL, PENDULUM
 from moca.studies.claims.scores import SOLVED
 from moca.studies.plots.cells import TOP, Cells, Middle, Series, by_kind, noise_label
 from moca.studies.plots.lines import band, closer, end_labels, signed_axis, steps_axis
-from moca.studies.plots.looks import GREY, LOOKS, MEAN, TYPICAL, Look, counted, legend, look, number, spaced, titled
+from moca.studies.plots.looks import GREY, LOOKS, Look, counted, legend, look, middle_of, spaced, titled
 
 COLUMNS = 4  # at most, side by side
 HEIGHT, LOWER = 2.5, 1.5  # of a panel of returns, and of one of MoCA's uncertainty, in inches
@@ -25,13 +24,14 @@ def of_task(cells: Cells, env: str) -> Figure:
     rows = _arranged(cells.noises(env))
     typical, lower = cells.typical(env), _lower(cells, env, rows)
     figure, panels = _panels(rows, len(lower))
+    finals = cells.finals()
     for row, axes_of_row in zip(rows, panels, strict=False):
         for noise, axes in zip(row, axes_of_row, strict=False):
             drawn = _returns(cells, axes, env, noise, typical)
             axes.set_title(noise_label(noise))
             if cells.bounded(env):
                 axes.set_ylim(0, 1.02 * TOP)
-            closer(axes, drawn)
+            closer(axes, drawn, _means(finals, env, noise))
             _end_labels(cells, axes, env, noise, drawn)
         axes_of_row[0].set_ylabel("return of an episode")
     for (metric, found), axes_of_row in zip(lower.items(), panels[len(rows) :], strict=True):
@@ -45,15 +45,16 @@ def of_tasks(cells: Cells) -> Figure:
     """A panel for each task: the return of all agents."""
     columns = 3
     rows = -(-len(cells.envs) // columns)
+    finals = cells.finals()
     figure, panels = plt.subplots(rows, columns, figsize=(0.7 + 3.2 * columns, 0.9 + 2.5 * rows), squeeze=False)
     for env, axes in zip(cells.envs, panels.flat, strict=False):
         (noise,) = cells.noises(env)
         drawn = _returns(cells, axes, env, noise, typical=False)
-        axes.set(title=spaced(env.removeprefix(GYMNASIUM)), ylabel="return of an episode")
+        axes.set(title=spaced(env), ylabel="return of an episode")
         if cells.bounded(env):
             axes.set_ylim(0, 1.02 * TOP)
         steps_axis(axes)
-        closer(axes, drawn)
+        closer(axes, drawn, _means(finals, env, noise))
         _end_labels(cells, axes, env, noise, drawn)
     for axes in panels.flat[len(cells.envs) :]:
         axes.set_visible(False)
@@ -94,7 +95,7 @@ def overestimation(cells: Cells, env: str) -> Figure | None:
         end_labels(axes, labels, HEIGHT)
     counts = {a: [(s.values.shape[1], s.asked) for (name, _), s in found.items() if name == a] for a in agents}
     true = "; true values lie between 0 and 100" if cells.bounded(env) else ""
-    legend(figure, counts, f"{TYPICAL}, {number(series.asked for series in found.values())}{true}")
+    legend(figure, counts, middle_of((series.asked for series in found.values()), typical=True) + true)
     return titled(figure, f"V of the visited states less their discounted return: {spaced(env)}, preset {cells.preset}")
 
 
@@ -144,6 +145,12 @@ def _returns(cells: Cells, axes: Axes, env: str, noise: str, typical: bool) -> d
         if series and (middle := band(axes, series, look(agent), typical, place / len(agents))):
             drawn[look(agent)] = (series.steps, middle)
     return drawn
+
+
+def _means(finals: Mapping[tuple[str, str, str], np.ndarray], env: str, noise: str) -> list[float]:
+    """The mean final return of every agent there, of the seeds that have one."""
+    own = [scores[np.isfinite(scores)] for (task, _, level), scores in finals.items() if (task, level) == (env, noise)]
+    return [float(scores.mean()) for scores in own if scores.size]
 
 
 def _end_labels(
@@ -196,10 +203,8 @@ def _uncertainty(panels: Sequence[Axes], metric: str, found: Sequence[Series | N
 def _seeds_legend(figure: Figure, cells: Cells, env: str | None = None) -> None:
     finals = {key: scores for key, scores in cells.finals().items() if env in (None, key[0])}
     counts = counted(finals)
-    asked = number(scores.size for scores in finals.values())
-    typical = env is not None and cells.typical(env)
-    title = asked if asked == "one seed" else f"{TYPICAL if typical else MEAN}, {asked}"
+    title = middle_of((scores.size for scores in finals.values()), env is not None and cells.typical(env))
     if env == PENDULUM:
-        title += f"; at the end of a line: seeds that end at {SOLVED[PENDULUM]:.0f} or more, of all"
+        title += f"\nbeside a line: how many seeds end at {SOLVED[PENDULUM]:.0f} or more"
     lost = any(left < all_of_them for each in counts.values() for left, all_of_them in each)
     legend(figure, counts, title, lost=lost)

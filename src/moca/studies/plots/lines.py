@@ -91,14 +91,22 @@ def _apart(heights: np.ndarray, gap: float) -> np.ndarray:
     return np.concatenate([middle + gap * (np.arange(count) - (count - 1) / 2) for middle, count in groups])
 
 
-def closer(axes: Axes, drawn: Mapping[Look, tuple[np.ndarray, Middle]]) -> bool:
-    """Where all lines end within a tenth of the axis: a small panel with the second half of training, and whether."""
+def closer(axes: Axes, drawn: Mapping[Look, tuple[np.ndarray, Middle]], finals: Sequence[float]) -> bool:
+    """A small panel with the second half of training where lines coincide and leave room for it, and whether.
+
+    Args:
+        axes: whose limits are final.
+        drawn: steps and line of each agent.
+        finals: the mean final value of each agent; lines coincide if all lie within a tenth of the axis.
+    """
     low, high = axes.get_ylim()
-    finals = [middle.line[steps > 0.9 * steps[-1]].mean() for steps, middle in drawn.values()]
     if len(finals) < 2 or max(finals) - min(finals) > ALIKE * (high - low):
         return False
-    above = np.mean(finals) > (low + high) / 2
-    inset = axes.inset_axes((0.4, 0.13, 0.57, 0.42) if above else (0.4, 0.5, 0.57, 0.38))
+    later = np.concatenate([middle.line[steps >= 0.4 * steps[-1]] for steps, middle in drawn.values()])
+    above = later.min() > low + 0.65 * (high - low)
+    if not above and later.max() > low + 0.4 * (high - low):
+        return False
+    inset = axes.inset_axes((0.36, 0.13, 0.62, 0.44) if above else (0.36, 0.5, 0.62, 0.4))
     values = []
     for look, (steps, middle) in drawn.items():
         late = steps >= 0.5 * steps[-1]
@@ -134,7 +142,7 @@ def signed_axis(panels: Sequence[Axes], drawn: Sequence[Middle]) -> bool:
     sizes = np.concatenate([np.abs(np.concatenate(middle)) for middle in drawn] or [np.zeros(1)])
     sizes = sizes[np.isfinite(sizes) & (sizes > 0)]
     usual = float(np.median(sizes)) if sizes.size else 0.0
-    if not usual or sizes.max() < HUGE * usual:
+    if not usual or sizes.max() < HUGE * max(usual, 1 / HUGE):  # less than one is little in any case
         return False
     linear = 10.0 ** np.round(np.log10(usual))
     for axes in panels:

@@ -13,11 +13,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from moca import figures
+from moca.envs.names import GYMNASIUM
 from moca.studies.claims import NAMES
 from moca.studies.grid import parse_noise
 
 GREY = figures.COLOURS["grey"]
-MEAN, TYPICAL = "mean with its 95 % interval", "median and middle half of the seeds"
 
 
 class Look(NamedTuple):
@@ -136,6 +136,18 @@ def missing(label: str, counts: Sequence[tuple[int, int]], unit: str = "seeds") 
     return label if complete else f"{label}, {seeds(counts, unit)}"
 
 
+def middle_of(asked: Iterable[int], typical: bool) -> str:
+    """What a line and its band are, of how many seeds."""
+    text = number(asked)
+    return (
+        text
+        if text == "one seed"
+        else f"median and middle half of {text}"
+        if typical
+        else f"mean of {text} with its 95 % interval"
+    )
+
+
 def number(asked: Iterable[int]) -> str:
     """`10 seeds`, or `40 to 120 seeds` where cells differ."""
     asked = set(asked)
@@ -161,4 +173,4 @@ def titled(figure: Figure, title: str) -> Figure:
 
 def spaced(env: str) -> str:
     """`Cartpole Balance`."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", env)
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", env.removeprefix(GYMNASIUM))

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from moca.studies.claims import NAMES
 from moca.studies.grid import parse_noise
 from moca.studies.plots.cells import TOP, Cells, by_kind
-from moca.studies.plots.looks import MEAN, counted, legend, look, number, ordered, spaced, titled
+from moca.studies.plots.looks import counted, legend, look, middle_of, ordered, spaced, titled
 from moca.studies.statistics import Estimate, bootstrap, iqm, mean_t, profile
 
 
@@ -40,7 +40,7 @@ def against_noise(cells: Cells) -> Figure:
         low, high = panels[0, 0].get_ylim()  # the scores alone: there is no curve that starts at zero
         panels[0, 0].set_ylim(max(0, low), min(high, 1.02 * TOP))
     panels[0, 0].set_ylabel("return, last tenth of training")
-    legend(figure, counted(finals), f"{MEAN}, {number(each.size for each in finals.values())}")
+    legend(figure, counted(finals), middle_of((each.size for each in finals.values()), typical=False))
     return titled(figure, f"Return against noise, preset {cells.preset}")
 
 
@@ -85,9 +85,9 @@ def profiles(cells: Cells) -> Figure | None:
         found = bootstrap(iqm, _table(of_cells))
         ends = np.abs(np.array([[found.low], [found.high]]) - found.value)
         right.errorbar(found.value, row, xerr=ends, fmt=own.marker, color=own.colour, capsize=3, markersize=6)
-    left.set(
-        xlabel="return τ, last tenth of training", ylabel="runs that end above τ (%)", xlim=(0, TOP), ylim=(0, 103)
-    )
+    least = min(np.nanmin(each) for of_cells in runs.values() for each in of_cells if np.isfinite(each).any())
+    left.set(xlabel="return τ, last tenth of training", ylabel="runs that end above τ (%)", ylim=(0, 103))
+    left.set_xlim(100 * np.floor(least / 100), TOP)
     left.set_title("performance profiles")
     right.set_yticks(range(len(runs)), [NAMES.get(agent, agent) for agent in runs])
     right.set(xlabel="return, with 95 % bootstrap interval", ylim=(len(runs) - 0.5, -0.5))

@@ -54,7 +54,7 @@ def diagnostics(cells: Cells) -> Figure | None:
     found = [(env, panel, draw) for env in cells.envs for panel in PANELS if (draw := _drawer(cells, env, panel))]
     if not found:
         return None
-    columns = min(COLUMNS, len(found))
+    columns = 2 if len(found) == 4 else min(COLUMNS, len(found))
     rows = -(-len(found) // columns)
     figure, panels = plt.subplots(rows, columns, figsize=(0.6 + 3.7 * columns, 0.6 + 4.1 * rows), squeeze=False)
     for axes in panels.flat[len(found) :]:

@@ -74,7 +74,8 @@ def profiles(cells: Cells) -> Figure | None:
         return None
     runs = {agent: [each for key, each in finals.items() if key[1] == agent] for agent in agents}
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.6, 3.8), width_ratios=(1.2, 1))
-    thresholds = np.linspace(0, TOP, 401)
+    least = min(np.nanmin(each) for of_cells in runs.values() for each in of_cells if np.isfinite(each).any())
+    thresholds = np.linspace(100 * np.floor(least / 100), TOP, 401)
     for row, (agent, of_cells) in enumerate(runs.items()):
         own = look(agent)
         shares = 100 * profile(np.concatenate(of_cells), thresholds)
@@ -85,9 +86,8 @@ def profiles(cells: Cells) -> Figure | None:
         found = bootstrap(iqm, _table(of_cells))
         ends = np.abs(np.array([[found.low], [found.high]]) - found.value)
         right.errorbar(found.value, row, xerr=ends, fmt=own.marker, color=own.colour, capsize=3, markersize=6)
-    least = min(np.nanmin(each) for of_cells in runs.values() for each in of_cells if np.isfinite(each).any())
     left.set(xlabel="return τ, last tenth of training", ylabel="runs that end above τ (%)", ylim=(0, 103))
-    left.set_xlim(100 * np.floor(least / 100), TOP)
+    left.set_xlim(thresholds[0], TOP)
     left.set_title("performance profiles")
     right.set_yticks(range(len(runs)), [NAMES.get(agent, agent) for agent in runs])
     right.set(xlabel="return, with 95 % bootstrap interval", ylim=(len(runs) - 0.5, -0.5))

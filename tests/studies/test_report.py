@@ -104,8 +104,13 @@ def test_it_is_whole(page):
     assert all(e["scope"] for e in parsed.all("th"))
 
 
+def described(page):
+    """What the page says of the study itself."""
+    return next(e["text"] for e in Parsed(page).all("p") if e["text"].startswith("The study"))
+
+
 def test_the_summary(page):
-    text = Parsed(page).all("p")[0]["text"]
+    text = described(page)
     assert "compares SAC and MoCA on CartpoleBalance (σ 0.05 and state-norm 0.05; 50,000 steps)" in text
     assert "under the preset tuned, with 3 seeds (5 to 7) per cell: 4 cells, 12 runs. It ran on cpu." in text
     assert "2 of 12 runs diverged" in text
@@ -236,7 +241,7 @@ def test_cells_that_are_missing_or_lost(tmp_path):
         return table
 
     page = read(rewrite(tmp_path, change, grid.narrowed(SMALL, seeds=1)))
-    text = Parsed(page).all("p")[0]["text"]
+    text = described(page)
     assert "with one seed per cell: 3 cells, 3 runs. Of the 4 cells asked for, 1 are not finished" in text
     assert "1 of 3 runs diverged" in text
     row = next(e["text"] for e in Parsed(page).all("tr") if e["text"].startswith("SAC"))

@@ -7,12 +7,14 @@ No date and no path goes in, so the same study is the same bytes. What comes fro
 import base64
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from moca.config import ConfigError
 from moca.studies import (
@@ -95,13 +97,15 @@ def render(directory: Path, beside: Path) -> str:
 def _summary(plan: Grid, table: "pd.DataFrame", origin: Mapping[str, Any]) -> str:
     runs = table.groupby([*statistics.CELL, "seed"])["diverged"].max()
     cells, asked = table.groupby(statistics.CELL).ngroups, sum(len(job.noises) for job in grid.plan(plan))
-    tasks = [
-        f"{block.env} ({listed(noise_label(noise) for noise in block.noises)}; {block.steps:,} steps)"
-        for block in plan.blocks
-    ]
+    noises: dict[tuple[str, int], dict[str, None]] = {}
+    for block in plan.blocks:
+        noises.setdefault((block.env, block.steps), {}).update(dict.fromkeys(block.noises))
+    tasks = [f"{env} ({listed(map(noise_label, each))}; {steps:,} steps)" for (env, steps), each in noises.items()]
     agents = listed(name_of(agent) for agent in _ordered(table, plan))
     seeds = f"{plan.seeds} seeds ({plan.seed} to {plan.seed + plan.seeds - 1})" if plan.seeds > 1 else "one seed"
-    presets = f"the preset {plan.presets[0]}" if len(plan.presets) == 1 else f"the presets {listed(plan.presets)}"
+    presets = (
+        f"the preset {plan.presets[0]}" if len(plan.presets) == 1 else f"the presets {listed(_by_rank(plan.presets))}"
+    )
     text = f"The study {plan.name} compares {agents} on {listed(tasks)}, under {presets}, with {seeds} per cell: "
     text += f"{cells} cells, {len(runs)} runs. "
     if cells < asked:
@@ -124,9 +128,13 @@ def _ordered(table: "pd.DataFrame", plan: Grid) -> list[str]:
 
 def _sorted(table: "pd.DataFrame") -> "pd.DataFrame":
     """The results with the presets in the order for readers."""
-    places = {name: place for place, name in enumerate(claims.ORDER)}
-    key = table["preset"].map(lambda name: places.get(name, len(places)))
-    return table.loc[key.sort_values(kind="stable").index]
+    places = {name: place for place, name in enumerate(_by_rank(table["preset"].unique()))}
+    return table.iloc[np.argsort(table["preset"].map(places), kind="stable")]
+
+
+def _by_rank(presets: Iterable[str]) -> list[str]:
+    order = claims.ORDER
+    return sorted(presets, key=lambda name: order.index(name) if name in order else len(order))
 
 
 # Charts

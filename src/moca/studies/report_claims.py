@@ -1,5 +1,6 @@
 """What a study says of the paper's claims: the conclusion at the top of a report, and all verdicts."""
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from html import escape
@@ -59,11 +60,19 @@ def _main(verdicts: Sequence[Verdict]) -> str:
     found = []
     for word in claims.WORDS:
         own = [verdict for verdict in verdicts if verdict.verdict == word]
+        measured: dict[str, list[str]] = {}  # one reason may stand for several places
+        for verdict in own:
+            measured.setdefault(_measured(verdict), []).append(_place(verdict, several))
         if own:
-            places = ", ".join(f"{_place(v, several)} ({escape(v.measured)})".replace(" ±", "\u00a0±") for v in own)
+            places = ", ".join(f"{', '.join(where)} ({what})" for what, where in measured.items())
             found.append(f"{_word(word)} at {places}")
     first = verdicts[0]
     return f'<li>{escape(first.statement)} <span class="note">({escape(first.rule)})</span>: {"; ".join(found)}.</li>'
+
+
+def _measured(verdict: Verdict) -> str:
+    """With a minus where it has one, and no break before its ±."""
+    return escape(re.sub(r"-(?=\d)", "−", verdict.measured).replace(" ±", "\u00a0±"))
 
 
 def _place(verdict: Verdict, several: bool) -> str:
@@ -135,7 +144,7 @@ def _noises(text: str) -> str:
 
 def _cell(verdict: Verdict) -> str:
     """A table cell with the symbol, the word and the number."""
-    return f'<td data-preset="{escape(verdict.preset)}">{_word(verdict.verdict)} {escape(verdict.measured)}</td>'
+    return f'<td data-preset="{escape(verdict.preset)}">{_word(verdict.verdict)} {_measured(verdict)}</td>'
 
 
 def _word(word: str) -> str:

@@ -10,7 +10,7 @@ import matplotlib
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
-# The paper's own colours (Okabe and Ito): told apart with any kind of colour vision, and in grey.
+# The paper's own colours (Okabe and Ito), and three more: told apart with any kind of colour vision.
 COLOURS = {
     "moca": "#0072B2",
     "ce": "#D55E00",
@@ -19,6 +19,9 @@ COLOURS = {
     "mc": "#E69F00",
     "mc16": "#56B4E9",
     "naf": "#000000",
+    "mixture": "#332288",
+    "mc1": "#6B3E00",
+    "sac-usual": "#999933",
     "grey": "#595959",
 }
 FORMATS = ("pdf", "svg", "png")

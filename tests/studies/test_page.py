@@ -272,7 +272,7 @@ def expected(table, step, preset="tuned", noise="0"):
         values = values[:, ~np.isnan(values).any(axis=0)]
         at = values[list(steps).index(step)]
         note = " 3 of 4 seeds" if agent == "sac" else ""
-        lines.append(f"{name} {at.mean():.0f} ± {at.std(ddof=1):.0f}{note}")
+        lines.append(f"{name} {at.mean():.0f} ± {statistics.mean_t(at).half_width:.0f}{note}")
     return lines
 
 
@@ -338,6 +338,70 @@ def test_each_seed(opened, study):
     assert "NaN" not in page("document.querySelector('[data-section=curves]').innerHTML")
 
 
+def test_zoom(opened):
+    """On what the lines do in the second half; each chart by itself, and only the learning curves."""
+    page = opened()
+    page.choose("axis", "zoomed")
+    ranges = page("charts.filter((c) => c.panel.section === 'curves').map((c) => c.range)")
+    late = page(
+        "charts.filter((c) => c.panel.section === 'curves').map((c) => c.curves.flatMap((curve) => "
+        "curve.mean.filter((_, i) => curve.x[i] >= 25000)))"
+    )
+    for (low, high), values in zip(ranges, late, strict=True):
+        room = 0.04 * (max(values) - min(values))
+        assert low == pytest.approx(min(values) - room)
+        assert high == pytest.approx(max(values) + room)
+    assert page("document.querySelector('figcaption').textContent").endswith("zoomed axis")
+    assert page("charts.find((c) => c.panel.section === 'noise').range[0]") == 0
+    # What lies beyond the axis is not drawn over it.
+    clip = page("(c => [c.getAttribute('height'), getComputedStyle(c).overflow])(document.querySelector('.chart svg'))")
+    assert clip == ["204", "hidden"]
+    page.choose("axis", "full")
+    assert page("charts[0].range[0]") == 0
+
+
+def test_a_logarithmic_axis_shows_small_values_beside_huge_ones(opened, tmp_path):
+    plan = grid.Grid("l", (grid.Block("CartpoleBalance", ("moca-ce", "moca"), ("0.05",), 50_000),), ("tuned",), seeds=3)
+    directory = synthetic.write(tmp_path, plan)
+    table = results.load_results(directory)
+    table["overestimation"] = np.where(table["agent"] == "moca", -5.0, 1500.0)
+    table.to_parquet(directory / results.TABLE, index=False)
+    page = opened(report.write(directory))
+    page.choose("metric", "overestimation")
+    gap = "Math.abs(charts[0].y(-5) - charts[0].y(0))"
+    assert page(gap) < 2
+    page.choose("axis", "log")
+    assert page(gap) > 4
+    ticks = page("[...document.querySelectorAll('.chart text')].map((t) => t.textContent)")
+    assert {"0", "100", "1000"} <= set(ticks)
+    assert page("document.querySelector('figcaption').textContent").endswith("logarithmic axis")
+    assert page.count(".line") == [2]
+
+
+def test_median_and_middle_half(opened, study):
+    """Of the seeds that did not diverge."""
+    page = opened()
+    page.choose("line", "median")
+    (head, sac, *_) = page.readout()
+    assert head == "Return, median [middle half], at step 50,000"
+    _, values = statistics.curve(results.load_results(study), "tuned", "CartpoleBalance", "sac", "0")
+    last = values[-1][np.isfinite(values[-1])]
+    low, middle, high = np.quantile(last, (0.25, 0.5, 0.75))
+    found = re.fullmatch(r"SAC (\d+) \[(\d+), (\d+)\] 3 of 4 seeds", sac)
+    np.testing.assert_allclose([int(each) for each in found.groups()], [middle, low, high], atol=0.8)
+    assert page.count(".band") == page.count(".line") == [3, 3, 3]
+
+
+def test_folded_claims_open_by_keyboard(opened):
+    page = opened()
+    folded = "document.querySelector('section[aria-labelledby=claims] details')"
+    assert page(f"{folded}.open") is False
+    page(f"{folded}.querySelector('summary').focus()")
+    page.press(" ")
+    assert page(f"{folded}.open") is True
+    assert page(f"{folded}.querySelectorAll('td[data-preset]').length") > 0
+
+
 def test_it_fits_a_phone(opened, tmp_path):
     """With the longest names there are, all metrics, and all that can be opened."""
     pendulum = grid.narrowed(grid.GRIDS["pendulum"], seeds=2, steps=50_000)
@@ -363,7 +427,7 @@ def test_both_schemes_can_be_read(opened, scheme):
     page = opened(prefers_color_scheme=scheme)
     paper = page("getComputedStyle(document.body).backgroundColor")
     assert paper == {"light": "rgb(255, 255, 255)", "dark": "rgb(22, 25, 29)"}[scheme]
-    for colour in colours(page, "body", ".note", "a", "thead th", ".holds", ".inconclusive"):
+    for colour in colours(page, "body", ".note", "a", "thead th", ".holds", ".undecided"):
         assert report_charts.contrast(colour, report_charts.PAPER[scheme]) >= 4.5
     lines = colours(page, "[data-agent=moca]", "[data-agent=sac]", ".chart [data-agent=moca-ce]")
     assert lines == [report_charts.legible(figures.COLOURS[name], scheme) for name in ("moca", "sac", "ce")]

@@ -1,5 +1,6 @@
 """The report as text: its numbers, that it is whole, safe and the same twice. What it does is in `test_page.py`."""
 
+import dataclasses
 import itertools
 import json
 import re
@@ -11,8 +12,18 @@ import pytest
 
 from moca import figures
 from moca.config import ConfigError, to_json
-from moca.studies import claims, grid, launch, report, report_charts, results, statistics
-from tests.studies import synthetic
+from moca.studies import (
+    claims,
+    grid,
+    launch,
+    report,
+    report_charts,
+    report_claims,
+    report_origin,
+    results,
+    statistics,
+)  # fmt: skip
+from tests.studies import made, synthetic
 
 BLOCK = grid.Block("CartpoleBalance", ("sac", "moca"), ("0.05", "state-norm 0.05"), 50_000)
 SMALL = grid.Grid("small", (BLOCK,), presets=("tuned",), seed=5, seeds=3)
@@ -104,8 +115,13 @@ def test_it_is_whole(page):
     assert all(e["scope"] for e in parsed.all("th"))
 
 
+def described(page):
+    """What the page says of the study itself."""
+    return next(e["text"] for e in Parsed(page).all("p") if e["text"].startswith("The study"))
+
+
 def test_the_summary(page):
-    text = Parsed(page).all("p")[0]["text"]
+    text = described(page)
     assert "compares SAC and MoCA on CartpoleBalance (σ 0.05 and state-norm 0.05; 50,000 steps)" in text
     assert "under the preset tuned, with 3 seeds (5 to 7) per cell: 4 cells, 12 runs. It ran on cpu." in text
     assert "2 of 12 runs diverged" in text
@@ -117,8 +133,9 @@ def test_the_scores(study, page):
     row = next(row for row in rows if row.startswith("MoCA"))
     mean = statistics.mean_t(scores.loc["tuned", "CartpoleBalance", "moca", "0.05"])
     iqm = statistics.bootstrap(statistics.iqm, scores.loc["tuned", "CartpoleBalance", "moca", "0.05"])
-    expected = f"MoCA{mean.value:.0f} ± {mean.half_width:.0f}{iqm.value:.0f} [{iqm.low:.0f}, {iqm.high:.0f}]"
+    expected = f"MoCA{mean.value:.0f} ± {mean.half_width:.0f}{iqm.value:.0f}"
     assert row.startswith(expected)
+    assert "[" not in row  # of three seeds
     assert "2 of 3 seeds" in next(row for row in rows if row.startswith("SAC"))
     assert "of 3 seeds" not in row
 
@@ -134,12 +151,16 @@ def test_the_best_is_bold_only_where_it_stands_apart(tmp_path, lead, bold):
     assert all(e["text"].startswith("8") for e in strong)
 
 
-def test_what_a_seed_adds_to_all_agents_does_not_hide_the_best(tmp_path):
+@pytest.mark.parametrize(("task", "bold"), [("PendulumSwingup", 2), ("CartpoleBalance", 0)])
+def test_what_a_seed_adds_to_all_agents_does_not_hide_the_best(tmp_path, task, bold):
+    """On Pendulum, where scores are paired by seed."""
+
     def change(table):
         noise = np.random.default_rng(0).normal(size=len(table)) + 200 * (table["seed"] - SMALL.seed)
         return table.assign(return_mean=300 + noise + 30 * (table["agent"] == "moca"))
 
-    assert len(Parsed(read(rewrite(tmp_path, change))).all("strong")) == 2
+    plan = dataclasses.replace(SMALL, blocks=(dataclasses.replace(BLOCK, env=task),))
+    assert len(Parsed(read(rewrite(tmp_path, change, plan))).all("strong")) == bold
 
 
 def rows_under(page, caption):
@@ -157,12 +178,27 @@ def rows_under(page, caption):
     return rows
 
 
-def test_improvement_and_speed(study, page, tmp_path):
+def test_improvement(tmp_path, page):
+    """With an interval, unless draws anew say nothing: of few runs, or where one agent always wins."""
+
+    def change(table):
+        lead = np.select([table["noise"] == "0.05", table["agent"] == "moca"], [0, 400])
+        noise = 50 * np.sin(table["seed"] + 7 * (table["agent"] == "moca"))
+        return table.assign(return_mean=300 + noise + lead)
+
+    directory = rewrite(tmp_path, change, grid.narrowed(SMALL, seeds=6))
+    scores = statistics.final_scores(results.load_results(directory)).loc["tuned", "CartpoleBalance"]
+    _, sac = rows_under(read(directory), "P(MoCA > agent): CartpoleBalance, preset tuned")
+    found = statistics.improvement(scores.loc["moca", "0.05"], scores.loc["sac", "0.05"])
+    assert 0 < found.low < found.high < 1
+    assert sac == ["SAC", f"{found.value:.2f} [{found.low:.2f}, {found.high:.2f}]", "1.00all pairs"]
+    assert rows_under(page, "P(MoCA > agent)")[1] == ["SAC", "too few runs", "too few runs"]
+    assert not re.search(r"\[([\d.]+), \1\]", read(directory))
+
+
+def test_speed(study, page, tmp_path):
     table = results.load_results(study)
     scores = statistics.final_scores(table).loc["tuned", "CartpoleBalance"]
-    _, sac = rows_under(page, "P(MoCA > agent): CartpoleBalance, preset tuned")
-    found = statistics.improvement(scores.loc["moca", "0.05"], scores.loc["sac", "0.05"])
-    assert sac[:2] == ["SAC", f"{found.value:.2f} [{found.low:.2f}, {found.high:.2f}]"]
     _, sac, moca = rows_under(page, "Steps to 90 % of the best: CartpoleBalance, preset tuned")
     best = statistics.mean_t(scores.loc["moca", "0.05"]).value
     steps = statistics.steps_to(*statistics.curve(table, "tuned", "CartpoleBalance", "moca", "0.05"), 0.9 * best)
@@ -176,15 +212,102 @@ def test_improvement_and_speed(study, page, tmp_path):
 
 
 def test_the_claims(study, page):
-    """Every verdict, each with its word and its symbol."""
+    """Every verdict once, with its word and its symbol, in a group; the notes after them all."""
     verdicts = claims.judge(results.load_results(study))
-    shown = [e["text"] for e in Parsed(page).all("span") if "verdict" in e.get("class", "")]
-    assert sorted(shown) == sorted(report.SYMBOLS[v.verdict] + v.verdict for v in verdicts)
-    assert len(set(report.SYMBOLS.values())) == len(report.SYMBOLS) == 5
+    symbols = report_claims.SYMBOLS
     cells = [e["text"] for e in Parsed(page).all("td") if "data-preset" in e]
-    judged = next(v for v in verdicts if v.claim == "above-sac")
-    assert f"{report.SYMBOLS[judged.verdict]}{judged.verdict} {judged.measured}" in cells
+    assert sorted(cells) == sorted(f"{symbols[v.verdict]}{v.verdict} {plain(v.measured)}" for v in verdicts)
+    assert set(symbols) == set(claims.WORDS)
+    assert len(set(symbols.values())) == 5
+    assert {report_claims._family(v.claim) for v in verdicts} <= report_claims.FAMILIES.keys()
+    assert page.rindex("data-preset") < page.index("How to read the verdicts")
     assert {line[2:] for line in claims.NOTES.splitlines()} <= {e["text"] for e in Parsed(page).all("li")}
+
+
+def plain(measured):
+    return re.sub(r"-(?=\d)", "−", measured).replace(" ±", "\u00a0±")
+
+
+def judged(claim, noise, verdict, preset="raw", measured="48 ± 25", beyond=False):
+    keys = (claim, f"says {claim}", "by a rule", "CartpoleBalance", noise, preset, measured)
+    return claims.Verdict(*keys, 1.0, 1.0, 1.0, verdict, beyond=beyond)
+
+
+def test_the_conclusion():
+    """Counts by preset, and where each of the main claims holds, with what was measured."""
+    absent = {"verdict": "not measured", "measured": "MoCA has not learned"}
+    found = [
+        judged("above-moca-ce", "0.05", "holds"), judged("above-moca-ce", "0.1", "holds", measured="-9 ± 1", beyond=True),
+        judged("above-moca-ce", "0.025", "undecided"), judged("falls-sac", "0.05", "refuted"),
+        judged("above-moca-ce", "0.05", preset="tuned", **absent),
+        judged("above-moca-ce", "0.025", preset="tuned", **absent),
+    ]  # fmt: skip
+    parsed = Parsed(report_claims.conclusion(found))
+    assert [e["text"] for e in parsed.all("h3")] == ["Preset raw", "Preset tuned"]
+    raw, tuned = (e["text"] for e in parsed.all("p"))
+    assert raw == (
+        "Of the paper’s 3 claims about these tasks, 1 holds, 1 is refuted and 1 is undecided. "
+        "Of 1 further ones, about other noise or agents, 1 holds."
+    )
+    assert tuned == "Of the paper’s 2 claims about these tasks, 2 are not measured."
+    items = [e["text"].replace("\u00a0", " ") for e in parsed.all("li")]
+    assert items == [
+        "says above-moca-ce (by a rule): ✓holds at σ 0.05 (48 ± 25), σ 0.1 (−9 ± 1); ?undecided at σ 0.025 (48 ± 25).",
+        "says above-moca-ce (by a rule): –not measured at σ 0.05, σ 0.025 (MoCA has not learned).",
+    ]
+
+
+def test_the_page_opens_with_the_conclusion(page, tmp_path):
+    """Before what was run, all tables and all notes; presets as the claims have them."""
+    assert page.index('id="conclusion"') < page.index("The study small") < page.index("<table")
+    both = read(synthetic.write(tmp_path, dataclasses.replace(SMALL, presets=("paper", "tuned"))))
+    heads = [e["text"] for e in Parsed(both).all("h3") if e["text"].startswith("Preset")]
+    assert heads == ["Preset tuned", "Preset paper"]
+    captions = [e["text"] for e in Parsed(both).all("caption") if "preset" in e["text"]]
+    assert captions[0].endswith("tuned")
+    assert embedded(both)["presets"] == ["tuned", "paper"]
+
+
+def test_what_is_not_measured_or_beyond_the_paper_is_folded():
+    found = [
+        judged("above-sac", "0.05", "holds"), judged("above-sac", "0.1", "holds", beyond=True),
+        judged("above-bnaf", "0.05", "not measured"), judged("above-bnaf", "0.025", "not measured"),
+    ]  # fmt: skip
+    parsed = Parsed(report_claims.tables(found))
+    said = [e["text"] for e in parsed.all("summary")]
+    assert [text.partition(":")[0] for text in said] == ["Beyond the paper, other noise or agents", "Not measured"]
+    assert said[0].endswith("(one claim)")
+    assert said[1].endswith("(2 claims)")
+    cells = [(e["text"][1:14], "details" in e["around"]) for e in parsed.all("td") if "data-preset" in e]
+    assert [folded for _, folded in cells] == [False, True, True, True]
+    # Measured under one preset, it is in sight under both.
+    found.append(judged("above-bnaf", "0.05", "equal", preset="tuned"))
+    cells = [e for e in Parsed(report_claims.tables(found)).all("td") if "data-preset" in e]
+    assert ["details" in e["around"] for e in cells].count(False) == 3
+
+
+def test_solved_seeds_are_counted_on_pendulum(tmp_path):
+    """In the scores and beside the curves; a run that diverged has not solved it."""
+    block = grid.Block("PendulumSwingup", ("moca",), ("0.05",), 20_000)
+    plan = grid.Grid("p", (block,), presets=("raw",), seeds=5)
+    directory = synthetic.write(tmp_path, plan)
+    table = made.table("PendulumSwingup", "moca", "0.05", finals=[800, 800, 820, 100, 900], diverged=[4])
+    table.to_parquet(directory / results.TABLE, index=False)
+    page = read(directory)
+    assert "4 of 5 seeds3 of 5 solved" in next(
+        e["text"] for e in Parsed(page).all("tr") if e["text"].startswith("MoCA")
+    )
+    assert embedded(page)["panels"][0]["curves"][0]["note"] == "3 of 5 solved"
+    assert embedded(page)["typical"]
+    assert '<select name="line"><option value="median">' in page
+
+
+def test_a_large_study_keeps_single_seeds_of_its_first_metrics(study, page, monkeypatch):
+    held = lambda page: [n for n, m in embedded(page)["panels"][0]["curves"][1]["metrics"].items() if "each" in m]  # noqa: E731
+    table = results.load_results(study)
+    assert held(page) == report_charts.shown_metrics(table)
+    monkeypatch.setattr(report_charts, "EACH", 5 * len(table))
+    assert held(read(study)) == ["return_mean", "return_noise_free"]
 
 
 def test_another_task_has_no_claims(tmp_path):
@@ -204,7 +327,8 @@ def test_what_the_charts_are_drawn_from(study, page):
         values = values[:, ~np.isnan(values).any(axis=0)]  # who diverged is in no mean, not even before
         assert curve["x"] == steps.tolist()
         np.testing.assert_allclose(curve["metrics"]["return_mean"]["mean"], values.mean(axis=1), rtol=1e-4)
-        np.testing.assert_allclose(curve["metrics"]["return_mean"]["spread"], values.std(axis=1, ddof=1), rtol=1e-4)
+        half = [statistics.mean_t(row).half_width for row in values]
+        np.testing.assert_allclose(curve["metrics"]["return_mean"]["spread"], half, rtol=1e-4)
     assert "coverage_1sigma" not in sac["metrics"]
     _, coverage = statistics.curve(table, "tuned", "CartpoleBalance", "moca", "0.05", "coverage_1sigma")
     np.testing.assert_allclose(moca["metrics"]["coverage_1sigma"]["mean"], 100 * coverage.mean(axis=1), rtol=1e-4)
@@ -236,7 +360,7 @@ def test_cells_that_are_missing_or_lost(tmp_path):
         return table
 
     page = read(rewrite(tmp_path, change, grid.narrowed(SMALL, seeds=1)))
-    text = Parsed(page).all("p")[0]["text"]
+    text = described(page)
     assert "with one seed per cell: 3 cells, 3 runs. Of the 4 cells asked for, 1 are not finished" in text
     assert "1 of 3 runs diverged" in text
     row = next(e["text"] for e in Parsed(page).all("tr") if e["text"].startswith("SAC"))
@@ -280,12 +404,12 @@ def test_films(study, tmp_path):
     (directory / "films" / "small.mp4").write_bytes(b"film")
     job = grid.plan(SMALL)[0]
     (directory / "films" / f"{job.name}.mp4").write_bytes(b"film of a job")
-    (directory / "films" / "large one#.mp4").write_bytes(bytes(report.FILM_LIMIT + 1))
+    (directory / "films" / "large one#.mp4").write_bytes(bytes(report_origin.FILM_LIMIT + 1))
     parsed = Parsed(read(directory))
     videos = parsed.all("video")
     assert videos[0]["src"] == "data:video/mp4;base64,ZmlsbQ=="
     name, noise = report.name_of(job.agent), report.noise_label(job.noises[job.strongest])
-    said = f"{name} on {job.config.env.name}, preset {job.preset}, {noise}, its first seed"
+    said = f"{name} on {job.config.env.name}, preset {job.preset}, {noise}, a typical seed"
     assert videos[1]["aria-label"] == said
     links = [e["href"] for e in parsed.all("a") if not e["href"].startswith("#")]
     assert links == ["films/large%20one%23.mp4"]
@@ -339,7 +463,7 @@ def test_how_to_do_it_again(tmp_path, monkeypatch):
         "moca report studies/cartpole",
     ]
     for name, ours in grid.GRIDS.items():
-        assert report._study_command(ours) == f"moca study {name}"
+        assert report_origin.study_command(ours) == f"moca study {name}"
     monkeypatch.chdir(tmp_path)
     directory = synthetic.write(tmp_path / "studies" / "small", SMALL)
     program = shlex.split(commands(read(directory))[1])

@@ -20,6 +20,8 @@ function chosen() {
     metric: fields.get("metric"),
     preset: fields.get("preset") ?? data.presets[0],
     seeds: fields.has("seeds"),
+    axis: fields.get("axis") ?? "full",
+    median: fields.get("line") === "median",
   };
 }
 
@@ -67,6 +69,13 @@ function ticks(low, high, count) {
   return { step, values: found };
 }
 
+// Zero and the powers of ten beyond the linear part, on either side.
+function powers(low, high, linear) {
+  const found = [0];
+  for (let size = linear; size <= Math.max(-low, high); size *= 10) found.push(size, -size);
+  return { step: linear, values: found.filter((value) => value >= low && value <= high) };
+}
+
 function scale(from, to) {
   return (value) => to[0] + ((value - from[0]) / (from[1] - from[0])) * (to[1] - to[0]);
 }
@@ -91,6 +100,33 @@ function path(xs, ys, x, y) {
     open = true;
   });
   return text;
+}
+
+// The value at a share of the way through sorted values, between neighbours where need be.
+function quantile(sorted, share) {
+  const at = share * (sorted.length - 1);
+  const below = Math.floor(at);
+  const above = Math.min(below + 1, sorted.length - 1);
+  return sorted[below] + (at - below) * (sorted[above] - sorted[below]);
+}
+
+// Median and middle half of the seeds that did not diverge, in place of mean and interval.
+function middle(curve) {
+  const seeds = curve.each.map((seed) => decode(seed, curve.range)).filter((seed) => seed.at(-1) !== null);
+  const at = (i) => seeds.map((seed) => seed[i]).filter((value) => value !== null).sort((a, b) => a - b);
+  const rows = curve.x.map((_, i) => at(i));
+  const each = (share) => rows.map((row) => (row.length ? quantile(row, share) : null));
+  return { ...curve, mean: each(0.5), low: each(0.25), high: each(0.75), median: true };
+}
+
+function interval(curve) {
+  const edge = (sign) => curve.mean.map((mean, i) => (mean === null ? null : mean + sign * curve.spread[i]));
+  return { ...curve, low: edge(-1), high: edge(1) };
+}
+
+// Linear near zero, logarithmic further away.
+function signed(linear) {
+  return (value) => Math.sign(value) * Math.log10(1 + Math.abs(value) / linear);
 }
 
 class Chart {
@@ -121,24 +157,33 @@ class Chart {
     this.curves = this.panel.curves
       .filter((curve) => curve.preset === choice.preset && choice.agents.has(curve.agent))
       .filter((curve) => this.metric.name in curve.metrics)
-      .map((curve) => ({ ...curve, ...curve.metrics[this.metric.name], style: agents.get(curve.agent) }));
+      .map((curve) => ({ ...curve, ...curve.metrics[this.metric.name], style: agents.get(curve.agent) }))
+      .map((curve) => (choice.median && curve.each ? middle(curve) : interval(curve)));
+    this.axis = this.panel.section === "curves" ? choice.axis : "full";
     this.xs = [...new Set(this.curves.flatMap((curve) => curve.x))].sort((a, b) => a - b);
     if (!this.xs.includes(this.pointed)) this.pointed = null;
-    this.caption.textContent = this.panel.title + (data.presets.length > 1 ? `, preset ${choice.preset}` : "");
+    const axis = { full: "", zoomed: ", zoomed axis", log: ", logarithmic axis" }[this.axis];
+    const missing = choice.seeds && this.curves.some((curve) => !curve.each) && this.panel.section === "curves";
+    this.caption.textContent = this.panel.title + (data.presets.length > 1 ? `, preset ${choice.preset}` : "") + axis;
+    if (missing) this.caption.textContent += " (single seeds of this metric are not in the page)";
   }
 
   // Least and greatest y that is drawn.
   extent() {
-    const values = this.curves.flatMap((curve) => [
-      ...curve.mean.flatMap((mean, i) => (mean === null ? [] : [mean - curve.spread[i], mean + curve.spread[i]])),
-      ...(this.withSeeds && curve.each ? curve.range : []),
-    ]);
-    return [Math.min(...values), Math.max(...values)];
+    const half = this.xs.at(-1) / 2;
+    const values = this.curves.flatMap((curve) =>
+      this.axis === "zoomed"
+        ? curve.mean.filter((mean, i) => mean !== null && curve.x[i] >= half)
+        : [...curve.low, ...curve.high, ...(this.withSeeds && curve.each ? curve.range : [])],
+    );
+    const known = values.filter((value) => value !== null);
+    return [Math.min(...known), Math.max(...known)];
   }
 
-  draw(range) {
+  draw(range, linear) {
     const width = Math.max(240, this.figure.clientWidth || 360);
     this.range = range;
+    this.linear = linear;
     this.svg.replaceChildren();
     this.svg.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
     if (this.xs.length === 0) {
@@ -147,8 +192,14 @@ class Chart {
     }
     const spans = this.panel.x ?? [Math.min(0, this.xs[0]), this.xs.at(-1)];
     this.x = scale([spans[0], spans[1] > spans[0] ? spans[1] : spans[0] + 1], [MARGIN.left, width - MARGIN.right]);
-    this.y = scale(range, [HEIGHT - MARGIN.bottom, MARGIN.top]);
+    const to = linear ? signed(linear) : (value) => value;
+    const place = scale(range.map(to), [HEIGHT - MARGIN.bottom, MARGIN.top]);
+    this.y = (value) => place(to(value));
     this.axes(width, spans);
+    // A picture within the picture cuts off what lies beyond the axis.
+    const [x, y] = [MARGIN.left, MARGIN.top - 3];
+    const [wide, high] = [width - MARGIN.right - x + 3, HEIGHT - MARGIN.bottom - y + 1];
+    this.inside = shape("svg", this.svg, { x, y, width: wide, height: high, viewBox: `${x} ${y} ${wide} ${high}` });
     for (const curve of this.curves) this.curve(curve);
     this.cross = shape("g", this.svg, {});
     this.read();
@@ -156,7 +207,7 @@ class Chart {
 
   axes(width, spans) {
     const [left, right, top, bottom] = [MARGIN.left, width - MARGIN.right, MARGIN.top, HEIGHT - MARGIN.bottom];
-    const rows = ticks(...this.range, 5);
+    const rows = this.linear ? powers(...this.range, this.linear) : ticks(...this.range, 5);
     for (const value of rows.values) {
       const y = this.y(value);
       shape("line", this.svg, { class: "grid", x1: left, x2: right, y1: y, y2: y });
@@ -179,12 +230,12 @@ class Chart {
     }
   }
 
-  curve({ x, mean, spread, each, range, style }) {
-    const group = shape("g", this.svg, { class: `ink-${style.ink}`, "data-agent": style.name });
+  curve({ x, mean, low, high, each, range, style }) {
+    const group = shape("g", this.inside, { class: `ink-${style.ink}`, "data-agent": style.name });
     const there = x.map((_, i) => i).filter((i) => mean[i] !== null);
-    const edge = (sign) => there.map((i) => `${this.x(x[i]).toFixed(1)} ${this.y(mean[i] + sign * spread[i]).toFixed(1)}`);
-    if (there.some((i) => spread[i] > 0)) {
-      shape("path", group, { class: "band", d: `M${edge(1).concat(edge(-1).reverse()).join("L")}Z` });
+    const edge = (ys) => there.map((i) => `${this.x(x[i]).toFixed(1)} ${this.y(ys[i]).toFixed(1)}`);
+    if (there.some((i) => high[i] > low[i])) {
+      shape("path", group, { class: "band", d: `M${edge(high).concat(edge(low).reverse()).join("L")}Z` });
     }
     if (this.withSeeds && each) {
       for (const seed of each) shape("path", group, { class: "seed", d: path(x, decode(seed, range), this.x, this.y) });
@@ -205,7 +256,8 @@ class Chart {
     const said = [];
     if (x !== undefined) {
       const at = `${this.panel.at} ${x.toLocaleString("en-GB")}${this.panel.unit ?? ""}`;
-      element("caption", this.readout, `${this.metric.label}, ${at}`);
+      const median = this.curves.some((curve) => curve.median) ? ", median [middle half]" : "";
+      element("caption", this.readout, `${this.metric.label}${median}, ${at}`);
       if (this.pointed !== null) {
         const [x1, y1, y2] = [this.x(x), MARGIN.top, HEIGHT - MARGIN.bottom];
         shape("line", this.cross, { class: "cross", x1, x2: x1, y1, y2 });
@@ -234,9 +286,12 @@ class Chart {
     head.append(` ${curve.style.label}`);
     const extent = this.range[1] - this.range[0];
     const value = curve.mean[i] === null ? "–" : format(curve.mean[i], extent);
-    const spread = curve.mean[i] === null || curve.seeds[i] < 2 ? "" : ` ± ${format(curve.spread[i], extent)}`;
+    const ends = () => `[${format(curve.low[i], extent)}, ${format(curve.high[i], extent)}]`;
+    const known = curve.mean[i] !== null && curve.seeds[i] > 1;
+    const spread = known ? (curve.median ? ` ${ends()}` : ` ± ${format(curve.spread[i], extent)}`) : "";
     element("td", row, value + spread);
-    const fewer = curve.seeds[i] < curve.asked ? `${curve.seeds[i]} of ${curve.asked} seeds` : "";
+    const left = curve.seeds[i] < curve.asked ? `${curve.seeds[i]} of ${curve.asked} seeds` : "";
+    const fewer = [left, this.metric.name === "return_mean" ? curve.note : ""].filter(Boolean).join(", ");
     element("td", row, fewer);
     return `${curve.style.label} ${value}${spread}${fewer && ` (${fewer})`};`;
   }
@@ -270,26 +325,40 @@ const charts = data.panels.map(
   (panel) => new Chart(panel, document.querySelector(`[data-section="${panel.section}"]`)),
 );
 
-// Charts of one task and kind share their y axis, so that they can be compared at a glance.
+// Charts of one task and kind share their y axis, so that they can be compared at a glance; zoomed ones do not.
 function redraw() {
   const choice = chosen();
   for (const chart of charts) chart.select(choice);
   for (const name of new Set(data.panels.map((panel) => panel.group))) {
     const group = charts.filter((chart) => chart.panel.group === name);
+    const linear = choice.axis === "log" && name.startsWith("curves") ? usual(group) : 0;
+    if (choice.axis === "zoomed" && name.startsWith("curves")) {
+      for (const chart of group) chart.draw(common([chart]), 0);
+      continue;
+    }
     const range = common(group);
-    for (const chart of group) chart.draw(range);
+    for (const chart of group) chart.draw(range, linear);
   }
+}
+
+// A power of ten near the median size of what is drawn; up to there a logarithmic axis is linear.
+function usual(group) {
+  const curves = group.flatMap((chart) => chart.curves);
+  const sizes = curves.flatMap((curve) => curve.mean.map(Math.abs)).filter((size) => size > 0).sort((a, b) => a - b);
+  return sizes.length ? 10 ** Math.round(Math.log10(quantile(sizes, 0.5))) : 1;
 }
 
 function common(group) {
   if (group[0].panel.y) return group[0].panel.y;
   const metric = group[0].metric;
   const drawn = group.filter((chart) => chart.xs.length > 0).flatMap((chart) => chart.extent());
-  const values = drawn.filter(Number.isFinite).concat(metric.zero ? [0] : [], metric.references.flat());
+  const zoomed = group[0].axis === "zoomed";
+  const more = zoomed ? [] : [...(metric.zero ? [0] : []), ...metric.references.flat()];
+  const values = drawn.filter(Number.isFinite).concat(more);
   if (values.length === 0) return [0, 1];
   const [low, high] = [Math.min(...values), Math.max(...values)];
   const room = (high - low) * 0.04 || Math.max(1e-3, Math.abs(low) / 10);
-  return [metric.zero && low === 0 ? 0 : low - room, high + room];
+  return [metric.zero && low === 0 && !zoomed ? 0 : low - room, high + room];
 }
 
 form.addEventListener("change", redraw);

@@ -11,6 +11,7 @@ import numpy as np
 
 from moca import figures
 from moca.studies import claims, results, statistics
+from moca.studies.claims.scores import Scores
 from moca.studies.grid import parse_noise
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 PAPER = {"light": "#ffffff", "dark": "#16191d"}  # what the lines are drawn on
 CONTRAST = {"light": 3.0, "dark": 4.5}  # of a line with that, at least; 3 is what WCAG 2.2, 1.4.11 asks for
+EACH = 1_200_000  # characters: so much of a page may go to the curves of single seeds
 DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 
@@ -45,25 +47,33 @@ class Metric(NamedTuple):
 
 STYLES = {
     "moca": Style("moca"),
-    "moca-mixture": Style("moca", "5 3"),
+    "moca-mixture": Style("mixture", "5 3"),
     "moca-ce": Style("ce", "9 4"),
     "moca-mc": Style("mc", "5 2"),
+    "moca-mc-1": Style("mc1", "4 2"),
     "moca-mc-4": Style("mc", "2 3"),
     "moca-mc-16": Style("mc16", "8 3 2 3"),
     "bnaf": Style("bnaf", "5 3"),
     "sac": Style("sac", "9 2 2 2 2 2"),
+    "sac-usual": Style("sac-usual", "7 3"),
     "naf": Style("naf", "3 3"),
 }
 METRICS = {
     "return_mean": Metric("Return", zero=True),
     "return_noise_free": Metric("Return, noise-free", zero=True),
     "train_return": Metric("Return while training", zero=True),
+    "overestimation": Metric("Overestimation, V − discounted return", "value", zero=True),
     "return_std": Metric("Sd of return over episodes", zero=True),
     "coverage_1sigma": Metric("Coverage of ±1σ", "%", 100, reference=(68.27, 68.27)),
     "coverage_1sigma_seen": Metric("Coverage of ±1σ, seen data", "%", 100, reference=(68.27, 68.27)),
     "epistemic_std": Metric("Epistemic sd", "units observed", zero=True),
     "aleatoric_std": Metric("Aleatoric sd", "units observed", zero=True),
     "ce_bias": Metric("E[V(s′)] − V(E[s′])", "value", zero=True),
+    "ce_bias_std": Metric("Sd of E[V(s′)] − V(E[s′])", "value", zero=True),
+    "expected_std": Metric("Sd of E[V(s′)]", "value", zero=True),
+    "action_gap": Metric("Change of E[V(s′)] between actions", "value", zero=True),
+    "ce_gap": Metric("Change of E[V(s′)] − V(E[s′]) between actions", "value", zero=True),
+    "value_noise_variance": Metric("Variance of V over observations", "value²", zero=True),
     "target_variance": Metric("Variance of sampled target", "value²", zero=True),
     "target_bias": Metric("Bias of sampled target", "value", zero=True),
     "q_mean": Metric("Action value", "value", zero=True),
@@ -98,6 +108,7 @@ def collect(table: "pd.DataFrame", agents: list[str], presets: list[str]) -> dic
             }
             for name, metric in metrics.items()
         ],
+        "typical": _typical(table),
         "panels": [*_learning(table), *_against_noise(table), *_calibration(table)],
     }  # fmt: skip
 
@@ -164,9 +175,31 @@ def _channels(colour: str) -> np.ndarray:
     return np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
 
 
+def _typical(table: "pd.DataFrame") -> bool:
+    """Whether some agent's seeds form two groups, solved and not: then a mean would lie between them."""
+    return any(
+        Scores([rows], preset, env).bimodal(agent, noise)
+        for (preset, env, agent, noise), rows in table.groupby(statistics.CELL, sort=False)
+        if env == claims.PENDULUM
+    )
+
+
+def _solved(rows: "pd.DataFrame", preset: str, env: str, agent: str, noise: str) -> str:
+    """`29 of 30 solved`; nothing but on Pendulum."""
+    if env != claims.PENDULUM:
+        return ""
+    solved = Scores([rows], preset, env).solved(agent, noise)
+    return f"{int(solved.sum())} of {solved.size} solved"
+
+
+def _with_seeds(table: "pd.DataFrame") -> list[str]:
+    """The metrics of which the page holds every seed: as many, in the order shown, as there is room for."""
+    return shown_metrics(table)[: max(1, EACH // (2 * len(table)))]
+
+
 def _learning(table: "pd.DataFrame") -> list[dict[str, Any]]:
     """A chart per task and noise level: means over the seeds that did not diverge, and every seed."""
-    panels = []
+    panels, with_seeds = [], _with_seeds(table)
     for (env, noise), block in table.groupby(["env", "noise"], sort=False):
         curves = []
         for (preset, agent), cell in block.groupby(["preset", "agent"], sort=False):
@@ -176,9 +209,11 @@ def _learning(table: "pd.DataFrame") -> list[dict[str, Any]]:
                 steps, values = statistics.curve(cell, preset, env, agent, noise, name)
                 values = np.where(np.isfinite(values), values, np.nan) * metric_of(name).factor
                 if not np.isnan(values).all():
-                    metrics[name] = _over_seeds(values[:, survived]) | _each_seed(values)
+                    each = _each_seed(values) if name in with_seeds else {}
+                    metrics[name] = _over_seeds(values[:, survived]) | each
             seeds = [int(survived.sum())] * len(steps)
-            curves.append(_curve(preset, agent, steps.tolist(), metrics, seeds, len(survived)))
+            solved = {"note": note} if (note := _solved(cell, preset, env, agent, noise)) else {}
+            curves.append(_curve(preset, agent, steps.tolist(), metrics, seeds, len(survived)) | solved)
         panels.append(
             {
                 "section": "curves", "group": f"curves {env}", "title": f"{env}, {noise_label(noise)}",
@@ -240,11 +275,11 @@ def _curve(preset: str, agent: str, x: list, metrics: dict[str, Any], seeds: lis
 
 
 def _over_seeds(values: np.ndarray) -> dict[str, Any]:
-    """Mean and standard deviation of each row, of what is not NaN."""
-    rows = [row[~np.isnan(row)] for row in values]
+    """Mean of each row and half of its 95 % t interval, of what is not NaN."""
+    found = [statistics.mean_t(row) for row in values]
     return {
-        "mean": [_short(row.mean()) if row.size else None for row in rows],
-        "spread": [_short(row.std(ddof=1)) if row.size > 1 else 0 for row in rows],
+        "mean": [_short(estimate.value) for estimate in found],
+        "spread": [_short(estimate.half_width) or 0 for estimate in found],
     }
 
 

@@ -8,13 +8,13 @@ The rules are those of docs/replication.md. `judge` gives a `Verdict` for every 
 """
 
 from moca.studies.claims.fixed import judge_fixed
-from moca.studies.claims.judging import Verdict, judge
+from moca.studies.claims.judging import ORDER, Verdict, judge
 from moca.studies.claims.markdown import NOTES, counts, to_json, to_markdown
 from moca.studies.claims.paper import NAMES, NOMINAL
 from moca.studies.claims.rules import ABSENT, EQUAL, HOLDS, REFUTED, UNDECIDED, WORDS
 from moca.studies.claims.scores import CARTPOLE, NOTHING, PENDULUM, REACHED
 
 __all__ = [
-    "ABSENT", "CARTPOLE", "EQUAL", "HOLDS", "NAMES", "NOMINAL", "NOTES", "NOTHING", "PENDULUM", "REACHED", "REFUTED",
-    "UNDECIDED", "WORDS", "Verdict", "counts", "judge", "judge_fixed", "to_json", "to_markdown",
+    "ABSENT", "CARTPOLE", "EQUAL", "HOLDS", "NAMES", "NOMINAL", "NOTES", "NOTHING", "ORDER", "PENDULUM", "REACHED",
+    "REFUTED", "UNDECIDED", "WORDS", "Verdict", "counts", "judge", "judge_fixed", "to_json", "to_markdown",
 ]  # fmt: skip

@@ -1,0 +1,124 @@
+"""The results of a study under one preset, as figures need them."""
+
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from moca.studies.claims import PENDULUM
+from moca.studies.claims.scores import Scores
+from moca.studies.grid import ACTION, parse_noise
+from moca.studies.plots.looks import ordered
+from moca.studies.statistics import CELL, curve, final_scores, mean_t
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TOP = 1000.0  # the greatest return of an episode
+
+
+class Middle(NamedTuple):
+    """A line with its band."""
+
+    line: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+class Series(NamedTuple):
+    """A metric of one cell over training."""
+
+    steps: np.ndarray
+    values: np.ndarray  # (steps, seeds that did not diverge)
+    lost: np.ndarray  # (steps, seeds that diverged), NaN from there on
+
+    @property
+    def asked(self) -> int:
+        """Seeds there were."""
+        return self.values.shape[1] + self.lost.shape[1]
+
+    def percent(self) -> "Series":
+        """Of a share."""
+        return self._replace(values=100 * self.values, lost=100 * self.lost)
+
+    def middle(self, typical: bool) -> Middle:
+        """The median and the middle half of the seeds, or their mean with its 95 % interval."""
+        if typical:
+            low, line, high = np.quantile(self.values, (0.25, 0.5, 0.75), axis=1)
+            return Middle(line, low, high)
+        each = [mean_t(row) for row in self.values]
+        return Middle(*(np.array([getattr(one, name) for one in each]) for name in ("value", "low", "high")))
+
+
+class Cells:
+    """The results under one preset."""
+
+    def __init__(self, table: "pd.DataFrame", preset: str) -> None:
+        self.table, self.preset = table[table["preset"] == preset], preset
+        self.envs = list(self.table["env"].unique())
+        self._rows = dict(iter(self.table.groupby(CELL[1:], sort=False)))
+
+    def agents(self, env: str) -> list[str]:
+        """Those of a task."""
+        return ordered(agent for task, agent, _ in self._rows if task == env)
+
+    def noises(self, env: str) -> list[str]:
+        """The noise levels of a task."""
+        return list(dict.fromkeys(noise for task, _, noise in self._rows if task == env))
+
+    def bounded(self, env: str) -> bool:
+        """Whether the returns of a task lie where those of MuJoCo Playground do, so that tasks share a scale."""
+        return bool(self.table.loc[self.table["env"] == env, "return_mean"].dropna().between(0, TOP).all())
+
+    def series(self, env: str, agent: str, noise: str, metric: str) -> Series | None:
+        """A metric over training, or nothing where the agent does not have it."""
+        if metric not in self.table or (env, agent, noise) not in self._rows:
+            return None
+        steps, values = curve(self._rows[env, agent, noise], self.preset, env, agent, noise, metric)
+        if not np.isfinite(values).any():
+            return None
+        left = np.isfinite(values[-1])
+        return Series(steps, values[:, left], values[:, ~left])
+
+    def finals(self, metric: str = "return_mean", last: float = 0.1) -> dict[tuple[str, str, str], np.ndarray]:
+        """The scores of the seeds after training, for each task, agent and noise; NaN for a seed that diverged."""
+        if metric not in self.table:
+            return {}
+        scores = final_scores(self.table, metric, last)
+        keys = [key[1:] for key in scores.index]
+        return {key: scores.loc[self.preset, *key][self._rows[key]["seed"].unique()].to_numpy() for key in keys}
+
+    @cached_property
+    def _pendulum(self) -> Scores:
+        return Scores([self.table], self.preset, PENDULUM)
+
+    def solved(self, env: str, agent: str, noise: str) -> tuple[int, int] | None:
+        """How many seeds have solved Pendulum, of how many; nothing elsewhere."""
+        if env != PENDULUM or (env, agent, noise) not in self._rows:
+            return None
+        solved = self._pendulum.solved(agent, noise)
+        return int(solved.sum()), solved.size
+
+    def typical(self, env: str) -> bool:
+        """Whether some agent's seeds form two groups, solved and not: then a mean would lie between them."""
+        keys = [(agent, noise) for task, agent, noise in self._rows if task == env == PENDULUM]
+        return any(self._pendulum.bimodal(agent, noise) for agent, noise in keys)
+
+
+def noise_label(noise: str) -> str:
+    """`σ = 0.025`, `state-norm, σ ≤ 0.05`, `action noise 0.5`, or `no noise`."""
+    kind, sigma = parse_noise(noise)
+    if sigma == 0:
+        return "no noise"
+    if kind == ACTION:
+        return f"action noise {sigma:g}"
+    return f"σ = {sigma:g}" if kind == "homoscedastic" else f"{kind}, σ ≤ {sigma:g}"
+
+
+def by_kind(noises: list[str]) -> list[list[str]]:
+    """The levels of each kind of noise, the lowest first."""
+    kinds: dict[str, list[str]] = {}
+    for noise in noises:
+        kinds.setdefault(parse_noise(noise)[0], []).append(noise)
+    order = sorted(kinds, key=lambda kind: (kind != "homoscedastic", kind))
+    return [sorted(kinds[kind], key=lambda noise: parse_noise(noise)[1]) for kind in order]

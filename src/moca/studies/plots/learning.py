@@ -1,0 +1,210 @@
+"""Learning curves: one figure for each task, in the paper's rows, or one for many tasks."""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from moca.studies.claims import NOMINAL, PENDULUM
+from moca.studies.claims.scores import SOLVED
+from moca.studies.plots.cells import TOP, Cells, Middle, Series, by_kind, noise_label
+from moca.studies.plots.lines import band, closer, end_labels, signed_axis, steps_axis
+from moca.studies.plots.looks import GREY, LOOKS, Look, counted, legend, look, middle_of, spaced, titled
+
+COLUMNS = 4  # at most, side by side
+HEIGHT, LOWER = 2.5, 1.5  # of a panel of returns, and of one of MoCA's uncertainty, in inches
+CALIBRATION = {"coverage_1sigma": "1σ coverage\nof MoCA (%)", "epistemic_std": "epistemic sd\nof MoCA"}
+
+
+def of_task(cells: Cells, env: str) -> Figure:
+    """The return of all agents: a row for each kind of noise; on Pendulum MoCA's uncertainty below it."""
+    rows = _arranged(cells.noises(env))
+    typical, lower = cells.typical(env), _lower(cells, env, rows)
+    figure, panels = _panels(rows, len(lower))
+    finals = cells.finals()
+    for row, axes_of_row in zip(rows, panels, strict=False):
+        for noise, axes in zip(row, axes_of_row, strict=False):
+            drawn = _returns(cells, axes, env, noise, typical)
+            axes.set_title(noise_label(noise))
+            if cells.bounded(env):
+                axes.set_ylim(0, 1.02 * TOP)
+            closer(axes, drawn, _means(finals, env, noise))
+            _end_labels(cells, axes, env, noise, drawn)
+        axes_of_row[0].set_ylabel("return of an episode")
+    for (metric, found), axes_of_row in zip(lower.items(), panels[len(rows) :], strict=True):
+        _uncertainty(axes_of_row, metric, found, typical)
+    _bottom_axes(panels, rows, len(lower))
+    _seeds_legend(figure, cells, env)
+    return titled(figure, f"{spaced(env)}, preset {cells.preset}")
+
+
+def of_tasks(cells: Cells) -> Figure:
+    """A panel for each task: the return of all agents."""
+    columns = 3
+    rows = -(-len(cells.envs) // columns)
+    finals = cells.finals()
+    figure, panels = plt.subplots(rows, columns, figsize=(0.7 + 3.2 * columns, 0.9 + 2.5 * rows), squeeze=False)
+    for env, axes in zip(cells.envs, panels.flat, strict=False):
+        (noise,) = cells.noises(env)
+        drawn = _returns(cells, axes, env, noise, typical=False)
+        axes.set(title=spaced(env), ylabel="return of an episode")
+        if cells.bounded(env):
+            axes.set_ylim(0, 1.02 * TOP)
+        steps_axis(axes)
+        closer(axes, drawn, _means(finals, env, noise))
+        _end_labels(cells, axes, env, noise, drawn)
+    for axes in panels.flat[len(cells.envs) :]:
+        axes.set_visible(False)
+    _seeds_legend(figure, cells)
+    return titled(figure, f"Learning curves, preset {cells.preset}")
+
+
+def overestimation(cells: Cells, env: str) -> Figure | None:
+    """V of the states that a policy visits less the return that follows: a panel for each noise level."""
+    rows = _arranged(cells.noises(env))
+    found = {
+        (agent, noise): series
+        for noise in cells.noises(env)
+        for agent in cells.agents(env)
+        if (series := cells.series(env, agent, noise, "overestimation"))
+    }
+    if not found:
+        return None
+    figure, panels = _panels(rows, share="all")
+    agents = [agent for agent in cells.agents(env) if any(agent == name for name, _ in found)]
+    ends: list[tuple[Axes, list[tuple[float, str, str]]]] = []
+    drawn = []
+    for row, axes_of_row in zip(rows, panels, strict=True):
+        for noise, axes in zip(row, axes_of_row, strict=False):
+            axes.axhline(0, color=GREY, linewidth=0.8)
+            axes.set_title(noise_label(noise))
+            ends.append((axes, []))
+            for place, agent in reversed(list(enumerate(agents))):
+                series = found.get((agent, noise))
+                if series and (middle := band(axes, series, look(agent), True, place / len(agents))):
+                    drawn.append(middle)
+                    ends[-1][1].append((middle.line[-1], look(agent).short, look(agent).colour))
+    signed = signed_axis(list(panels.flat), drawn)
+    for axes_of_row in panels:
+        axes_of_row[0].set_ylabel("overestimation" + ("\n(logarithmic away from 0)" if signed else ""))
+    _bottom_axes(panels, rows, 0)
+    for axes, labels in ends:
+        end_labels(axes, labels, HEIGHT)
+    counts = {a: [(s.values.shape[1], s.asked) for (name, _), s in found.items() if name == a] for a in agents}
+    true = "; true values lie between 0 and 100" if cells.bounded(env) else ""
+    legend(figure, counts, middle_of((series.asked for series in found.values()), typical=True) + true)
+    return titled(figure, f"V of the visited states less their discounted return: {spaced(env)}, preset {cells.preset}")
+
+
+def _arranged(noises: list[str]) -> list[list[str]]:
+    """The levels of each kind in a row, or in several where one would be too long."""
+    rows = []
+    for levels in by_kind(noises):
+        count = -(-len(levels) // COLUMNS)
+        rows += [list(part) for part in np.array_split(np.array(levels, dtype=object), count)]
+    return rows
+
+
+def _panels(
+    rows: Sequence[Sequence[str]], lower: int = 0, share: Literal["row", "all"] = "row"
+) -> tuple[Figure, np.ndarray]:
+    """Axes for rows of noise levels, and as many rows below; those that stay empty are hidden."""
+    columns = max(map(len, rows))
+    figure, panels = plt.subplots(
+        len(rows) + lower,
+        columns,
+        figsize=(0.7 + 3.1 * columns, 1.0 + (HEIGHT + 0.4) * len(rows) + LOWER * lower),
+        sharex=True,
+        sharey=share,
+        squeeze=False,
+        height_ratios=[HEIGHT] * len(rows) + [LOWER] * lower,
+    )
+    for row, axes_of_row in zip(rows, panels, strict=False):
+        for axes in axes_of_row[len(row) :]:
+            axes.set_visible(False)
+    return figure, panels
+
+
+def _bottom_axes(panels: np.ndarray, rows: Sequence[Sequence[str]], lower: int) -> None:
+    """Steps below the last panel of each column, and their numbers below every panel of returns."""
+    for column, axes_of_column in enumerate(panels.T):
+        last = len(panels) - 1 if lower else max(i for i, row in enumerate(rows) if len(row) > column)
+        steps_axis(axes_of_column[last])
+        for axes in axes_of_column[: 0 if lower else last + 1]:
+            axes.tick_params(labelbottom=True)
+
+
+def _returns(cells: Cells, axes: Axes, env: str, noise: str, typical: bool) -> dict[Look, tuple[np.ndarray, Middle]]:
+    """Draws the return of all agents, MoCA on top; what was drawn, by look."""
+    agents, drawn = cells.agents(env), {}
+    for place, agent in reversed(list(enumerate(agents))):
+        series = cells.series(env, agent, noise, "return_mean")
+        if series and (middle := band(axes, series, look(agent), typical, place / len(agents))):
+            drawn[look(agent)] = (series.steps, middle)
+    return drawn
+
+
+def _means(finals: Mapping[tuple[str, str, str], np.ndarray], env: str, noise: str) -> list[float]:
+    """The mean final return of every agent there, of the seeds that have one."""
+    own = [scores[np.isfinite(scores)] for (task, _, level), scores in finals.items() if (task, level) == (env, noise)]
+    return [float(scores.mean()) for scores in own if scores.size]
+
+
+def _end_labels(
+    cells: Cells, axes: Axes, env: str, noise: str, drawn: Mapping[Look, tuple[np.ndarray, Middle]]
+) -> None:
+    """The short name at the end of each line; where a task is solved or not, with the seeds that solved it."""
+    short = {look(agent): agent for agent in cells.agents(env)}
+    ends = []
+    for own, (steps, middle) in drawn.items():
+        solved = cells.solved(env, short[own], noise)
+        text = own.short + (f": {solved[0]} of {solved[1]}" if solved else "")
+        ends.append((float(middle.line[steps > 0.9 * steps[-1]].mean()), text, own.colour))
+    end_labels(axes, ends, HEIGHT)
+
+
+def _lower(cells: Cells, env: str, rows: Sequence[Sequence[str]]) -> dict[str, list[Series | None]]:
+    """What there is of MoCA's uncertainty on Pendulum, for each column."""
+    if env != PENDULUM or len(rows) > 1:
+        return {}
+    found = {metric: [cells.series(env, "moca", noise, metric) for noise in rows[0]] for metric in CALIBRATION}
+    return {metric: each for metric, each in found.items() if any(each)}
+
+
+def _uncertainty(panels: Sequence[Axes], metric: str, found: Sequence[Series | None], typical: bool) -> None:
+    covered = metric == "coverage_1sigma"
+    for axes, series in zip(panels, found, strict=False):
+        if series:
+            band(axes, series.percent() if covered else series, LOOKS["moca"], typical)
+        if covered:
+            axes.axhline(100 * NOMINAL, color=GREY, linestyle="--", linewidth=1, zorder=1)
+    panels[0].set_ylabel(CALIBRATION[metric])
+    if not covered:
+        panels[0].set_ylim(bottom=0)
+        return
+    low, high = panels[0].get_ylim()
+    panels[0].set_ylim(min(low, 55), max(high, 80))
+    panels[0].annotate(
+        f"nominal {100 * NOMINAL:.1f} %",
+        (0.98, 100 * NOMINAL),
+        (0, -6),
+        xycoords=("axes fraction", "data"),
+        textcoords="offset points",
+        ha="right",
+        va="top",
+        fontsize=8,
+        color=GREY,
+    )
+
+
+def _seeds_legend(figure: Figure, cells: Cells, env: str | None = None) -> None:
+    finals = {key: scores for key, scores in cells.finals().items() if env in (None, key[0])}
+    counts = counted(finals)
+    title = middle_of((scores.size for scores in finals.values()), env is not None and cells.typical(env))
+    if env == PENDULUM:
+        title += f"\nbeside a line: how many seeds end at {SOLVED[PENDULUM]:.0f} or more"
+    lost = any(left < all_of_them for each in counts.values() for left, all_of_them in each)
+    legend(figure, counts, title, lost=lost)

@@ -1,0 +1,150 @@
+"""Lines over training: a cell with its band, the labels at their ends, and a closer look where they coincide."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from moca.studies.plots.cells import Middle, Series
+from moca.studies.plots.looks import LOST, Look
+
+ALIKE = 0.1  # of the axis: final values closer than this, of all agents, cannot be told apart
+HUGE = 30.0  # times the usual size: beyond it an axis has to be logarithmic
+
+
+def band(axes: Axes, series: Series, look: Look, typical: bool, place: float = 0.0) -> Middle | None:
+    """The line of a cell with its band, and each seed that diverged up to there.
+
+    Args:
+        axes: where to draw.
+        series: what to draw.
+        look: how.
+        typical: whether as median and middle half, else as mean with its interval.
+        place: of the markers, from 0 to 1, so that those of several lines do not hide each other.
+    """
+    for seed in series.lost.T:
+        _lost(axes, series.steps, seed, look, scale=not series.values.shape[1])
+    if not series.values.shape[1]:
+        return None
+    middle = series.middle(typical)
+    every = max(1, len(middle.line) // 6)
+    axes.plot(
+        series.steps,
+        middle.line,
+        color=look.colour,
+        linestyle=look.dash,
+        linewidth=look.width,
+        marker=look.marker,
+        markersize=4.5,
+        markevery=(int(place * every), every),
+    )
+    if series.values.shape[1] > 1:
+        axes.fill_between(series.steps, middle.low, middle.high, color=look.colour, alpha=0.16, linewidth=0)
+    return middle
+
+
+def _lost(axes: Axes, steps: np.ndarray, seed: np.ndarray, look: Look, scale: bool) -> None:
+    """A thin line that ends in a cross at the last evaluation before the seed diverged."""
+    known = np.isfinite(seed)
+    if not known.any():
+        return
+    line = Line2D(steps[known], seed[known], color=look.colour, **LOST)
+    if scale:
+        axes.add_line(line)
+        axes.autoscale_view()
+    else:
+        axes.add_artist(line)  # what a seed does before it diverges may be huge, and is not to set the axis
+
+
+def end_labels(axes: Axes, ends: Sequence[tuple[float, str, str]], inches: float) -> None:
+    """A text in its colour at the end of each line, moved so far that none covers another.
+
+    Args:
+        axes: whose limits are final.
+        ends: the last value of each line, its text and its colour.
+        inches: how high the axes will be, about.
+    """
+    ends = [end for end in sorted(ends) if np.isfinite(end[0])]
+    if not ends:
+        return
+    points = [(1.0, value) for value, *_ in ends]
+    heights = axes.transLimits.transform(axes.transScale.transform(points))[:, 1]
+    for place, (_, text, colour) in zip(_apart(heights, 0.125 / inches), ends, strict=True):
+        axes.text(1.02, place, text, transform=axes.transAxes, color=colour, fontsize=7.5, va="center")
+
+
+def _apart(heights: np.ndarray, gap: float) -> np.ndarray:
+    """The heights, from low to high, moved as little as leaves a gap between them and keeps them beside the axes."""
+    groups: list[tuple[float, int]] = []  # middle and number of texts that touch
+    for height in np.clip(heights, 0, 1):
+        middle, count = float(height), 1
+        while groups:
+            below, number = groups[-1]
+            if middle - (count - 1) * gap / 2 - (below + (number - 1) * gap / 2) >= gap:
+                break
+            middle, count = (middle * count + below * number) / (count + number), count + number
+            half = (count - 1) * gap / 2
+            middle = min(max(middle, half), max(1 - half, half))
+            groups.pop()
+        groups.append((middle, count))
+    return np.concatenate([middle + gap * (np.arange(count) - (count - 1) / 2) for middle, count in groups])
+
+
+def closer(axes: Axes, drawn: Mapping[Look, tuple[np.ndarray, Middle]], finals: Sequence[float]) -> bool:
+    """A small panel with the second half of training where lines coincide and leave room for it, and whether.
+
+    Args:
+        axes: whose limits are final.
+        drawn: steps and line of each agent.
+        finals: the mean final value of each agent; lines coincide if all lie within a tenth of the axis.
+    """
+    low, high = axes.get_ylim()
+    if len(finals) < 2 or max(finals) - min(finals) > ALIKE * (high - low):
+        return False
+    later = np.concatenate([middle.line[steps >= 0.4 * steps[-1]] for steps, middle in drawn.values()])
+    above = later.min() > low + 0.65 * (high - low)
+    if not above and later.max() > low + 0.4 * (high - low):
+        return False
+    inset = axes.inset_axes((0.36, 0.13, 0.62, 0.44) if above else (0.36, 0.5, 0.62, 0.4))
+    values = []
+    for look, (steps, middle) in drawn.items():
+        late = steps >= 0.5 * steps[-1]
+        line = {"color": look.colour, "linestyle": look.dash, "linewidth": 0.8 * look.width}
+        inset.plot(steps[late], middle.line[late], marker=look.marker, markersize=3, markevery=(0, 6), **line)
+        inset.fill_between(steps[late], middle.low[late], middle.high[late], color=look.colour, alpha=0.16, linewidth=0)
+        values.append(middle.line[late])
+    least, most = np.min(np.concatenate(values)), np.max(np.concatenate(values))
+    room = 0.08 * (most - least) or 1.0
+    inset.set(ylim=(least - room, most + room))
+    inset.set_title("zoomed: second half", fontsize=7, loc="left", pad=2)
+    inset.tick_params(labelsize=7, length=2)
+    inset.xaxis.set_major_formatter(thousands)
+    inset.locator_params(axis="x", nbins=2)
+    inset.locator_params(axis="y", nbins=4)
+    return True
+
+
+def thousands(x: float, _: object = None) -> str:
+    """`25k`."""
+    return f"{x / 1000:g}k" if x else "0"
+
+
+def steps_axis(axes: Axes) -> None:
+    """From zero on, in thousands."""
+    axes.set_xlabel("environment steps")
+    axes.xaxis.set_major_formatter(thousands)
+    axes.set_xlim(left=0)
+
+
+def signed_axis(panels: Sequence[Axes], drawn: Sequence[Middle]) -> bool:
+    """A logarithmic axis to either side of zero, where some values are far larger than most, and whether."""
+    sizes = np.concatenate([np.abs(np.concatenate(middle)) for middle in drawn] or [np.zeros(1)])
+    sizes = sizes[np.isfinite(sizes) & (sizes > 0)]
+    usual = float(np.median(sizes)) if sizes.size else 0.0
+    if not usual or sizes.max() < HUGE * max(usual, 1 / HUGE):  # less than one is little in any case
+        return False
+    linear = 10.0 ** np.round(np.log10(usual))
+    for axes in panels:
+        axes.set_yscale("symlog", linthresh=linear, linscale=0.7)
+    return True

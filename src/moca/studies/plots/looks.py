@@ -1,0 +1,176 @@
+"""How agents and noise levels look, and the legends that say so.
+
+An agent has a colour and a marker of its own, so that it is told apart in grey too and with any colour vision.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from moca import figures
+from moca.envs.names import GYMNASIUM
+from moca.studies.claims import NAMES
+from moca.studies.grid import parse_noise
+
+GREY = figures.COLOURS["grey"]
+
+
+class Look(NamedTuple):
+    """How a line is drawn."""
+
+    colour: str
+    marker: str
+    dash: Any = "-"
+    width: float = 1.4
+    short: str = ""  # a name that fits beside a line
+
+
+LOOKS = {
+    "moca": Look(figures.COLOURS["moca"], "o", "-", 2.2, "MoCA"),
+    "moca-mixture": Look(figures.COLOURS["mixture"], "*", (0, (3, 1)), short="mixture"),
+    "moca-mc-16": Look(figures.COLOURS["mc16"], "^", (0, (7, 1.5)), short="K = 16"),
+    "moca-mc-4": Look(figures.COLOURS["mc"], "v", (0, (6, 1, 1, 1)), short="K = 4"),
+    "moca-mc-1": Look(figures.COLOURS["mc1"], "<", (0, (2, 1)), short="K = 1"),
+    "moca-ce": Look(figures.COLOURS["ce"], "s", "--", 1.6, "CE"),
+    "bnaf": Look(figures.COLOURS["bnaf"], "D", "-.", 1.6, "BNAF"),
+    "sac": Look(figures.COLOURS["sac"], "X", ":", 1.6, "SAC"),
+    "sac-usual": Look(figures.COLOURS["sac-usual"], "d", (0, (4, 2)), short="SAC (usual)"),
+    "naf": Look(figures.COLOURS["naf"], "P", (0, (1, 2)), 1.1, "NAF"),
+}
+OTHER = Look(GREY, "h", "-", 1.2)
+LOST: dict[str, Any] = {"linewidth": 0.7, "zorder": 3, "marker": "x", "markersize": 5, "markevery": [-1]}
+# Of noise levels, the lowest first: blue where the noise is the same everywhere, red where it grows with the state.
+SHADES = {
+    "homoscedastic": ("#8fb8de", "#4f8ecb", "#1f5fa8", "#12376b", "#000000"),
+    "": ("#f0a060", "#c04a10", "#7a2400"),
+}
+NOISE_MARKERS = {"homoscedastic": "ovsD^", "": "PX*"}
+
+
+def look(agent: str) -> Look:
+    """Of an agent, also one that is not known."""
+    return LOOKS.get(agent, OTHER._replace(short=agent))
+
+
+def noise_looks(noises: Sequence[str]) -> dict[str, Look]:
+    """Of the noise levels that a panel tells apart."""
+    found: dict[str, Look] = {}
+    counts: dict[str, int] = {}
+    for noise in noises:
+        kind = parse_noise(noise)[0]
+        kind = kind if kind in SHADES else ""
+        number = counts[kind] = counts.get(kind, -1) + 1
+        shades, markers = SHADES[kind], NOISE_MARKERS[kind]
+        found[noise] = Look(shades[number % len(shades)], markers[number % len(markers)])
+    return found
+
+
+def ordered(agents: Iterable[str]) -> list[str]:
+    """As in the legends."""
+    agents = set(agents)
+    return [*(agent for agent in LOOKS if agent in agents), *sorted(agents - LOOKS.keys())]
+
+
+def counted(finals: Mapping[tuple[str, str, str], np.ndarray]) -> dict[str, list[tuple[int, int]]]:
+    """Of each agent's cells, how many seeds have a score and how many there were."""
+    counts: dict[str, list[tuple[int, int]]] = {}
+    for (_, agent, _), scores in finals.items():
+        counts.setdefault(agent, []).append((int(np.isfinite(scores).sum()), scores.size))
+    return counts
+
+
+def legend(
+    figure: Figure,
+    counts: Mapping[str, Sequence[tuple[int, int]]],
+    title: str,
+    unit: str = "seeds",
+    lost: bool = False,
+) -> None:
+    """The agents, below all panels, with the number of runs wherever some are missing."""
+    handles = []
+    for agent in ordered(counts):
+        own = look(agent)
+        line = Line2D([], [], color=own.colour, linestyle=own.dash, linewidth=own.width, marker=own.marker)
+        line.set(markersize=5, label=missing(NAMES.get(agent, agent), counts[agent], unit))
+        handles.append(line)
+    if lost:
+        handles.append(lost_handle())
+    columns = _columns([str(line.get_label()) for line in handles], figure.get_size_inches()[0])
+    figure.legend(handles=handles, title=title, loc="outside lower center", ncols=columns, handlelength=3.2)
+
+
+def lost_handle() -> Line2D:
+    """What a legend shows for all seeds that diverged."""
+    return Line2D([], [], color=GREY, label="diverged", **LOST)
+
+
+def _columns(labels: Sequence[str], inches: float) -> int:
+    """The most columns of a legend that fit; constrained layout does not see to that."""
+    widths = np.array([0.7 + 0.066 * len(label) for label in labels])  # of a line, its spaces and letters of 8 pt
+    fitting = [n for n in range(1, len(labels) + 1) if sum(map(max, np.array_split(widths, n))) <= inches]
+    return max(fitting, default=1)
+
+
+def legend_below(axes: Axes, title: str, handles: Sequence[Any] = ()) -> None:
+    """Where no line can be hidden by it."""
+    handles = handles or axes.get_legend_handles_labels()[0]
+    axes.legend(
+        handles=handles,
+        title=title,
+        ncols=1 + (len(handles) > 3),
+        handlelength=3.2,
+        columnspacing=1,
+        loc="upper center",
+        bbox_to_anchor=(0.5, -0.17),
+    )
+
+
+def missing(label: str, counts: Sequence[tuple[int, int]], unit: str = "seeds") -> str:
+    """The label, and how many runs are left where that is not all."""
+    complete = all(left == asked for left, asked in counts)
+    return label if complete else f"{label}, {seeds(counts, unit)}"
+
+
+def middle_of(asked: Iterable[int], typical: bool) -> str:
+    """What a line and its band are, of how many seeds."""
+    text = number(asked)
+    return (
+        text
+        if text == "one seed"
+        else f"median and middle half of {text}"
+        if typical
+        else f"mean of {text} with its 95 % interval"
+    )
+
+
+def number(asked: Iterable[int]) -> str:
+    """`10 seeds`, or `40 to 120 seeds` where cells differ."""
+    asked = set(asked)
+    few, many = min(asked), max(asked)
+    return f"{few} to {many} seeds" if few < many else "one seed" if many == 1 else f"{many} seeds"
+
+
+def seeds(counts: Sequence[tuple[int, int]], unit: str = "seeds") -> str:
+    """`10 seeds`, `9 of 10 seeds`, or from the fewest to the most where the cells differ."""
+    few, many = min(left for left, _ in counts), max(left for left, _ in counts)
+    asked = max(asked for _, asked in counts)
+    if few == asked:
+        return f"{asked} {unit}"
+    return f"{few} of {asked} {unit}" if few == many else f"{few} to {many} of {asked} {unit}"
+
+
+def titled(figure: Figure, title: str) -> Figure:
+    """With a title above all panels, and room for everything."""
+    figure.suptitle(title, fontsize=11)
+    figure.set_layout_engine("constrained", w_pad=0.07)
+    return figure
+
+
+def spaced(env: str) -> str:
+    """`Cartpole Balance`."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", env.removeprefix(GYMNASIUM))

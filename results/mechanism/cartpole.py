@@ -2,12 +2,13 @@
 
     python results/mechanism/cartpole.py train moca      # and bnaf: policies along training, into runs/mechanism
     python results/mechanism/cartpole.py look            # judges them: cartpole.json beside it
-    python results/mechanism/cartpole.py mend            # what is left of late policies' loss if the cart is looked after
+    python results/mechanism/cartpole.py mend            # late policies with the cart looked after
     python results/mechanism/cartpole.py optima          # the best linear policies of each world, into the same file
 
-Preset `raw`, seeds 2000 to 2003, 100,000 steps, a policy kept every 2,000. In an earlier configuration the return passed
-920 near 25,000 steps and settled at 860. All returns below are over fresh episodes, not those by which a peak was found.
-*Peak* is a seed's policy with the largest mean of three evaluations in a row, *late* its policies of the last tenth.
+Preset `raw`, seeds 2000 to 2003, 100,000 steps, a policy kept every 2,000. In an earlier configuration the return
+passed 920 near 25,000 steps and settled at 860. All returns below are over fresh episodes, not those by which a peak
+was found. *Peak* is a seed's policy with the largest mean of three evaluations in a row, *late* its policies of the
+last tenth.
 
 Written before the first run, each hypothesis with what it predicts and the number that refutes it:
 
@@ -18,10 +19,10 @@ H1  Late policies react too strongly to the noise: gains grow from peak to late 
     than 1.1 times that at the peak, or if the best of the scales 0.25 and 0.5 adds less than 20 points to the late
     policies.
 H2  The fixed point of a value that takes the observation for the state is itself this policy. Such a value plans in
-    another world: the state is drawn anew around each observation, so σ acts as a process noise of √2 σ = 0.07 per step.
-    In that world late policies must be at least as good as those at the peak, though they are worse in the real one.
-    Refuted if they are worse there by more than two standard errors over seeds; or if the best linear policy of that
-    world has 960 or more in the real one, so that planning in the wrong world costs too little.
+    another world: the state is drawn anew around each observation, so σ acts as a process noise of √2 σ = 0.07 per
+    step. In that world late policies must be at least as good as those at the peak, though they are worse in the
+    real one. Refuted if they are worse there by more than two standard errors over seeds; or if the best linear
+    policy of that world has 960 or more in the real one, so that planning in the wrong world costs too little.
     That world is simulated twice: with the state anywhere around the observation (flat), and with the state drawn given
     the observation and the spread of the replay near upright (prior), which is what a model fitted to the replay sees.
 H3  The data narrow: late replay holds few falls, so the value away from upright is forgotten. Refuted if at least 10 %
@@ -225,8 +226,8 @@ def mend(name: str, episodes: int = 10) -> dict[str, Any]:
     """What the late policies return when the cart, or the cart and the offset, is left to the linear controller.
 
     Thought of after the first look, which found the gains of the pole right and the cart adrift. The network is shown a
-    cart at rest in the middle, and the linear controller's terms in x and ẋ are added; then what μ̃ is at upright, averaged over
-    the noise, is taken away too. "gains" only corrects the slopes of μ̃ in x and ẋ at upright.
+    cart at rest in the middle, and the linear controller's terms in x and ẋ are added; then what μ̃ is at upright,
+    averaged over the noise, is taken away too. "gains" only corrects the slopes of μ̃ in x and ẋ at upright.
     """
     critics, _ = load(name)
     keys = jax.random.split(jax.random.key(78), episodes)
@@ -330,9 +331,11 @@ def digest(d: dict[str, np.ndarray]) -> dict[str, Any]:
     table["fallen_replay"] = r(d["fallen"].mean(0), 3)
     curves = {
         "return": r(returns.mean(1)), "clean": r(d["clean"].mean(1)), "imagined": r(d["imagined"].mean(1)),
-        "variants": r(d["variants"].mean(1)), "gain": r(d["gain"].mean(1), 2), "gain_clipped": r(d["gain_clipped"].mean(1), 2),
+        "variants": r(d["variants"].mean(1)), "gain": r(d["gain"].mean(1), 2),
+        "gain_clipped": r(d["gain_clipped"].mean(1), 2),
         "reaction": r(d["reaction"].mean((1, 2)), 3), "clipped": r(d["clipped"].mean((1, 2)), 3),
-        "effort": r(d["effort"].mean((1, 2)), 3), "lost": r(d["lost"].mean((1, 2))), "fell": r(d["fell"].mean((1, 2)), 2),
+        "effort": r(d["effort"].mean((1, 2)), 3), "lost": r(d["lost"].mean((1, 2))),
+        "fell": r(d["fell"].mean((1, 2)), 2),
         "overestimation": r(d["overestimation"].mean(1)), "curvature": r(d["curvature"].mean(1), 3),
         "fallen_data": r(d["fallen"].mean(1), 3), "by_seed": r(returns),
     }  # fmt: skip
@@ -374,9 +377,11 @@ def doubts(name: str, episodes: int = 10) -> dict[str, Any]:
     fell, furthest = (np.stack([np.asarray(each[i], np.float64) for each in late]).ravel() for i in (0, 1))
     imagined = np.mean([np.asarray(each[2], np.float64) for each in late], axis=(0, 1)).round(1)
     return {
-        "falls": int(fell.sum()), "furthest_before_fall": np.quantile(furthest[fell > 0], (0.1, 0.5, 0.9)).round(2).tolist(),
+        "falls": int(fell.sum()),
+        "furthest_before_fall": np.quantile(furthest[fell > 0], (0.1, 0.5, 0.9)).round(2).tolist(),
         "furthest_without_fall": np.quantile(furthest[fell == 0], (0.1, 0.5, 0.9)).round(2).tolist(),
-        "imagined": {"flat": imagined[0].tolist(), "prior": imagined[1].tolist(), "columns": ["as they are", "no offset"]},
+        "imagined": {"flat": imagined[0].tolist(), "prior": imagined[1].tolist(),
+                     "columns": ["as they are", "no offset"]},
         "value_at_upright": np.mean([np.asarray(each[3], np.float64) for each in late], axis=0).round(1).tolist(),
     }  # fmt: skip
 

@@ -4,16 +4,17 @@
 
 The bases are the printed ones (App. B): centres uniform within the printed bounds, one printed lengthscale per
 dimension, no constant; M = 128 and 256 as printed, and 1,024. Nothing here is learned by trial and no observation is
-noisy: what remains of the loss is the class of functions. Fits minimise the mean square error plus `ridge` times the sum
-of squared weights. `updates` is the largest weight over the printed rate of 1e-4, which is about what Adam moves a weight
-in one update, so it needs at least about that many.
+noisy: what remains of the loss is the class of functions. Fits minimise the mean square error plus `ridge` times the
+sum of squared weights. `updates` is the largest weight over the printed rate of 1e-4, which is about what Adam moves a
+weight in one update, so it needs at least about that many.
 
-Pendulum: the optimal value on a fine grid of angle and velocity, by modified policy iteration with the environment's own
-dynamics written out (checked against the environment to 1e-5); fitted over the plane, |velocity| ≤ 8. Cartpole: the value of the
-Riccati controller of the linearised, discounted problem (with the true reward's curvature at upright), computed by
-rollouts of the true model from each state; fitted on states within 0.5 rad of upright that controller visits under
-the exploration of `raw`, without or with as many states of poles that fall or have fallen; and on states so close to
-upright that the value is smooth there, which is as easy as it can be made.
+Pendulum: the optimal value on a fine grid of angle and velocity, by modified policy iteration with the environment's
+own dynamics written out (checked against the environment to 1e-5); fitted over the plane, |velocity| ≤ 8.
+
+Cartpole: the value of the Riccati controller of the linearised, discounted problem (with the true reward's curvature
+at upright), computed by rollouts of the true model from each state; fitted on states within 0.5 rad of upright that
+controller visits under the exploration of `raw`, without or with as many states of poles that fall or have fallen;
+and on states so close to upright that the value is smooth there, which is as easy as it can be made.
 """
 
 import argparse
@@ -113,8 +114,8 @@ DAMPING, TICK, BOUND = float(_MODEL.dof_damping[0]), float(_MODEL.opt.timestep),
 def swing(angle: Any, velocity: Any, action: Any, xp: Any = np) -> tuple[Any, Any, Any]:
     """Observed angle and velocity after one step (0.02 s), and the reward.
 
-    The simulator observes an angle before the last of its two ticks moves it, and a velocity after it: the position lies
-    one tick of that velocity further.
+    The simulator observes an angle before the last of its two ticks moves it, and a velocity after it: the position
+    lies one tick of that velocity further.
     """
     position = angle + TICK * velocity
     for _ in range(2):
@@ -263,8 +264,8 @@ def pendulum() -> dict[str, Any]:
 
 CARTPOLE = Playground("CartpoleBalance")
 STEP = float(CARTPOLE.env.mj_model.opt.timestep)
-# Of 1 − reward at upright: x and θ̇ by the Gaussian of `tolerance` (0.1 at a margin of 2 or 5), half of it each; θ by its
-# cosine; the action by a fifth of its square.
+# Of 1 − reward at upright: x and θ̇ by the Gaussian of `tolerance` (0.1 at a margin of 2 or 5), half of it each; θ by
+# its cosine; the action by a fifth of its square.
 COSTS = np.diag([math.log(10) / 2 / 4, 1 / 4, 0.0, math.log(10) / 2 / 25])
 EFFORT = 1 / 5
 CLOSE = (0.3, 0.1, 0.4, 0.4)  # deviations of the states closest to upright
@@ -375,7 +376,8 @@ def cartpole() -> dict[str, Any]:
                     rows.append(row(found, returns, states=name, rmse=round(rmse, 3)))
                     print("cartpole:", rows[-1], flush=True)
     return {"gains": gains.round(4).tolist(), "riccati_change": left,
-            "controller": {"return_mean": round(float(control.mean()), 1), "return_std": round(float(control.std()), 1)},
+            "controller": {"return_mean": round(float(control.mean()), 1),
+                           "return_std": round(float(control.std()), 1)},
             "fits": rows}  # fmt: skip
 
 

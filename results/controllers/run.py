@@ -4,9 +4,9 @@
 
 100 episodes each, from the environment's own resets; noise is Gaussian of deviation σ on every observed number.
 
-Cartpole: an action linear in (x, θ, ẋ, θ̇), clipped. The first gains were found by a search on observations with σ = 0.05,
-the second solve the linearised problem without noise (results/representation). Pendulum: the energy is pumped up to that
-of the upright position and a spring and damper catch the pole there; written down, not searched.
+Cartpole: an action linear in (x, θ, ẋ, θ̇), clipped. The first gains were found by a search at σ = 0.05, the second
+solve the linearised problem without noise (results/representation). Pendulum: the energy is pumped up to that of the
+upright position and a spring and damper catch the pole there; written down, not searched.
 """
 
 import json

@@ -10,46 +10,61 @@ import numpy as np
 from moca.figures import COLOURS, save, style
 
 HERE = Path(__file__).parent
-EVERY, LINEAR, GOOD = 4, 996, {"θ": 1.87, "θ̇": 0.88}
-AGENTS = {"moca": "MoCA", "bnaf": "BNAF"}
-SCALES, WINDOWS = ("0.25", "0.5", "1", "2"), ("1", "2", "4", "8")
+EVERY, LINEAR = 4, 995
+PARTS = {
+    "cart off centre": ("moca", "-"),
+    "pole off upright": ("ce", "--"),
+    "velocity": ("sac", "-."),
+    "control": ("mc", ":"),
+}
 
 
 def main() -> Path:
     found: dict[str, Any] = json.loads((HERE / "cartpole.json").read_text())
-    agents = {key: label for key, label in AGENTS.items() if key in found}
+    moca, mended = found["moca"], found["mended"]["moca"]
+    curves, late = moca["curves"], np.array(moca["late"]["variants"])
+    changes = {
+        "as they are": late[:, 2],
+        "action × 0.5": late[:, 1],
+        "action × 2": late[:, 3],
+        "mean of 8 observations": late[:, 6],
+        "mean of 5 policies": moca["late"]["together"],
+        "offset taken away": mended["offset"],
+        "cart by linear terms": mended["cart"],
+        "both": mended["cart and offset"],
+    }
+    steps = EVERY * (1 + np.arange(len(curves["return"])))
+    blue, grey = COLOURS["moca"], COLOURS["grey"]
     with style():
-        figure, axes = plt.subplots(2, 2, figsize=(8.6, 6.2))
-        (real, imagined), (gains, variants) = axes
-        for agent, label in agents.items():
-            curves, colour = found[agent]["curves"], COLOURS[agent]
-            steps = EVERY * (1 + np.arange(len(curves["return"])))
-            real.plot(steps, curves["return"], color=colour, label=label)
-            flat, prior = np.array(curves["imagined"]).T
-            imagined.plot(steps, flat, color=colour, label=f"{label}, flat")
-            imagined.plot(steps, prior, color=colour, ls="--", label=f"{label}, prior")
-            slope = np.array(curves["gain"])
-            gains.plot(steps, slope[:, 2], color=colour, label=f"{label}, θ")
-            gains.plot(steps, slope[:, 4], color=colour, ls="--", label=f"{label}, θ̇")
-            late = np.mean(found[agent]["late"]["variants"], axis=0)
-            variants.plot(range(4), late[:4], color=colour, marker="o", label=f"{label}, gains times …")
-            averaged = [late[2], *late[4:]]
-            variants.plot(range(4), averaged, color=colour, marker="s", ls="--", label=f"{label}, mean of last …")
-        real.axhline(LINEAR, color=COLOURS["grey"], lw=1, ls=":", label="linear controller")
-        real.set_title("Return on the task, mean of four seeds")
-        real.set_ylim(300, 1020)
-        imagined.set_title("Return in the world the value plans in")
-        for value, dash in ((GOOD["θ"], "-"), (GOOD["θ̇"], "--")):
-            gains.axhline(value, color=COLOURS["grey"], lw=1, ls=dash)
-        gains.set_title("Gains of μ̃ at upright (grey: linear controller)")
-        gains.set_ylim(bottom=0)
-        for ax in (real, imagined, gains):
+        figure, axes = plt.subplots(2, 2, figsize=(8.8, 6.2))
+        (real, imagined), (lost, changed) = axes
+        real.plot(steps, curves["by_seed"], color=blue, lw=0.6, alpha=0.5)
+        real.plot(steps, curves["return"], color=blue, lw=2)
+        real.set_title("Return on the task: four seeds and their mean")
+        imagined.plot(steps, np.array(curves["imagined"])[:, 0], color=blue, lw=2, label="flat")
+        imagined.plot(steps, np.array(curves["imagined"])[:, 1], color=blue, lw=2, ls="--", label="prior")
+        imagined.set_title("In the world the value plans in")
+        imagined.legend(loc="lower right", ncols=2)
+        order = np.array(curves["lost"])[:, [1, 0, 3, 2]]
+        for (label, (colour, dash)), each in zip(PARTS.items(), order.T, strict=True):
+            lost.plot(steps, each, color=COLOURS[colour], ls=dash, label=label)
+        lost.set_title("Points lost to each factor of the reward")
+        lost.set_ylim(0, 320)
+        lost.legend(loc="upper right")
+        for ax in (real, imagined):
+            ax.set_ylim(200, 1020)
+            ax.axhline(LINEAR, color=grey, lw=1, ls=":") if ax is real else None
+        real.text(2, LINEAR - 12, "linear controller", ha="left", va="top", color=grey, fontsize=8)
+        for ax in (real, imagined, lost):
             ax.set_xlabel("thousand steps")
-            ax.legend(ncols=2, loc="best")
-        variants.set_title("Late policies, changed by hand")
-        variants.set_xticks(range(4), [f"× {s}\n{n} obs." for s, n in zip(SCALES, WINDOWS, strict=True)])
-        variants.set_ylabel("return")
-        variants.legend(loc="best")
+        for row, returns in enumerate(changes.values()):
+            changed.plot(returns, [row] * len(returns), "o", color=blue, ms=4, alpha=0.5)
+            changed.plot(np.mean(returns), row, "|", color=COLOURS["ce"], ms=14, mew=2.5)
+        changed.axvline(LINEAR, color=grey, lw=1, ls=":")
+        changed.set_yticks(range(len(changes)), list(changes))
+        changed.invert_yaxis()
+        changed.set_title("Late policies, changed by hand")
+        changed.set_xlabel("return of each seed, and mean")
         return save(figure, HERE, "cartpole", ("png",))[0]
 
 

@@ -74,7 +74,7 @@ def main(folder: Path) -> Path:
         ax.set_yticklabels([])
         ax.set_title("Exact value", fontsize=8)
         bar = figure.colorbar(
-            image, ax=[a for a in figure.axes], extend="both", pad=0.01, aspect=30, label="value (red: impossible)"
+            image, ax=list(figure.axes), extend="both", pad=0.01, aspect=30, label="value (red: impossible)"
         )
         bar.set_ticks([0, 50, 100, 150, 200, 250])
         bar.outline.set_visible(False)

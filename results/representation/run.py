@@ -4,15 +4,17 @@
 
 The bases are the printed ones (App. B): centres uniform within the printed bounds, one printed lengthscale per
 dimension, no constant; M = 128 and 256 as printed, and 1,024. Nothing here is learned by trial and no observation is
-noisy: what remains of the loss is the class of functions. Fits minimise the mean square error plus `ridge` times the sum
-of squared weights. `updates` is the largest weight over the printed rate of 1e-4, which is about what Adam moves a weight
-in one update, so it needs at least about that many.
+noisy: what remains of the loss is the class of functions. Fits minimise the mean square error plus `ridge` times the
+sum of squared weights. `updates` is the largest weight over the printed rate of 1e-4, which is about what Adam moves a
+weight in one update, so it needs at least about that many.
 
-Pendulum: the optimal value on a fine grid of angle and velocity, by modified policy iteration with the environment's own
-dynamics written out (checked against the environment to 1e-5); fitted over the plane, |velocity| ≤ 8. Cartpole: the value of the
-Riccati controller of the linearised, discounted problem (with the true reward's curvature at upright), computed by
-rollouts of the true model from each state; fitted on states within 0.5 rad of upright that controller visits under
-the exploration of `raw`, without or with as many states of poles that fall or have fallen.
+Pendulum: the optimal value on a fine grid of angle and velocity, by modified policy iteration with the environment's
+own dynamics written out (checked against the environment to 1e-5); fitted over the plane, |velocity| ≤ 8.
+
+Cartpole: the value of the Riccati controller of the linearised, discounted problem (with the true reward's curvature
+at upright), computed by rollouts of the true model from each state; fitted on states within 0.5 rad of upright that
+controller visits under the exploration of `raw`, without or with as many states of poles that fall or have fallen;
+and on states so close to upright that the value is smooth there, which is as easy as it can be made.
 """
 
 import argparse
@@ -59,13 +61,15 @@ def features(states: Any, centres: Any, precision: Any) -> Any:
     return jnp.exp(-square / 2)
 
 
-def fit(states: np.ndarray, target: np.ndarray, task: str, count: int, draw: int) -> list[dict[str, Any]]:
+def fit(
+    states: np.ndarray, target: np.ndarray, task: str, count: int, draw: int, ridges: tuple[float, ...] = RIDGES
+) -> list[dict[str, Any]]:
     """A least-squares fit for each ridge, in double precision."""
     centres, precision = bases(task, count, draw)
     phi = np.asarray(features(states, centres, precision), np.float64)
     gram, right = phi.T @ phi / len(phi), phi.T @ target / len(phi)
     fits = []
-    for ridge in RIDGES:
+    for ridge in ridges:
         weights = np.linalg.solve(gram + ridge * np.eye(count), right)
         error = phi @ weights - target
         fits.append({"bases": count, "draw": draw, "ridge": ridge, "weights": weights, "error": error,
@@ -110,8 +114,8 @@ DAMPING, TICK, BOUND = float(_MODEL.dof_damping[0]), float(_MODEL.opt.timestep),
 def swing(angle: Any, velocity: Any, action: Any, xp: Any = np) -> tuple[Any, Any, Any]:
     """Observed angle and velocity after one step (0.02 s), and the reward.
 
-    The simulator observes an angle before the last of its two ticks moves it, and a velocity after it: the position lies
-    one tick of that velocity further.
+    The simulator observes an angle before the last of its two ticks moves it, and a velocity after it: the position
+    lies one tick of that velocity further.
     """
     position = angle + TICK * velocity
     for _ in range(2):
@@ -260,10 +264,12 @@ def pendulum() -> dict[str, Any]:
 
 CARTPOLE = Playground("CartpoleBalance")
 STEP = float(CARTPOLE.env.mj_model.opt.timestep)
-# Of 1 − reward at upright: x and θ̇ by the Gaussian of `tolerance` (0.1 at a margin of 2 or 5), half of it each; θ by its
-# cosine; the action by a fifth of its square.
+# Of 1 − reward at upright: x and θ̇ by the Gaussian of `tolerance` (0.1 at a margin of 2 or 5), half of it each; θ by
+# its cosine; the action by a fifth of its square.
 COSTS = np.diag([math.log(10) / 2 / 4, 1 / 4, 0.0, math.log(10) / 2 / 25])
 EFFORT = 1 / 5
+CLOSE = (0.3, 0.1, 0.4, 0.4)  # deviations of the states closest to upright
+SETS = {"close": slice(0, 8000), "near": slice(8000, 16000), "near and fallen": slice(8000, 24000)}
 
 
 def place(state: Any, x: Any) -> Any:
@@ -341,11 +347,13 @@ def cartpole() -> dict[str, Any]:
     upright = np.abs(visited[..., 1]) < 0.5
     near = rng.choice(visited[:60][upright[:60]], 8000, replace=False)
     fallen = rng.choice(visited[~upright], 8000, replace=False)
-    value = np.asarray(jax.jit(jax.vmap(worth))(jnp.concatenate([near, fallen])), np.float64)
-    x = np.concatenate([near, fallen])
+    close = (rng.standard_normal((8000, 4)) * CLOSE).astype(np.float32)
+    judged = jax.jit(jax.vmap(worth))
+    value = np.concatenate([np.asarray(judged(each), np.float64) for each in (close, near, fallen)])
+    x = np.concatenate([close, near, fallen])
     seen = np.stack([x[:, 0], np.cos(x[:, 1]), np.sin(x[:, 1]), x[:, 2], x[:, 3]], 1)
     print(
-        f"cartpole: values {value.min():.1f} to {value.max():.1f}, near ones {value[:8000].mean():.1f} in the mean",
+        f"cartpole: values {value.min():.1f} to {value.max():.1f}, by set {value.reshape(3, -1).mean(1).round(1)}",
         flush=True,
     )
 
@@ -357,10 +365,10 @@ def cartpole() -> dict[str, Any]:
 
     play = episodes(CARTPOLE, greedy)
     rows = []
-    for name, used in (("near", slice(0, 8000)), ("near and fallen", slice(0, 16000))):
+    for name, used in SETS.items():
         for count in BASES:
             for draw in DRAWS:
-                for found in fit(seen[used], value[used], "CartpoleBalance", count, draw):
+                for found in fit(seen[used], value[used], "CartpoleBalance", count, draw, (1e-8, *RIDGES)):
                     returns = np.asarray(
                         play(tuple(jnp.asarray(found[k], jnp.float32) for k in ("weights", "centres", "precision")))
                     )
@@ -368,7 +376,8 @@ def cartpole() -> dict[str, Any]:
                     rows.append(row(found, returns, states=name, rmse=round(rmse, 3)))
                     print("cartpole:", rows[-1], flush=True)
     return {"gains": gains.round(4).tolist(), "riccati_change": left,
-            "controller": {"return_mean": round(float(control.mean()), 1), "return_std": round(float(control.std()), 1)},
+            "controller": {"return_mean": round(float(control.mean()), 1),
+                           "return_std": round(float(control.std()), 1)},
             "fits": rows}  # fmt: skip
 
 

@@ -336,19 +336,19 @@ function redraw() {
       for (const chart of group) chart.draw(common([chart]), 0);
       continue;
     }
-    const range = common(group);
+    const range = common(group, linear);
     for (const chart of group) chart.draw(range, linear);
   }
 }
 
-// A power of ten near the median size of what is drawn; up to there a logarithmic axis is linear.
+// A power of ten near the size of the smaller lines that are drawn; up to there a logarithmic axis is linear.
 function usual(group) {
   const curves = group.flatMap((chart) => chart.curves);
   const sizes = curves.flatMap((curve) => curve.mean.map(Math.abs)).filter((size) => size > 0).sort((a, b) => a - b);
-  return sizes.length ? 10 ** Math.round(Math.log10(quantile(sizes, 0.5))) : 1;
+  return sizes.length ? 10 ** Math.round(Math.log10(quantile(sizes, 0.25))) : 1;
 }
 
-function common(group) {
+function common(group, linear = 0) {
   if (group[0].panel.y) return group[0].panel.y;
   const metric = group[0].metric;
   const drawn = group.filter((chart) => chart.xs.length > 0).flatMap((chart) => chart.extent());
@@ -357,6 +357,7 @@ function common(group) {
   const values = drawn.filter(Number.isFinite).concat(more);
   if (values.length === 0) return [0, 1];
   const [low, high] = [Math.min(...values), Math.max(...values)];
+  if (linear) return [low - 0.2 * Math.abs(low), high + 0.2 * Math.abs(high)];
   const room = (high - low) * 0.04 || Math.max(1e-3, Math.abs(low) / 10);
   return [metric.zero && low === 0 && !zoomed ? 0 : low - room, high + room];
 }

@@ -256,7 +256,7 @@ class Chart {
     const said = [];
     if (x !== undefined) {
       const at = `${this.panel.at} ${x.toLocaleString("en-GB")}${this.panel.unit ?? ""}`;
-      const median = this.curves.some((curve) => curve.median) ? ", median [middle half]" : "";
+      const median = this.curves.some((curve) => curve.median) ? ", median (middle half)" : "";
       element("caption", this.readout, `${this.metric.label}${median}, ${at}`);
       if (this.pointed !== null) {
         const [x1, y1, y2] = [this.x(x), MARGIN.top, HEIGHT - MARGIN.bottom];
@@ -286,9 +286,9 @@ class Chart {
     head.append(` ${curve.style.label}`);
     const extent = this.range[1] - this.range[0];
     const value = curve.mean[i] === null ? "–" : format(curve.mean[i], extent);
-    const ends = () => `[${format(curve.low[i], extent)}, ${format(curve.high[i], extent)}]`;
+    const ends = () => `(${format(curve.low[i], extent)} to\u00a0${format(curve.high[i], extent)})`;
     const known = curve.mean[i] !== null && curve.seeds[i] > 1;
-    const spread = known ? (curve.median ? ` ${ends()}` : ` ± ${format(curve.spread[i], extent)}`) : "";
+    const spread = known ? (curve.median ? ` ${ends()}` : `\u00a0±\u00a0${format(curve.spread[i], extent)}`) : "";
     element("td", row, value + spread);
     const left = curve.seeds[i] < curve.asked ? `${curve.seeds[i]} of ${curve.asked} seeds` : "";
     const fewer = [left, this.metric.name === "return_mean" ? curve.note : ""].filter(Boolean).join(", ");

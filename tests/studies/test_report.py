@@ -221,7 +221,9 @@ def test_the_claims(study, page):
     assert len(set(symbols.values())) == 5
     assert {report_claims._family(v.claim) for v in verdicts} <= report_claims.FAMILIES.keys()
     assert page.rindex("data-preset") < page.index("How to read the verdicts")
-    assert {line[2:] for line in claims.NOTES.splitlines()} <= {e["text"] for e in Parsed(page).all("li")}
+    assert {line[2:].replace("`", "") for line in claims.NOTES.splitlines()} <= {
+        e["text"] for e in Parsed(page).all("li")
+    }
 
 
 def plain(measured):
@@ -248,7 +250,7 @@ def test_the_conclusion():
     raw, tuned = (e["text"] for e in parsed.all("p"))
     assert raw == (
         "Of the paper’s 3 claims about these tasks, 1 holds, 1 is refuted and 1 is undecided. "
-        "Of 1 further ones, about other noise or agents, 1 holds."
+        "Beyond the paper, at other noise or of other agents, 1 holds."
     )
     assert tuned == "Of the paper’s 2 claims about these tasks, 2 are not measured."
     items = [e["text"].replace("\u00a0", " ") for e in parsed.all("li")]
@@ -296,7 +298,7 @@ def test_solved_seeds_are_counted_on_pendulum(tmp_path):
     table.to_parquet(directory / results.TABLE, index=False)
     page = read(directory)
     assert "4 of 5 seeds3 of 5 solved" in "".join(rows_under(page, "PendulumSwingup, preset raw")[2])
-    assert embedded(page)["panels"][0]["curves"][0]["note"] == "3 of 5 solved"
+    assert embedded(page)["panels"][0]["curves"][0]["solved"] == "3 of 5"
     assert embedded(page)["typical"]
     assert '<select name="line"><option value="median">' in page
 
@@ -493,6 +495,11 @@ def test_lines_stand_out(scheme):
         assert report_charts.contrast(shown, report_charts.PAPER[scheme]) >= 3
     assert report_charts.legible("#0072B2", "light") == "#0072b2"  # as it is, where that will do
     assert len(set(report_charts.STYLES.values())) == len(report_charts.STYLES)
+
+
+def test_titles_fit_their_axes():
+    """A chart is 250 high, and a letter about six wide."""
+    assert max(len(metric.title) for metric in report_charts.METRICS.values()) <= 35
 
 
 def test_contrast_by_hand():

@@ -48,7 +48,8 @@ function decimals(extent) {
 function format(value, extent) {
   if (extent < 1e-4 || extent >= 1e7) return value.toExponential(2).replace("-", "−");
   const places = decimals(extent);
-  return value.toLocaleString("en-GB", { minimumFractionDigits: places, maximumFractionDigits: places }).replace("-", "−");
+  const rounded = +value.toFixed(places) + 0; // no minus before a zero
+  return rounded.toLocaleString("en-GB", { minimumFractionDigits: places, maximumFractionDigits: places }).replace("-", "−");
 }
 
 function formatTick(value, step) {
@@ -257,7 +258,8 @@ class Chart {
     if (x !== undefined) {
       const at = `${this.panel.at} ${x.toLocaleString("en-GB")}${this.panel.unit ?? ""}`;
       const median = this.curves.some((curve) => curve.median) ? ", median (middle half)" : "";
-      element("caption", this.readout, `${this.metric.label}${median}, ${at}`);
+      const solved = this.curves.some((curve) => this.solved(curve)) ? ", seeds that solved it" : "";
+      element("caption", this.readout, `${this.metric.label}${median}${solved}, ${at}`);
       if (this.pointed !== null) {
         const [x1, y1, y2] = [this.x(x), MARGIN.top, HEIGHT - MARGIN.bottom];
         shape("line", this.cross, { class: "cross", x1, x2: x1, y1, y2 });
@@ -276,6 +278,10 @@ class Chart {
     this.svg.setAttribute("aria-label", `${what} ${said.join(" ") || "Nothing to show."}`);
   }
 
+  solved(curve) {
+    return this.metric.name === "return_mean" ? (curve.solved ?? "") : "";
+  }
+
   // A line of the readout; returns it as text.
   row(curve, i) {
     const row = element("tr", this.readout);
@@ -291,7 +297,7 @@ class Chart {
     const spread = known ? (curve.median ? ` ${ends()}` : `\u00a0±\u00a0${format(curve.spread[i], extent)}`) : "";
     element("td", row, value + spread);
     const left = curve.seeds[i] < curve.asked ? `${curve.seeds[i]} of ${curve.asked} seeds` : "";
-    const fewer = [left, this.metric.name === "return_mean" ? curve.note : ""].filter(Boolean).join(", ");
+    const fewer = [left, this.solved(curve)].filter(Boolean).join(", ");
     element("td", row, fewer);
     return `${curve.style.label} ${value}${spread}${fewer && ` (${fewer})`};`;
   }

@@ -1,5 +1,6 @@
 """Figures of studies: which are drawn, that they are the same bytes for the same data, and what they say."""
 
+import itertools
 import re
 
 import numpy as np
@@ -272,7 +273,7 @@ def test_levels_scaled_by_the_state_stand_apart():
     assert [tick.get_text() for tick in scaled.get_xticklabels()] == ["0.05", "0.2"]
     assert scaled.get_xlabel() == "state-norm noise, σ ≤"
     labels = [label.get_window_extent() for axes in figure.axes for label in axes.get_xticklabels()]
-    assert all(one.x1 < two.x0 for one, two in zip(labels, labels[1:], strict=False))
+    assert all(one.x1 < two.x0 for one, two in itertools.pairwise(labels))
 
 
 def test_profiles_compare_agents_that_were_run_on_the_same_cells():

@@ -320,7 +320,7 @@ def test_the_chart_describes_itself(opened, study):
     )
     assert all(role == "img" for role, _ in told)
     assert page("document.querySelectorAll('.chart[tabindex=\"0\"]').length") == len(told)
-    value = expected(results.load_results(study), 50_000)[3]
+    value = expected(results.load_results(study), 50_000)[3].replace(" ± ", "\u00a0±\u00a0")
     title = "Return against environment steps, CartpoleBalance, no noise, preset tuned. at step 50,000:"
     assert told[0][1].startswith(title)
     assert value in told[0][1]
@@ -383,11 +383,11 @@ def test_median_and_middle_half(opened, study):
     page = opened()
     page.choose("line", "median")
     (head, sac, *_) = page.readout()
-    assert head == "Return, median [middle half], at step 50,000"
+    assert head == "Return, median (middle half), at step 50,000"
     _, values = statistics.curve(results.load_results(study), "tuned", "CartpoleBalance", "sac", "0")
     last = values[-1][np.isfinite(values[-1])]
     low, middle, high = np.quantile(last, (0.25, 0.5, 0.75))
-    found = re.fullmatch(r"SAC (\d+) \[(\d+), (\d+)\] 3 of 4 seeds", sac)
+    found = re.fullmatch(r"SAC (\d+) \((\d+) to (\d+)\) 3 of 4 seeds", sac)
     np.testing.assert_allclose([int(each) for each in found.groups()], [middle, low, high], atol=0.8)
     assert page.count(".band") == page.count(".line") == [3, 3, 3]
 

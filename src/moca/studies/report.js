@@ -48,7 +48,8 @@ function decimals(extent) {
 function format(value, extent) {
   if (extent < 1e-4 || extent >= 1e7) return value.toExponential(2).replace("-", "−");
   const places = decimals(extent);
-  return value.toLocaleString("en-GB", { minimumFractionDigits: places, maximumFractionDigits: places }).replace("-", "−");
+  const rounded = +value.toFixed(places) + 0; // no minus before a zero
+  return rounded.toLocaleString("en-GB", { minimumFractionDigits: places, maximumFractionDigits: places }).replace("-", "−");
 }
 
 function formatTick(value, step) {
@@ -256,8 +257,9 @@ class Chart {
     const said = [];
     if (x !== undefined) {
       const at = `${this.panel.at} ${x.toLocaleString("en-GB")}${this.panel.unit ?? ""}`;
-      const median = this.curves.some((curve) => curve.median) ? ", median [middle half]" : "";
-      element("caption", this.readout, `${this.metric.label}${median}, ${at}`);
+      const median = this.curves.some((curve) => curve.median) ? ", median (middle half)" : "";
+      const solved = this.curves.some((curve) => this.solved(curve)) ? ", seeds that solved it" : "";
+      element("caption", this.readout, `${this.metric.label}${median}${solved}, ${at}`);
       if (this.pointed !== null) {
         const [x1, y1, y2] = [this.x(x), MARGIN.top, HEIGHT - MARGIN.bottom];
         shape("line", this.cross, { class: "cross", x1, x2: x1, y1, y2 });
@@ -276,6 +278,10 @@ class Chart {
     this.svg.setAttribute("aria-label", `${what} ${said.join(" ") || "Nothing to show."}`);
   }
 
+  solved(curve) {
+    return this.metric.name === "return_mean" ? (curve.solved ?? "") : "";
+  }
+
   // A line of the readout; returns it as text.
   row(curve, i) {
     const row = element("tr", this.readout);
@@ -286,12 +292,12 @@ class Chart {
     head.append(` ${curve.style.label}`);
     const extent = this.range[1] - this.range[0];
     const value = curve.mean[i] === null ? "–" : format(curve.mean[i], extent);
-    const ends = () => `[${format(curve.low[i], extent)}, ${format(curve.high[i], extent)}]`;
+    const ends = () => `(${format(curve.low[i], extent)} to\u00a0${format(curve.high[i], extent)})`;
     const known = curve.mean[i] !== null && curve.seeds[i] > 1;
-    const spread = known ? (curve.median ? ` ${ends()}` : ` ± ${format(curve.spread[i], extent)}`) : "";
+    const spread = known ? (curve.median ? ` ${ends()}` : `\u00a0±\u00a0${format(curve.spread[i], extent)}`) : "";
     element("td", row, value + spread);
     const left = curve.seeds[i] < curve.asked ? `${curve.seeds[i]} of ${curve.asked} seeds` : "";
-    const fewer = [left, this.metric.name === "return_mean" ? curve.note : ""].filter(Boolean).join(", ");
+    const fewer = [left, this.solved(curve)].filter(Boolean).join(", ");
     element("td", row, fewer);
     return `${curve.style.label} ${value}${spread}${fewer && ` (${fewer})`};`;
   }
@@ -336,19 +342,19 @@ function redraw() {
       for (const chart of group) chart.draw(common([chart]), 0);
       continue;
     }
-    const range = common(group);
+    const range = common(group, linear);
     for (const chart of group) chart.draw(range, linear);
   }
 }
 
-// A power of ten near the median size of what is drawn; up to there a logarithmic axis is linear.
+// A power of ten near the size of the smaller lines that are drawn; up to there a logarithmic axis is linear.
 function usual(group) {
   const curves = group.flatMap((chart) => chart.curves);
   const sizes = curves.flatMap((curve) => curve.mean.map(Math.abs)).filter((size) => size > 0).sort((a, b) => a - b);
-  return sizes.length ? 10 ** Math.round(Math.log10(quantile(sizes, 0.5))) : 1;
+  return sizes.length ? 10 ** Math.round(Math.log10(quantile(sizes, 0.25))) : 1;
 }
 
-function common(group) {
+function common(group, linear = 0) {
   if (group[0].panel.y) return group[0].panel.y;
   const metric = group[0].metric;
   const drawn = group.filter((chart) => chart.xs.length > 0).flatMap((chart) => chart.extent());
@@ -357,6 +363,7 @@ function common(group) {
   const values = drawn.filter(Number.isFinite).concat(more);
   if (values.length === 0) return [0, 1];
   const [low, high] = [Math.min(...values), Math.max(...values)];
+  if (linear) return [low - 0.2 * Math.abs(low), high + 0.2 * Math.abs(high)];
   const room = (high - low) * 0.04 || Math.max(1e-3, Math.abs(low) / 10);
   return [metric.zero && low === 0 && !zoomed ? 0 : low - room, high + room];
 }

@@ -62,7 +62,7 @@ METRICS = {
     "return_mean": Metric("Return", zero=True),
     "return_noise_free": Metric("Return, noise-free", zero=True),
     "train_return": Metric("Return while training", zero=True),
-    "overestimation": Metric("Overestimation, V − discounted return", "value", zero=True),
+    "overestimation": Metric("Overestimation", "value", zero=True),
     "return_std": Metric("Sd of return over episodes", zero=True),
     "coverage_1sigma": Metric("Coverage of ±1σ", "%", 100, reference=(68.27, 68.27)),
     "coverage_1sigma_seen": Metric("Coverage of ±1σ, seen data", "%", 100, reference=(68.27, 68.27)),
@@ -71,9 +71,9 @@ METRICS = {
     "ce_bias": Metric("E[V(s′)] − V(E[s′])", "value", zero=True),
     "ce_bias_std": Metric("Sd of E[V(s′)] − V(E[s′])", "value", zero=True),
     "expected_std": Metric("Sd of E[V(s′)]", "value", zero=True),
-    "action_gap": Metric("Change of E[V(s′)] between actions", "value", zero=True),
-    "ce_gap": Metric("Change of E[V(s′)] − V(E[s′]) between actions", "value", zero=True),
-    "value_noise_variance": Metric("Variance of V over observations", "value²", zero=True),
+    "action_gap": Metric("Action gap of E[V(s′)]", "value", zero=True),
+    "ce_gap": Metric("Action gap of the CE bias", "value", zero=True),
+    "value_noise_variance": Metric("Variance of V under noise", "value²", zero=True),
     "target_variance": Metric("Variance of sampled target", "value²", zero=True),
     "target_bias": Metric("Bias of sampled target", "value", zero=True),
     "q_mean": Metric("Action value", "value", zero=True),
@@ -185,11 +185,11 @@ def _typical(table: "pd.DataFrame") -> bool:
 
 
 def _solved(rows: "pd.DataFrame", preset: str, env: str, agent: str, noise: str) -> str:
-    """`29 of 30 solved`; nothing but on Pendulum."""
+    """`29 of 30`, the seeds that solved it; nothing but on Pendulum."""
     if env != claims.PENDULUM:
         return ""
     solved = Scores([rows], preset, env).solved(agent, noise)
-    return f"{int(solved.sum())} of {solved.size} solved"
+    return f"{int(solved.sum())} of {solved.size}"
 
 
 def _with_seeds(table: "pd.DataFrame") -> list[str]:
@@ -212,7 +212,7 @@ def _learning(table: "pd.DataFrame") -> list[dict[str, Any]]:
                     each = _each_seed(values) if name in with_seeds else {}
                     metrics[name] = _over_seeds(values[:, survived]) | each
             seeds = [int(survived.sum())] * len(steps)
-            solved = {"note": note} if (note := _solved(cell, preset, env, agent, noise)) else {}
+            solved = {"solved": count} if (count := _solved(cell, preset, env, agent, noise)) else {}
             curves.append(_curve(preset, agent, steps.tolist(), metrics, seeds, len(survived)) | solved)
         panels.append(
             {

@@ -38,7 +38,7 @@ def conclusion(verdicts: Sequence[Verdict]) -> str:
         paper, beyond = ([v for v in own if v.beyond == far] for far in (False, True))
         text = f"Of the paper’s {len(paper)} claims about these tasks, {_counted(paper)}."
         if beyond:
-            text += f" Of {len(beyond)} further ones, about other noise or agents, {_counted(beyond)}."
+            text += f" Beyond the paper, at other noise or of other agents, {_counted(beyond)}."
         items = "".join(_main([v for v in own if v.claim == name]) for name in MAIN)
         parts.append(
             f"<h3>Preset {escape(preset)}</h3><p>{text}</p>" + (f'<ul class="plain">{items}</ul>' if items else "")
@@ -103,7 +103,9 @@ def tables(verdicts: Sequence[Verdict]) -> str:
                 parts.append(_table(f"{family}: {task}", own, presets))
         parts.append(_folded(f"Beyond the paper, other noise or agents: {task}", beyond, presets))
         parts.append(_folded(f"Not measured: {task}", absent, presets))
-    notes = "".join(f"<li>{escape(line.removeprefix('- '))}</li>" for line in claims.NOTES.splitlines())
+    notes = "".join(
+        f"<li>{escape(line.removeprefix('- ').replace('`', ''))}</li>" for line in claims.NOTES.splitlines()
+    )
     return "".join(parts) + f'<h3>How to read the verdicts</h3><ul class="note plain">{notes}</ul>'
 
 

@@ -55,7 +55,7 @@ class Grid:
     presets: tuple[str, ...] = ("paper", "tuned")
     seed: int = 1000  # nothing was tuned on the seeds from here on
     seeds: int = 10
-    films: tuple[str, ...] = ("moca",)  # agents that are filmed: the first seed at the greatest noise
+    films: tuple[str, ...] = ("moca",)  # agents that are filmed: a typical seed at the greatest noise
 
 
 @dataclass(frozen=True)

@@ -21,19 +21,15 @@ from moca.studies import launch, results, statistics, toy
 from moca.studies.grid import Block, Grid
 
 NOISE, PRESET, ENV = "0.05", "tuned", "PendulumSwingup"
-# The preset tuned without its filter learns in half the steps that raw takes, to the same end. It explores to the end.
-SETTINGS = {
-    "belief.filter": False,
-    "exploration.probability_end": 0.2,
-    "train.eval_every": 3,
-    "train.eval_episodes": 5,
-}
+# The preset tuned without its filter learns in half the steps that raw takes, to the same end. It begins with eight
+# episodes of random actions, in which nothing is learned and which take no time, so that every seed has seen the top.
+SETTINGS = {"belief.filter": False, "train.warmup": 8000, "train.eval_every": 2, "train.eval_episodes": 4}
 GRID = Grid(
     "demo",
-    (Block(ENV, ("moca-ce", "moca"), (NOISE,), 45_000, SETTINGS),),
+    (Block(ENV, ("moca-ce", "moca"), (NOISE,), 40_000, SETTINGS),),
     presets=(PRESET,),
     seed=0,
-    seeds=3,
+    seeds=2,
     films=("moca", "moca-ce"),
 )
 TITLES = {"moca": "MoCA, targets hold E[V(s′)]", "moca-ce": "MoCA-CE, targets hold V(E[s′])"}

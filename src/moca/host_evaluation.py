@@ -103,7 +103,7 @@ class GreedyEpisodes:
         self._start, playing = build(self._starting, arguments, self._runs, shared=[4])
         following = (configs, learners, playing, observation, np.int32(0))
         self._follow, _ = build(self._following, following, self._runs, shared=[4], donated=[2])
-        each = np.zeros((self._runs, episodes, self._decisions), np.float32)
+        each: Any = np.zeros((self._runs, episodes, self._decisions), np.float32)
         played = Episode(each, each > 0, each > 0, each, each, each)
         self._judge, _ = build(self._judging, (configs, played), self._runs)
 
@@ -131,7 +131,8 @@ class GreedyEpisodes:
         observation = self._vector.reset(seeds.ravel().tolist()).reshape(*seeds.shape, -1)
         playing = self._start(configs, learners, keys, observation, np.float32(noisy))
         shape = (*seeds.shape, self._decisions)
-        played = Episode(*(np.zeros(shape, bool if name in BOOLEAN else np.float32) for name in Episode._fields))
+        parts: Any = [np.zeros(shape, bool if name in BOOLEAN else np.float32) for name in Episode._fields]
+        played = Episode(*parts)
         running = np.ones(seeds.shape, bool)
         for time in range(self._decisions):
             watch()
@@ -142,7 +143,7 @@ class GreedyEpisodes:
             )
             before, playing = playing.value, self._follow(configs, learners, playing, seen, np.int32(time))
             now = (np.where(running, reward, 0), running, terminated, before, playing.value, playing.value_again)
-            for part, each in zip(played, now, strict=True):
+            for part, each in zip(parts, now, strict=True):
                 part[..., time] = each
             running = running & ~ended
             if not running.any():

@@ -4,6 +4,8 @@ Every member predicts the change of the state, in units of the spread that chang
 are standardised by the same running statistics.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import equinox as eqx
@@ -17,6 +19,11 @@ from moca import moments as mm
 from moca.nets import MLP, copies, stacked
 from moca.replay import Transition
 
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "silu": jax.nn.silu,
+    "gelu": partial(jax.nn.gelu, approximate=False),  # x Φ(x) itself, whose Gaussian moments are closed form
+    "erf": jax.scipy.special.erf,
+}
 LOG_VARIANCE = (-14.0, 4.0)  # of a change in units of its spread: a softly bounded range [choice]
 
 
@@ -55,7 +62,7 @@ class GaussianEnsemble(eqx.Module):
         self.full = settings.covariance == "full"
         below = observation_size * (observation_size - 1) // 2 if self.full else 0
         sizes = (observation_size + action_size, *(settings.width,) * settings.depth, 2 * observation_size + below)
-        self.members = stacked(key, settings.members, lambda k: MLP(k, sizes, jax.nn.silu))
+        self.members = stacked(key, settings.members, lambda k: MLP(k, sizes, ACTIVATIONS[settings.activation]))
         zeros = jnp.zeros((2, observation_size))
         self.statistics = Statistics(jnp.zeros(()), zeros, zeros)
 

@@ -93,7 +93,10 @@ FAULTS = {
         r"Gaussian has dimension 2, but Erf takes dimension 3",
     ),
     "weights of three axes": (lambda: mm.RBF(np.ones((1, 1, 1)), [ZERO], ONES2), r"weights must have shape \(1,\)"),
-    "a constant per output": (lambda: mm.Erf(np.ones((3, 1)), [ZERO], [0.0], ONES2), r"constant must have shape \(3,\)"),
+    "a constant per output": (
+        lambda: mm.Erf(np.ones((3, 1)), [ZERO], [0.0], ONES2),
+        r"constant must have shape \(3,\)",
+    ),
     "quadratic of three axes": (lambda: mm.Quadratic(np.ones((1, 1, 2, 2)), np.ones((1, 1, 2))), r"at most 2 axes"),
     "a sum of unlike outputs": (
         lambda: rbf() + mm.Erf(np.ones((3, 1)), [ZERO], [0.0]),
@@ -103,7 +106,10 @@ FAULTS = {
     "a lambda in a sum": (lambda: mm.Sum((lambda x: x,)), r"must be functions of moca.moments, got function"),
     "an angle beyond the state": (lambda: mm.with_angles(mm.Gaussian(ZERO, EYE), [2]), r"from 0 to 1.*got \[2\]"),
     "the same angle twice": (lambda: mm.with_angles(mm.Gaussian(ZERO, EYE), [1, 1]), r"different dimensions"),
-    "matern of another smoothness": (lambda: mm.Matern([1.0], [ZERO], ONES2, 2.0), r"nu must be 0.5, 1.5 or 2.5, got 2"),
+    "matern of another smoothness": (
+        lambda: mm.Matern([1.0], [ZERO], ONES2, 2.0),
+        r"nu must be 0.5, 1.5 or 2.5, got 2",
+    ),
     "no moment of order eight": (
         lambda: mm.variance(mm.StudentT(ZERO, EYE, 8), mm.Polynomial([np.ones((2,) * k) for k in range(5)])),
         r"df = 8 has no moment of order 8",

@@ -21,8 +21,12 @@ from moca.moments.distributions import (
 )
 from moca.moments.expectation import covariance, cross_covariance, expectation, product, variance
 from moca.moments.functions import GELU, RBF, Erf, Fourier, Function, Matern, Polynomial, Quadratic, ReLU, Sum
+from moca.moments.gp import GP
 from moca.moments.mixtures import Decomposition, GaussianMixture, decompose, moment_match
-from moca.moments.propagation import propagate, with_angles, angles
+from moca.moments.networks import MatchedNetwork, MatchingError, matching_error
+from moca.moments.numerical import compare, quadrature, sigma_points
+from moca.moments.propagation import angles, propagate, with_angles
+from moca.moments.supports import Box, ClippedGaussian, TruncatedGaussian
 from moca.moments.tables import compatibility
 
 __all__ = [
@@ -30,8 +34,11 @@ __all__ = [
     "COVARIANCES",
     "CROSS_COVARIANCES",
     "GELU",
+    "GP",
     "RBF",
     "VARIANCES",
+    "Box",
+    "ClippedGaussian",
     "Decomposition",
     "DiagonalGaussian",
     "Dirac",
@@ -44,6 +51,8 @@ __all__ = [
     "Gaussian",
     "GaussianMixture",
     "Laplace",
+    "MatchedNetwork",
+    "MatchingError",
     "Matern",
     "NoClosedFormError",
     "Polynomial",
@@ -51,15 +60,20 @@ __all__ = [
     "ReLU",
     "StudentT",
     "Sum",
+    "TruncatedGaussian",
     "angles",
+    "compare",
     "compatibility",
     "covariance",
     "cross_covariance",
     "decompose",
     "expectation",
+    "matching_error",
     "moment_match",
     "product",
     "propagate",
+    "quadrature",
+    "sigma_points",
     "variance",
     "with_angles",
 ]

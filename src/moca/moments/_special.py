@@ -1,6 +1,7 @@
 """Special functions that JAX does not have."""
 
 import math
+from functools import cache
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +10,7 @@ from jax.scipy.special import ndtr
 from jaxtyping import Array, Float
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
+MATERN = {0.5: (1.0,), 1.5: (1.0, 1.0), 2.5: (1.0, 1.0, 1 / 3)}  # of t⁰, t¹, t² beside e⁻ᵗ
 _STEEP = 0.925  # from this correlation on, the integral to ρ is replaced by one from ρ to 1, as Genz does
 
 
@@ -74,11 +76,17 @@ def _to_one(h: Float[Array, "*n"], k: Float[Array, "*n"], rho: Float[Array, "*n"
     top, distance = jnp.sqrt(square), jnp.abs(h - k)
     hk = jnp.maximum(h * k, -100.0)  # below, everything here is zero
     c, d = (4 - hk) / 8, (12 - hk) / 16
-    series = top * jnp.exp(-(gap / square + hk) / 2) * (
-        1 - c * (gap - square) * (1 - d * gap / 5) / 3 + c * d * square**2 / 5
+    series = (
+        top
+        * jnp.exp(-(gap / square + hk) / 2)
+        * (1 - c * (gap - square) * (1 - d * gap / 5) / 3 + c * d * square**2 / 5)
     )
-    series -= jnp.exp(-hk / 2) * math.sqrt(2 * math.pi) * ndtr(-distance / top) * distance * (
-        1 - c * gap * (1 - d * gap / 5) / 3
+    series -= (
+        jnp.exp(-hk / 2)
+        * math.sqrt(2 * math.pi)
+        * ndtr(-distance / top)
+        * distance
+        * (1 - c * gap * (1 - d * gap / 5) / 3)
     )
     x2 = (top[..., None] * _like(_NODES + 1, h) / 2) ** 2
     root = jnp.sqrt(1 - x2)
@@ -90,3 +98,48 @@ def _to_one(h: Float[Array, "*n"], k: Float[Array, "*n"], rho: Float[Array, "*n"
 
 def _like(numbers: np.ndarray, array: Array) -> Float[Array, "n"]:
     return jnp.asarray(numbers, array.dtype)
+
+
+def half_line(away: Array, variance: Array, rate: Array, nu: float) -> Float[Array, "..."]:
+    """E[k(ay); y > 0] for y ~ N(away, variance), with k(t) = Σₖ cₖ tᵏ e⁻ᵗ the Matérn kernel of smoothness ν.
+
+    E[yᵏ e⁻ᵃʸ; y > 0] = σᵏ φ(r) Gₖ(aσ − r) with r = away / σ and Gₖ(z) = ∫₀^∞ tᵏ e^{−t²/2 − zt} dt. For z < 0, where Gₖ
+    grows, it is the integral over the whole line, an elementary moment, less that over the other half.
+    """
+    deviation = jnp.sqrt(jnp.maximum(variance, float(jnp.finfo(variance.dtype).eps) ** 2))
+    r = jnp.clip(away / deviation, -40.0, 40.0)
+    z = rate * deviation - r
+    mean = away - rate * variance  # of the Gaussian tilted by e⁻ᵃʸ
+    whole = jnp.exp(jnp.where(z < 0, rate**2 * variance / 2 - rate * away, 0))
+    moments = (jnp.ones_like(mean), mean, mean**2 + variance)
+    total = jnp.zeros_like(z)
+    for k, c in enumerate(MATERN[nu]):
+        half = deviation**k * normal_density(r) * half_moment(k, jnp.abs(z))
+        total += c * rate**k * jnp.where(z < 0, moments[k] * whole - (-1) ** k * half, half)
+    return total
+
+
+def half_moment(k: int, z: Float[Array, "..."]) -> Float[Array, "..."]:
+    """Gₖ(z) = ∫₀^∞ tᵏ e^{−t²/2 − zt} dt for z ≥ 0 and k up to 2; G₀(z) is √(π/2) times the scaled erfc of z/√2.
+
+    (z + 3)ᵏ⁺¹ Gₖ(z) is smooth up to infinity as a function of (z − 3) / (z + 3): a Chebyshev series of 40 terms.
+    """
+    y = (z - 3) / (z + 3)
+    one = two = jnp.zeros_like(y)
+    for coefficient in _half_moment_series(k)[:0:-1]:
+        one, two = 2 * y * one - two + coefficient, one
+    return (y * one - two + _half_moment_series(k)[0]) / (z + 3) ** (k + 1)
+
+
+@cache
+def _half_moment_series(k: int) -> tuple[float, ...]:
+    """The coefficients, from 200 nodes of Gauss and Legendre at each of the interpolation points."""
+    nodes, weights = np.polynomial.legendre.leggauss(200)
+    s, weights = 30 * (nodes + 1), 30 * weights
+
+    def scaled(y: np.ndarray) -> np.ndarray:
+        ratio = (1 + y[:, None]) / 2  # z / (z + 3)
+        inverse = (1 - y[:, None]) / 6  # 1 / (z + 3)
+        return (weights * s**k * np.exp(-((s * inverse) ** 2) / 2 - ratio * s)).sum(axis=1)
+
+    return tuple(np.polynomial.chebyshev.chebinterpolate(scaled, 40).tolist())

@@ -27,7 +27,7 @@ def mixture(p: GaussianMixture, f: Function) -> Float[Array, "*outputs"]:
 
 def mixture_covariance(p: GaussianMixture, f: Function, g: Function) -> Float[Array, "*both"]:
     """Average covariance plus covariance of the averages (law of total variance)."""
-    inner = jax.vmap(covariance, (0, None, None))(p.components, f, g)
+    inner = jax.vmap(lambda q: covariance(q, f, g))(p.components)  # f may be g itself
     return jnp.tensordot(p.weights, inner, axes=1, precision="highest") + _between(
         p, *(jax.vmap(expectation, (0, None))(p.components, each) for each in (f, g))
     )
@@ -67,15 +67,20 @@ def sum_cross(p: Distribution, f: Sum) -> Float[Array, "*outputs d"]:
 
 
 def rbf_with_any(p: DiagonalGaussian | Gaussian, f: RBF, g: Function) -> Float[Array, "*both"]:
-    """Σᵢ wᵢ E[φᵢ] (Eᵢ[g] − E[g]), where Eᵢ is the expectation after p was conditioned on basis i: M expectations of g."""
+    """Σᵢ wᵢ E[φᵢ] (Eᵢ[g] − E[g]), with Eᵢ the expectation after p was conditioned on basis i: M expectations of g."""
     return f.weigh(given_each_basis(p, f, lambda q: expectation(q, g)))
 
 
-def gaussian_cross(p: DiagonalGaussian | Gaussian, f: Function) -> Float[Array, "*outputs d"]:
-    """E[∇f] Σ, Stein's lemma. The mean derivative is the derivative of the mean, ∂E[f]/∂μ."""
+def mean_slope(p: DiagonalGaussian | Gaussian, f: Function) -> Float[Array, "*outputs d"]:
+    """E[∇f], which under a Gaussian is the derivative of the mean, ∂E[f]/∂μ."""
 
     def expect(mean: Float[Array, "d"]) -> Float[Array, "*outputs"]:
         return expectation(eqx.tree_at(lambda q: q.mean, p, mean), f)
 
-    slope = (jax.jacfwd if f.outputs else jax.grad)(expect)(p.mean)
+    return (jax.jacfwd if f.outputs else jax.grad)(expect)(p.mean)
+
+
+def gaussian_cross(p: DiagonalGaussian | Gaussian, f: Function) -> Float[Array, "*outputs d"]:
+    """E[∇f] Σ: Stein's lemma."""
+    slope = mean_slope(p, f)
     return slope * p.variance if isinstance(p, DiagonalGaussian) else dot(slope, p.covariance)

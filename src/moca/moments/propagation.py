@@ -7,21 +7,38 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from moca.moments.distributions import Dirac, Distribution, Empirical, Gaussian
-from moca.moments.expectation import Map, covariance, cross_covariance, expectation
+from moca.moments.distributions import DiagonalGaussian, Dirac, Distribution, Empirical, Gaussian
+from moca.moments.expectation import Map, covariance, cross_covariance, expectation, variance
 from moca.moments.functions import Fourier, Polynomial, Sum
 from moca.moments.mixtures import GaussianMixture, moment_match
+from moca.moments.networks import MatchedNetwork, match_diagonal, match_full
 
 
-def propagate(p: Distribution, f: Map, joint: bool = False) -> Gaussian:
+def propagate(p: Distribution, f: Map, joint: bool = False, diagonal: bool = False) -> Gaussian | DiagonalGaussian:
     """The Gaussian with the mean and covariance of f(x) for x ~ p; of (x, f(x)) when `joint`.
 
-    Its two moments are exact; that it is a Gaussian is not, unless f is affine and p is one.
+    Its two moments are exact; that it is a Gaussian is not, unless f is affine and p is one. Through a
+    `MatchedNetwork` of several layers the moments themselves are matched layer by layer, and not exact.
+
+    Args:
+        p: the belief about x.
+        f: any function with a covariance under p, or a `MatchedNetwork`.
+        joint: keep x, whose dimensions come first.
+        diagonal: variances alone; a network then takes its units for independent, which costs one number per unit in
+            place of one per pair. Not with `joint`.
     """
-    mean, spread = expectation(p, f), covariance(p, f, f)
-    if not joint:
-        return as_gaussian(mean, spread)
-    return join(p, mean, spread, cross_covariance(p, f))
+    if joint and diagonal:
+        raise ValueError("propagate has no joint Gaussian without covariances: joint and diagonal exclude each other")
+    if isinstance(f, MatchedNetwork):
+        if diagonal and not isinstance(p, DiagonalGaussian | Gaussian):
+            raise TypeError(f"a network takes a Gaussian when diagonal, got {type(p).__name__}: see moment_match")
+        mean, spread, cross = (match_diagonal if diagonal else match_full)(p, f)  # type: ignore[arg-type]
+    else:
+        mean, spread = expectation(p, f), variance(p, f) if diagonal else covariance(p, f)
+        cross = cross_covariance(p, f) if joint else None
+    if diagonal:
+        return DiagonalGaussian(jnp.atleast_1d(mean), jnp.maximum(jnp.atleast_1d(spread), 0))
+    return join(p, mean, spread, cross) if joint else as_gaussian(mean, spread)
 
 
 def join(
@@ -65,7 +82,7 @@ def angles(dimension: int, dimensions: int | Sequence[int], dtype: jnp.dtype | N
     `angles(3, [1])`, (a, θ, b) becomes (a, sin θ, cos θ, b).
     """
     chosen = np.atleast_1d(np.asarray(dimensions, dtype=int))
-    if len(chosen) == 0 or len(set(chosen.tolist())) < len(chosen) or not ((0 <= chosen) & (chosen < dimension)).all():
+    if len(chosen) == 0 or len(set(chosen.tolist())) < len(chosen) or not ((chosen >= 0) & (chosen < dimension)).all():
         raise ValueError(
             f"the angles must be different dimensions from 0 to {dimension - 1}, at least one, got {chosen.tolist()}"
         )

@@ -4,6 +4,7 @@ from itertools import product
 
 from moca.moments import closed_forms as cf
 from moca.moments import composite as made
+from moca.moments import gp
 from moca.moments.dispatch import CLOSED_FORMS, COVARIANCES, CROSS_COVARIANCES, VARIANCES, find, find_pair
 from moca.moments.distributions import (
     DiagonalGaussian,
@@ -15,11 +16,14 @@ from moca.moments.distributions import (
     Laplace,
     StudentT,
 )
-from moca.moments.functions import GELU, RBF, Erf, Fourier, Polynomial, Quadratic, ReLU, Sum
+from moca.moments.functions import GELU, RBF, Erf, Fourier, Matern, Polynomial, Quadratic, ReLU, Sum
+from moca.moments.gp import GP
 from moca.moments.mixtures import GaussianMixture
+from moca.moments.supports import Box, ClippedGaussian, TruncatedGaussian
 
 GAUSSIANS = (DiagonalGaussian, Gaussian)
 HEAVY_TAILED = (Laplace, StudentT)
+SUPPORTS = (Box, TruncatedGaussian, ClippedGaussian)
 GATED = (Erf, ReLU, GELU)
 POLYNOMIALS = (Quadratic, Polynomial)
 FUNCTIONS = (RBF, Fourier, *GATED, *POLYNOMIALS)
@@ -44,6 +48,19 @@ for p in HEAVY_TAILED:
         (p, Quadratic): cf.elliptical_quadratic,
         (p, Polynomial): cf.elliptical_polynomial,
     }
+for p in SUPPORTS:
+    CLOSED_FORMS |= {
+        (p, RBF): cf.independent_rbf,
+        (p, Quadratic): cf.independent_polynomial,
+        (p, Polynomial): cf.independent_polynomial,
+    }
+CLOSED_FORMS |= {
+    (DiagonalGaussian, Matern): cf.gaussian_matern,
+    (GaussianMixture, Matern): made.mixture,  # of diagonal Gaussians
+    (Box, Matern): cf.box_matern,
+    **{(p, GP): gp.gaussian_gp for p in GAUSSIANS},
+    (GaussianMixture, GP): made.mixture,
+}
 
 COVARIANCES |= {
     (Dirac, object, object): cf.dirac_covariance,
@@ -51,6 +68,8 @@ COVARIANCES |= {
     (Distribution, Sum, object): made.sum_covariance,
     **{(Elliptical, f, g): cf.elliptical_polynomial_covariance for f, g in product(POLYNOMIALS, repeat=2)},
     **{(p, Fourier, Fourier): cf.elliptical_fourier_covariance for p in HEAVY_TAILED},
+    **{(p, RBF, RBF): cf.independent_rbf_covariance for p in SUPPORTS},
+    **{(p, Quadratic, Quadratic): cf.independent_quadratic_covariance for p in SUPPORTS},
 }
 for p in GAUSSIANS:
     COVARIANCES |= {
@@ -66,20 +85,26 @@ COVARIANCES |= {
     if find_pair(Gaussian, f, g) is not None
 }
 
-VARIANCES |= {
-    (p, f): made.own_variance
-    for p, f in CLOSED_FORMS
-    if find_pair(p, f, f) is not None
+COVARIANCES |= {
+    (Dirac, GP, GP): gp.dirac_gp_covariance,
+    (Empirical, GP, GP): gp.empirical_gp_covariance,
+    **{(p, GP, GP): gp.gaussian_gp_covariance for p in GAUSSIANS},
+    (GaussianMixture, GP, GP): made.mixture_covariance,
 }
+
+VARIANCES |= {(p, f): made.own_variance for p, f in CLOSED_FORMS if find_pair(p, f, f) is not None}
 VARIANCES |= {(Distribution, Sum): made.own_variance}
 
 CROSS_COVARIANCES |= {
     (Dirac, object): cf.dirac_cross,
     (Empirical, object): cf.empirical_cross,
     (Distribution, Sum): made.sum_cross,
-    **{(p, f): made.gaussian_cross for p, f in product(GAUSSIANS, FUNCTIONS)},
+    **dict.fromkeys(product(GAUSSIANS, FUNCTIONS), made.gaussian_cross),
+    (DiagonalGaussian, Matern): made.gaussian_cross,
+    **{(p, GP): made.gaussian_cross for p in GAUSSIANS},
+    (GaussianMixture, GP): made.mixture_cross,
     **{(GaussianMixture, f): made.mixture_cross for f in FUNCTIONS},
-    **{(p, f): cf.elliptical_polynomial_cross for p, f in product(HEAVY_TAILED, POLYNOMIALS)},
+    **dict.fromkeys(product(HEAVY_TAILED, POLYNOMIALS), cf.elliptical_polynomial_cross),
     **{(p, Fourier): cf.elliptical_fourier_cross for p in HEAVY_TAILED},
 }
 

@@ -1,5 +1,13 @@
 """One short function per compatible family: the expectation, or the covariance, of functions under `p`."""
 
+from moca.moments.closed_forms.independent import (
+    box_matern,
+    gaussian_matern,
+    independent_polynomial,
+    independent_quadratic_covariance,
+    independent_rbf,
+    independent_rbf_covariance,
+)
 from moca.moments.closed_forms.points import (
     dirac,
     dirac_covariance,
@@ -26,6 +34,7 @@ from moca.moments.closed_forms.ridge import (
 )
 
 __all__ = [
+    "box_matern",
     "dirac",
     "dirac_covariance",
     "dirac_cross",
@@ -41,10 +50,15 @@ __all__ = [
     "empirical_cross",
     "gaussian_fourier_covariance",
     "gaussian_gated_covariance",
+    "gaussian_matern",
     "gaussian_polynomial_ridge_covariance",
     "gaussian_rbf",
     "gaussian_rbf_covariance",
     "gaussian_ridge",
     "given_each_basis",
+    "independent_polynomial",
+    "independent_quadratic_covariance",
+    "independent_rbf",
+    "independent_rbf_covariance",
     "rbf_bases",
 ]

@@ -25,7 +25,7 @@ def dirac_covariance(p: Dirac, f: Callable, g: Callable) -> Float[Array, "*both"
 
 
 def empirical_covariance(p: Empirical, f: Callable, g: Callable) -> Float[Array, "*both"]:
-    """Mean product of the deviations of f and g over the points: the covariance of the empirical distribution itself."""
+    """Mean product of the deviations of f and g over the points: the covariance of the empirical distribution."""
     of_f, of_g = (values - values.mean(axis=0) for values in (jax.vmap(f)(p.points), jax.vmap(g)(p.points)))
     return jnp.tensordot(of_f, of_g, axes=(0, 0), precision="highest") / len(p.points)
 

@@ -36,6 +36,16 @@ def unit_mean(f: Ridge, mean: Numbers, variance: Numbers) -> Numbers:
     raise TypeError(f"the mean of a unit of {type(f).__name__} is not known")
 
 
+def unit_variance(f: Ridge, mean: Numbers, variance: Numbers) -> Numbers:
+    """Var[σ(a)] for a ~ N(mean, variance)."""
+    match f:
+        case Fourier():
+            return _wave_covariance(mean, variance, mean, variance, variance)
+        case Gated():
+            return gate_covariance(f.gate, mean, variance, f.gate, mean, variance, variance)
+    raise TypeError(f"the variance of a unit of {type(f).__name__} is not known")
+
+
 def _gate_mean(gate: Gate, m: Numbers, v: Numbers) -> Numbers:
     """E[a Φ(a / √η)] = m Φ(h) + v φ(h) / √(v + η), with h = m / √(v + η); η = 0 is the ReLU, η = 1 the GELU."""
     deviation, h = _standardised(gate, m, v)
@@ -74,16 +84,25 @@ def elliptical_fourier_cross(p: Elliptical, f: Fourier) -> Float[Array, "*output
     return f.weigh((2 * slope * jnp.sin(f.arguments(p.mean)))[:, None] * dot(f.frequencies, p.shape_matrix))
 
 
-def gaussian_fourier_covariance(
-    p: DiagonalGaussian | Gaussian, f: Fourier, g: Fourier
-) -> Float[Array, "*both"]:
-    """½ exp(−½(vᵢ + vⱼ)) [(e^−c − 1) cos(θᵢ + θⱼ) + (e^c − 1) cos(θᵢ − θⱼ)], with c = ωᵢᵀΣωⱼ."""
-    c = dot(dot(f.frequencies, p.shape_matrix), g.frequencies.T)
-    exponent = -(p.along(f.frequencies)[:, None] + p.along(g.frequencies)[None]) / 2
-    one, two = f.arguments(p.mean)[:, None], g.arguments(p.mean)[None]
-    plus = _exp_times_expm1(exponent, -c) * jnp.cos(one + two)
-    minus = _exp_times_expm1(exponent, c) * jnp.cos(one - two)
-    return weigh_pairs(f, g, (plus + minus) / 2)
+def gaussian_fourier_covariance(p: DiagonalGaussian | Gaussian, f: Fourier, g: Fourier) -> Float[Array, "*both"]:
+    """Σᵢⱼ wᵢ w′ⱼ Cov(cos θᵢ, cos θⱼ)."""
+    return weigh_pairs(f, g, _wave_covariance(*_pairs_of_arguments(p, f, g)))
+
+
+def _pairs_of_arguments(p: DiagonalGaussian | Gaussian, f: Ridge, g: Ridge) -> tuple[Numbers, ...]:
+    """Means and variances of the arguments of f as a column, of g as a row, and all their covariances."""
+    between = dot(dot(f.rows, p.shape_matrix), g.rows.T)
+    one = f.arguments(p.mean)[:, None], p.along(f.rows)[:, None]
+    two = g.arguments(p.mean)[None], p.along(g.rows)[None]
+    return *one, *two, between
+
+
+def _wave_covariance(m_a: Numbers, v_a: Numbers, m_b: Numbers, v_b: Numbers, c: Numbers) -> Numbers:
+    """½ exp(−½(v_a + v_b)) [(e⁻ᶜ − 1) cos(m_a + m_b) + (eᶜ − 1) cos(m_a − m_b)]: the covariance of two cosines."""
+    exponent = -(v_a + v_b) / 2
+    plus = _exp_times_expm1(exponent, -c) * jnp.cos(m_a + m_b)
+    minus = _exp_times_expm1(exponent, c) * jnp.cos(m_a - m_b)
+    return (plus + minus) / 2
 
 
 def _exp_times_expm1(a: Numbers, c: Numbers) -> Numbers:
@@ -94,15 +113,11 @@ def _exp_times_expm1(a: Numbers, c: Numbers) -> Numbers:
 
 def gaussian_gated_covariance(p: DiagonalGaussian | Gaussian, f: Gated, g: Gated) -> Float[Array, "*both"]:
     """Σᵢⱼ wᵢ wⱼ Cov(σ(aᵢ), σ(aⱼ)) for units of erf, ReLU and GELU, alike or not."""
-    between = dot(dot(f.rows, p.shape_matrix), g.rows.T)
-    one = f.arguments(p.mean)[:, None], p.along(f.rows)[:, None]
-    two = g.arguments(p.mean)[None], p.along(g.rows)[None]
-    return weigh_pairs(f, g, gate_covariance(f.gate, *one, g.gate, *two, between))
+    m_a, v_a, m_b, v_b, c = _pairs_of_arguments(p, f, g)
+    return weigh_pairs(f, g, gate_covariance(f.gate, m_a, v_a, g.gate, m_b, v_b, c))
 
 
-def gate_covariance(
-    f: Gate, m_a: Numbers, v_a: Numbers, g: Gate, m_b: Numbers, v_b: Numbers, c: Numbers
-) -> Numbers:
+def gate_covariance(f: Gate, m_a: Numbers, v_a: Numbers, g: Gate, m_b: Numbers, v_b: Numbers, c: Numbers) -> Numbers:
     """Cov(σ(a), τ(b)) of two gates of Gaussians with means m, variances v and covariance c.
 
     P(z < a, z′ < b) = Φ₂(h, k; ρ) =: B, with h = m_a / √A, A = v_a + η_a, and k alike, and ρ = c / √(AB). A factor a in

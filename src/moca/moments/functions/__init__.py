@@ -9,4 +9,17 @@ from moca.moments.functions.polynomial import Polynomial, Quadratic
 from moca.moments.functions.rbf import RBF
 from moca.moments.functions.ridge import GELU, Erf, Fourier, Gated, ReLU, Ridge
 
-__all__ = ["GELU", "RBF", "Erf", "Fourier", "Function", "Gated", "Matern", "Polynomial", "Quadratic", "ReLU", "Ridge", "Sum"]
+__all__ = [
+    "GELU",
+    "RBF",
+    "Erf",
+    "Fourier",
+    "Function",
+    "Gated",
+    "Matern",
+    "Polynomial",
+    "Quadratic",
+    "ReLU",
+    "Ridge",
+    "Sum",
+]

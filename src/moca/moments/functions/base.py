@@ -1,6 +1,8 @@
 """What every function has: a dimension, a shape of its outputs, sums and multiples."""
 
 from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -33,12 +35,12 @@ class Function(eqx.Module):
         check.has_shape(self, "x", x, (self.dimension,), f"one state of dimension {self.dimension} (vmap a batch)")
         return self._evaluate(x)
 
-    def __add__(self, other: "Function") -> "Sum":
+    def __add__(self, other: Any) -> "Sum":
         if not isinstance(other, Function):
             return NotImplemented
         return Sum((*_terms(self), *_terms(other)), (*_scales(self), *_scales(other)))
 
-    def __mul__(self, scale: check.Numbers) -> "Sum":
+    def __mul__(self, scale: Any) -> "Sum":
         if isinstance(scale, Function):
             raise TypeError(
                 f"{type(self).__name__} × {type(scale).__name__} is no Function: product(p, f, g) has the expectation "
@@ -46,13 +48,13 @@ class Function(eqx.Module):
             )
         return Sum(_terms(self), tuple(jnp.multiply(check.as_float(scale, like=s), s) for s in _scales(self)))
 
-    def __rmul__(self, scale: check.Numbers) -> "Sum":
+    def __rmul__(self, scale: Any) -> "Sum":
         return self * scale
 
     def __neg__(self) -> "Sum":
         return self * -1.0
 
-    def __sub__(self, other: "Function") -> "Sum":
+    def __sub__(self, other: Any) -> "Sum":
         return self + (-other) if isinstance(other, Function) else NotImplemented
 
 
@@ -67,7 +69,7 @@ class Sum(Function):
     terms: tuple[Function, ...]
     scales: tuple[Float[Array, ""], ...]
 
-    def __init__(self, terms: tuple[Function, ...], scales: tuple[check.Numbers, ...] | None = None) -> None:
+    def __init__(self, terms: Sequence[Any], scales: Sequence[check.Numbers] | None = None) -> None:
         self.terms = tuple(terms)
         given = (1.0,) * len(self.terms) if scales is None else tuple(scales)
         self.scales = tuple(check.as_float(s, like=_like(f)) for s, f in zip(given, self.terms, strict=True))

@@ -7,9 +7,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from moca.moments import _checks as check
+from moca.moments._special import MATERN
 from moca.moments.functions.base import Features, check_rows, set_weights
-
-COEFFICIENTS = {0.5: (1.0,), 1.5: (1.0, 1.0), 2.5: (1.0, 1.0, 1 / 3)}  # of t⁰, t¹, t² beside e⁻ᵗ
 
 
 class Matern(Features):
@@ -50,7 +49,7 @@ class Matern(Features):
         check.has_shape(self, "lengthscales", self.lengthscales, expected, f"centers {self.centers.shape}")
         check.is_finite(self, centers=self.centers, lengthscales=self.lengthscales)
         check.is_positive(self, lengthscales=self.lengthscales)
-        if self.nu not in COEFFICIENTS:
+        if self.nu not in MATERN:
             raise ValueError(f"Matern.nu must be 0.5, 1.5 or 2.5, got {self.nu:g}")
 
     @property
@@ -68,5 +67,5 @@ class Matern(Features):
 
     def features(self, x: Float[Array, "d"]) -> Float[Array, "m"]:
         t = self.rates * jnp.abs(x - self.centers)
-        terms = sum(c * t**k for k, c in enumerate(COEFFICIENTS[self.nu]))
+        terms = sum(c * t**k for k, c in enumerate(MATERN[self.nu]))
         return jnp.prod(terms * jnp.exp(-t), axis=-1)

@@ -117,7 +117,9 @@ class Polynomial(Function):
         """The tensors, each averaged over the orders of its axes; the axis of the outputs stays in front."""
         lead = tuple(range(len(self.outputs)))
         return tuple(
-            jnp.stack([jnp.transpose(t, (*lead, *order)) for order in permutations(range(len(lead), t.ndim))]).mean(axis=0)
+            jnp.stack([jnp.transpose(t, (*lead, *order)) for order in permutations(range(len(lead), t.ndim))]).mean(
+                axis=0
+            )
             for t in self.tensors
         )
 

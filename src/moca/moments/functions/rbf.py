@@ -24,7 +24,11 @@ class RBF(Features):
     constant: Float[Array, "*outputs"]
 
     def __init__(
-        self, weights: check.Numbers | None, centers: check.Numbers, precision: check.Numbers, constant: check.Numbers = 0.0
+        self,
+        weights: check.Numbers | None,
+        centers: check.Numbers,
+        precision: check.Numbers,
+        constant: check.Numbers = 0.0,
     ) -> None:
         self.centers = check.as_float(centers)
         self.precision = check.as_float(precision)

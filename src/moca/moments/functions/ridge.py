@@ -168,7 +168,7 @@ class ReLU(Gated):
 
 
 class GELU(Gated):
-    """V(x) = Σᵢ wᵢ aᵢ Φ(aᵢ) + constant with aᵢ = uᵢᵀx + bᵢ and Φ the normal distribution function (not its tanh fit)."""
+    """V(x) = Σᵢ wᵢ aᵢ Φ(aᵢ) + constant with aᵢ = uᵢᵀx + bᵢ: Φ is the normal distribution function, not its fit."""
 
     gate: ClassVar[Gate] = Gate(1.0, 1, 1.0)
 

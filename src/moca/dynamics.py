@@ -107,7 +107,7 @@ class GaussianEnsemble(eqx.Module):
         """One member's mean change of the state, in units of its spread, as a function of the state alone."""
         name = next(name for name, each in ACTIVATIONS.items() if each is self.members.activation)
         if name == "silu":
-            raise ValueError("Gaussian moments through silu have no closed form: set dynamics.activation to gelu or erf")
+            raise ValueError("moments through silu have no closed form: set dynamics.activation to gelu or erf")
         (mean, _), (deviation, _), size = self.statistics.mean, self.statistics.deviation, len(self.statistics.mean[0])
         weights, biases = list(network.weights), list(network.biases)
         first, acting = weights[0][:, :size] / deviation, weights[0][:, size:]

@@ -97,3 +97,50 @@ def tensor_rule(mean, covariance, count=161, reach=10.0):
     weights = np.prod(normal_density(grid), axis=1) * (z[1] - z[0]) ** len(mean)
     values, vectors = np.linalg.eigh(covariance)
     return mean + grid @ (vectors * np.sqrt(np.maximum(values, 0))).T, weights
+
+
+UNITS = {
+    "Erf": scipy.special.erf,
+    "ReLU": lambda a: np.maximum(a, 0),
+    "GELU": lambda a: a * scipy.special.ndtr(a),
+    "Fourier": np.cos,
+}
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(24)
+
+
+def split_rule(mean, variance, kink=0.0, reach=9.5, panels=8):
+    """Nodes and weights for N(mean, variance), arrays alike, that know of a kink: panels of 24 nodes on either side."""
+    deviation = np.sqrt(variance)
+    edge = np.clip(np.where(deviation > 0, (kink - mean) / np.maximum(deviation, 1e-300), 0), -reach, reach)
+    nodes, weights = [], []
+    for low, high in ((-reach, edge), (edge, reach)):
+        width = (high - low) / panels
+        for panel in range(panels):
+            z = (low + width * (panel + 0.5))[..., None] + width[..., None] / 2 * NODES
+            nodes.append(mean[..., None] + deviation[..., None] * z)
+            weights.append(width[..., None] / 2 * WEIGHTS * normal_density(z))
+    return np.concatenate(nodes, -1), np.concatenate(weights, -1)
+
+
+def unit_covariance(one, two, m_a, v_a, m_b, v_b, c):
+    """Cov(one(a), two(b)) for numbers: over a, and over b given a, both with the kink at zero resolved."""
+    one, two = UNITS[one], UNITS[two]
+    a, over_a = split_rule(np.asarray(m_a), np.asarray(v_a))
+    slope = c / v_a if v_a > 0 else 0.0
+    b, over_b = split_rule(m_b + slope * (a - m_a), np.full(a.shape, max(v_b - slope * c, 0.0)))
+    b_alone, over_b_alone = split_rule(np.asarray(m_b), np.asarray(v_b))
+    mean_b = np.sum(over_b_alone * two(b_alone))
+    return np.sum(over_a * one(a) * (np.sum(over_b * two(b), -1) - mean_b))
+
+
+def kinked_tensor_rule(mean, covariance, direction, offset, count=161, reach=10.0):
+    """The tensor rule in two dimensions, its first axis across the line directionᵀx + offset = 0 and split there."""
+    root = np.linalg.cholesky(covariance)
+    along = root.T @ direction
+    size = np.linalg.norm(along)
+    turn = np.stack([along / size, np.array([-along[1], along[0]]) / size], 1)
+    one, over_one = split_rule(np.zeros(()), np.ones(()), -(direction @ mean + offset) / size)
+    two = np.linspace(-reach, reach, count)
+    grid = np.stack(np.meshgrid(one, two, indexing="ij"), -1).reshape(-1, 2)
+    weights = np.outer(over_one, normal_density(two) * (two[1] - two[0])).ravel()
+    return mean + grid @ (root @ turn).T, weights

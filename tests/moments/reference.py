@@ -113,20 +113,39 @@ def split_rule(mean, variance, kink=0.0, reach=9.5, panels=8):
     deviation = np.sqrt(variance)
     edge = np.clip(np.where(deviation > 0, (kink - mean) / np.maximum(deviation, 1e-300), 0), -reach, reach)
     nodes, weights = [], []
-    for low, high in ((-reach, edge), (edge, reach)):
-        width = (high - low) / panels
-        for panel in range(panels):
-            z = (low + width * (panel + 0.5))[..., None] + width[..., None] / 2 * NODES
+    grades = np.linspace(0, 1, panels + 1) ** 3  # finer towards the kink, near which units vary
+    for end in (-reach, reach):
+        for near, far in zip(grades[:-1], grades[1:], strict=True):
+            low, width = edge + near * (end - edge), (far - near) * (end - edge)
+            z = (low + width / 2)[..., None] + width[..., None] / 2 * NODES
             nodes.append(mean[..., None] + deviation[..., None] * z)
-            weights.append(width[..., None] / 2 * WEIGHTS * normal_density(z))
+            weights.append(np.abs(width)[..., None] / 2 * WEIGHTS * normal_density(z))
     return np.concatenate(nodes, -1), np.concatenate(weights, -1)
+
+
+def between_kinks(mean, variance, kinks, reach=9.5, panels=8):
+    """Nodes and weights for N(mean, variance), two numbers, finer towards each of several kinks."""
+    deviation = np.sqrt(variance)
+    inner = np.clip([(k - mean) / deviation if deviation > 0 else 0.0 for k in kinks], -reach, reach)
+    edges = np.unique([-reach, *inner, reach])
+    grades = np.linspace(0, 1, panels + 1) ** 3
+    nodes, weights = [], []
+    for low, high in zip(edges[:-1], edges[1:], strict=True):
+        half = (high - low) / 2
+        cuts = np.unique(np.r_[low + half * grades, high - half * grades])
+        middle, width = (cuts[1:] + cuts[:-1]) / 2, np.diff(cuts)
+        z = (middle[:, None] + width[:, None] / 2 * NODES).ravel()
+        nodes.append(mean + deviation * z)
+        weights.append((width[:, None] / 2 * WEIGHTS).ravel() * normal_density(z))
+    return np.concatenate(nodes), np.concatenate(weights)
 
 
 def unit_covariance(one, two, m_a, v_a, m_b, v_b, c):
     """Cov(one(a), two(b)) for numbers: over a, and over b given a, both with the kink at zero resolved."""
     one, two = UNITS[one], UNITS[two]
-    a, over_a = split_rule(np.asarray(m_a), np.asarray(v_a))
     slope = c / v_a if v_a > 0 else 0.0
+    crossing = m_a - m_b / slope if slope else 0.0  # where the mean of b given a changes sign: nearly a kink
+    a, over_a = between_kinks(m_a, v_a, [0.0, crossing])
     b, over_b = split_rule(m_b + slope * (a - m_a), np.full(a.shape, max(v_b - slope * c, 0.0)))
     b_alone, over_b_alone = split_rule(np.asarray(m_b), np.asarray(v_b))
     mean_b = np.sum(over_b_alone * two(b_alone))

@@ -65,8 +65,10 @@ def _full_bases(p: Gaussian, f: RBF) -> Float[Array, "m"]:
     else:
         roots = jnp.atleast_2d(jnp.sqrt(f.precision))[..., None] * jnp.eye(p.dimension, dtype=f.precision.dtype)
     log_determinants, whiten = jax.vmap(widen)(roots)
-    whiten = jnp.broadcast_to(whiten, (*f.centers.shape, p.dimension))
-    white = jnp.einsum("mij,mj->mi", whiten, p.mean - f.centers, precision="highest")
+    if len(roots) == 1:
+        white = dot(p.mean - f.centers, whiten[0].T)
+    else:
+        white = jnp.einsum("mij,mj->mi", whiten, p.mean - f.centers, precision="highest")
     return jnp.exp(-(log_determinants + jnp.sum(white**2, axis=-1)) / 2)
 
 
@@ -83,8 +85,10 @@ def given_each_basis(
         precision = f.precision if f.precision.ndim == 3 else jax.vmap(jnp.diag)(jnp.atleast_2d(f.precision))
     else:
         precision = jnp.atleast_2d(f.precision)
-    precision = jnp.broadcast_to(precision, (len(f.centers), *precision.shape[1:]))
-    conditioned = jax.vmap(lambda c, precision: expect(p.condition(c, precision)))(f.centers, precision)
+    # One precision for all bases leaves one conditioned covariance for all, which is factorised once.
+    shared = len(precision) == 1 < len(f.centers)
+    given = jax.vmap(lambda c, precision: expect(p.condition(c, precision)), (0, None if shared else 0))
+    conditioned = given(f.centers, precision[0] if shared else precision)
     bases = rbf_bases(p, f)
     return bases.reshape(-1, *(1,) * (conditioned.ndim - 1)) * (conditioned - expect(p))
 

@@ -4,6 +4,8 @@ The trapezoidal rule converges faster than any power for the integrands here (an
 hundred nodes placed where the integrand lives give full double precision.
 """
 
+import itertools
+
 import numpy as np
 import scipy.linalg
 import scipy.special
@@ -115,7 +117,7 @@ def split_rule(mean, variance, kink=0.0, reach=9.5, panels=8):
     nodes, weights = [], []
     grades = np.linspace(0, 1, panels + 1) ** 3  # finer towards the kink, near which units vary
     for end in (-reach, reach):
-        for near, far in zip(grades[:-1], grades[1:], strict=True):
+        for near, far in itertools.pairwise(grades):
             low, width = edge + near * (end - edge), (far - near) * (end - edge)
             z = (low + width / 2)[..., None] + width[..., None] / 2 * NODES
             nodes.append(mean[..., None] + deviation[..., None] * z)
@@ -130,7 +132,7 @@ def between_kinks(mean, variance, kinks, reach=9.5, panels=8):
     edges = np.unique([-reach, *inner, reach])
     grades = np.linspace(0, 1, panels + 1) ** 3
     nodes, weights = [], []
-    for low, high in zip(edges[:-1], edges[1:], strict=True):
+    for low, high in itertools.pairwise(edges):
         half = (high - low) / 2
         cuts = np.unique(np.r_[low + half * grades, high - half * grades])
         middle, width = (cuts[1:] + cuts[:-1]) / 2, np.diff(cuts)

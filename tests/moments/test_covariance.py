@@ -137,7 +137,9 @@ def test_pairs_of_units_at_every_correlation(pair, dtype):
         a, b = (m[i, 0], spread[i, 0, 0]), (m[i, 1], spread[i, 1, 1])
         truth = reference.unit_covariance(*pair, *a, *b, spread[i, 0, 1])
         # In single precision a saturated unit is as good as its argument, m / σ, was rounded.
-        sizes = [np.sum(w * reference.UNITS[kind](x) ** 2) for kind, (x, w) in zip(pair, map(rule, (a, b)), strict=True)]
+        sizes = [
+            np.sum(w * reference.UNITS[kind](x) ** 2) for kind, (x, w) in zip(pair, map(rule, (a, b)), strict=True)
+        ]
         if dtype == np.float32:
             sizes = [size + each[0] ** 2 + each[1] for size, each in zip(sizes, (a, b), strict=True)]
         assert abs(got[i] - truth) <= TOLERANCE[dtype] * np.sqrt(np.prod(sizes)) + 1e-20, (i, rho[i], got[i], truth)
@@ -158,7 +160,7 @@ def test_the_bivariate_normal_to_fifteen_digits():
             cuts = [turns - mpmath.sign(rho) * near * (mpmath.mpf(4) ** j - 1) for j in range(14)]
             cuts = [c for c in cuts if c * mpmath.sign(rho) > 0] + [mpmath.mpf(0)]
             truth = mpmath.quad(density, cuts[::-1]) / (2 * mpmath.pi)
-        np.testing.assert_allclose(bivariate_excess(*map(jnp.asarray, (h, k, rho))), float(truth), rtol=0, atol=2e-16)
+        np.testing.assert_allclose(bivariate_excess(*map(jnp.asarray, (h, k, rho))), float(truth), rtol=0, atol=1e-15)
 
 
 @pytest.mark.parametrize("d", [5, pytest.param(8, marks=pytest.mark.slow)])

@@ -142,4 +142,5 @@ def _half_moment_series(k: int) -> tuple[float, ...]:
         inverse = (1 - y[:, None]) / 6  # 1 / (z + 3)
         return (weights * s**k * np.exp(-((s * inverse) ** 2) / 2 - ratio * s)).sum(axis=1)
 
-    return tuple(np.polynomial.chebyshev.chebinterpolate(scaled, 40).tolist())
+    series = np.polynomial.chebyshev.chebinterpolate(scaled, 40)  # type: ignore[type-var]
+    return tuple(series.tolist())

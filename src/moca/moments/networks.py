@@ -6,7 +6,7 @@ replacement is the only error, and `matching_error` measures it.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,7 @@ from moca.moments.expectation import covariance, cross_covariance, expectation
 from moca.moments.functions import GELU, Erf, Fourier, Function, ReLU, Ridge
 from moca.moments.numerical import nodes_and_weights
 
-LAYERS: dict[str, type[Ridge]] = {"erf": Erf, "relu": ReLU, "gelu": GELU, "sine": Fourier}
+LAYERS: dict[str, Any] = {"erf": Erf, "relu": ReLU, "gelu": GELU, "sine": Fourier}
 
 
 class MatchedNetwork(Function):
@@ -68,8 +68,8 @@ class MatchedNetwork(Function):
         kind, moved = LAYERS[activation], jnp.pi / 2 if activation == "sine" else 0.0
         *inner, (last, constant) = zip(weights, biases, strict=True)
         shifts = [check.as_float(b) - moved for _, b in inner]
-        layers = [kind(None, w, b) for (w, _), b in zip(inner[:-1], shifts[:-1], strict=True)]  # type: ignore[call-arg]
-        return cls([*layers, kind(last, inner[-1][0], shifts[-1], constant)])  # type: ignore[call-arg]
+        layers = [kind(None, w, b) for (w, _), b in zip(inner[:-1], shifts[:-1], strict=True)]
+        return cls([*layers, kind(last, inner[-1][0], shifts[-1], constant)])
 
     @property
     def dimension(self) -> int:

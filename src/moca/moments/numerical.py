@@ -5,6 +5,7 @@ Nothing in this package falls back to these.
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -32,9 +33,9 @@ def quadrature(p: Distribution, f: Map, points: int = 32) -> Float[Array, "*outp
     return jnp.tensordot(weights, jax.vmap(f)(x), axes=1, precision="highest")
 
 
-def nodes_and_weights(p: Distribution, points: int) -> tuple[Float[Array, "n d"], Float[Array, "n"]]:
+def nodes_and_weights(p: Any, points: int) -> tuple[Float[Array, "n d"], Float[Array, "n"]]:
     """The nodes of the rule for a Gaussian, and their weights, which sum to one."""
-    _require_gaussian("quadrature", p)
+    p = _gaussian("quadrature", p)
     if points**p.dimension > MOST_NODES:
         raise ValueError(
             f"quadrature with {points} points in each of {p.dimension} dimensions has more than {MOST_NODES} nodes: "
@@ -47,7 +48,7 @@ def nodes_and_weights(p: Distribution, points: int) -> tuple[Float[Array, "n d"]
     return p.mean + p._spread(jnp.asarray(grid, dtype)), jnp.asarray(weights, dtype)
 
 
-def sigma_points(p: Distribution, f: Map) -> Float[Array, "*outputs"]:
+def sigma_points(p: Any, f: Map) -> Float[Array, "*outputs"]:
     """E[f(x)] by the unscented rule: the mean and two points along each axis of p, for Gaussians and their mixtures.
 
     Exact for polynomials of degree three. The points lie √3 deviations out, or √d in more than three dimensions; there
@@ -57,7 +58,7 @@ def sigma_points(p: Distribution, f: Map) -> Float[Array, "*outputs"]:
         return jnp.tensordot(
             p.weights, jax.vmap(lambda q: sigma_points(q, f))(p.components), axes=1, precision="highest"
         )
-    _require_gaussian("sigma_points", p)
+    p = _gaussian("sigma_points", p)
     d = p.dimension
     square = float(max(3, d))
     noise = np.sqrt(square) * np.concatenate([np.zeros((1, d)), np.eye(d), -np.eye(d)])
@@ -66,12 +67,14 @@ def sigma_points(p: Distribution, f: Map) -> Float[Array, "*outputs"]:
     return jnp.tensordot(jnp.asarray(weights, p.mean.dtype), jax.vmap(f)(x), axes=1, precision="highest")
 
 
-def _require_gaussian(verb: str, p: Distribution) -> None:
+def _gaussian(verb: str, p: Any) -> DiagonalGaussian | Gaussian:
+    """p itself, which must be a Gaussian."""
     if not isinstance(p, DiagonalGaussian | Gaussian):
         raise NoClosedFormError(
             f"{verb} is for DiagonalGaussian, Gaussian and GaussianMixture, got {type(p).__name__}; "
             "to sample, pass Empirical(p.sample(key, count)) to expectation"
         )
+    return p
 
 
 def compare(p: Distribution, f: Map, samples: int = 100_000, key: Key[Array, ""] | None = None) -> None:

@@ -35,7 +35,7 @@ def propagate(p: Distribution, f: Map, joint: bool = False, diagonal: bool = Fal
         mean, spread, cross = (match_diagonal if diagonal else match_full)(p, f)  # type: ignore[arg-type]
     else:
         mean, spread = expectation(p, f), variance(p, f) if diagonal else covariance(p, f)
-        cross = cross_covariance(p, f) if joint else None
+        cross = cross_covariance(p, f) if joint else jnp.zeros(())
     if diagonal:
         return DiagonalGaussian(jnp.atleast_1d(mean), jnp.maximum(jnp.atleast_1d(spread), 0))
     return join(p, mean, spread, cross) if joint else as_gaussian(mean, spread)
@@ -105,4 +105,5 @@ def with_angles(p: Distribution, dimensions: int | Sequence[int]) -> Gaussian:
     `angles` says in which order. All covariances are exact: of sines with cosines, of different angles, and of angles
     with the rest of the state. `cross_covariance(p, angles(d, dimensions))` has those with x itself.
     """
-    return propagate(p, angles(p.dimension, dimensions, moments_of(p)[0].dtype))
+    turned = angles(p.dimension, dimensions, moments_of(p)[0].dtype)
+    return as_gaussian(expectation(p, turned), covariance(p, turned))

@@ -6,6 +6,7 @@ expectation of a bump exp(−½ λ (x − c)²).
 
 import math
 from abc import abstractmethod
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -135,7 +136,8 @@ class ClippedGaussian(_OfGaussian):
         masses = ndtr(low), normal_mass(low, high), ndtr(-high)
         mean, edges = self.gaussian.mean + deviation * mean, (_finite(self.lower), _finite(self.upper))
         total = masses[0] * edges[0] + masses[1] * mean + masses[2] * edges[1]
-        gap, c = mean - total, [1.0, 0.0, *(m * deviation**k for k, m in enumerate(central, 2))]
+        gap = mean - total
+        c: list[Any] = [1.0, 0.0, *(m * deviation**k for k, m in enumerate(central, 2))]
         joined = []
         for k in (2, 3, 4):
             within = sum(math.comb(k, j) * c[j] * gap ** (k - j) for j in range(k + 1))

@@ -1,6 +1,8 @@
 """Which pairs have a closed form: the table of distributions × functions, and that of functions × functions."""
 
+from collections.abc import Callable
 from itertools import product
+from typing import Any
 
 from moca.moments import closed_forms as cf
 from moca.moments import composite as made
@@ -28,85 +30,120 @@ GATED = (Erf, ReLU, GELU)
 POLYNOMIALS = (Quadratic, Polynomial)
 FUNCTIONS = (RBF, Fourier, *GATED, *POLYNOMIALS)
 
-CLOSED_FORMS |= {
-    (Dirac, object): cf.dirac,
-    (Empirical, object): cf.empirical,
-    (Distribution, Sum): made.sum_expectation,
-}
+
+def _add(table: dict[Any, Callable], entries: dict[Any, Callable]) -> None:
+    table.update(entries)
+
+
+_add(
+    CLOSED_FORMS,
+    {
+        (Dirac, object): cf.dirac,
+        (Empirical, object): cf.empirical,
+        (Distribution, Sum): made.sum_expectation,
+    },
+)
 for p in GAUSSIANS:
-    CLOSED_FORMS |= {
-        (p, RBF): cf.gaussian_rbf,
-        (p, Fourier): cf.elliptical_fourier,
-        **{(p, f): cf.gaussian_ridge for f in GATED},
-        (p, Quadratic): cf.elliptical_quadratic,
-        (p, Polynomial): cf.elliptical_polynomial,
-    }
-CLOSED_FORMS |= {(GaussianMixture, f): made.mixture for f in FUNCTIONS}
-for p in HEAVY_TAILED:
-    CLOSED_FORMS |= {
-        (p, Fourier): cf.elliptical_fourier,
-        (p, Quadratic): cf.elliptical_quadratic,
-        (p, Polynomial): cf.elliptical_polynomial,
-    }
-for p in SUPPORTS:
-    CLOSED_FORMS |= {
-        (p, RBF): cf.independent_rbf,
-        (p, Quadratic): cf.independent_polynomial,
-        (p, Polynomial): cf.independent_polynomial,
-    }
-CLOSED_FORMS |= {
-    (DiagonalGaussian, Matern): cf.gaussian_matern,
-    (GaussianMixture, Matern): made.mixture,  # of diagonal Gaussians
-    (Box, Matern): cf.box_matern,
-    **{(p, GP): gp.gaussian_gp for p in GAUSSIANS},
-    (GaussianMixture, GP): made.mixture,
-}
+    _add(
+        CLOSED_FORMS,
+        {
+            (p, RBF): cf.gaussian_rbf,
+            (p, Fourier): cf.elliptical_fourier,
+            **{(p, f): cf.gaussian_ridge for f in GATED},
+            (p, Quadratic): cf.elliptical_quadratic,
+            (p, Polynomial): cf.elliptical_polynomial,
+        },
+    )
+_add(CLOSED_FORMS, {(GaussianMixture, f): made.mixture for f in FUNCTIONS})
+for heavy in HEAVY_TAILED:
+    _add(
+        CLOSED_FORMS,
+        {
+            (heavy, Fourier): cf.elliptical_fourier,
+            (heavy, Quadratic): cf.elliptical_quadratic,
+            (heavy, Polynomial): cf.elliptical_polynomial,
+        },
+    )
+for bounded in SUPPORTS:
+    _add(
+        CLOSED_FORMS,
+        {
+            (bounded, RBF): cf.independent_rbf,
+            (bounded, Quadratic): cf.independent_polynomial,
+            (bounded, Polynomial): cf.independent_polynomial,
+        },
+    )
+_add(
+    CLOSED_FORMS,
+    {
+        (DiagonalGaussian, Matern): cf.gaussian_matern,
+        (GaussianMixture, Matern): made.mixture,  # of diagonal Gaussians
+        (Box, Matern): cf.box_matern,
+        **{(p, GP): gp.gaussian_gp for p in GAUSSIANS},
+        (GaussianMixture, GP): made.mixture,
+    },
+)
 
-COVARIANCES |= {
-    (Dirac, object, object): cf.dirac_covariance,
-    (Empirical, object, object): cf.empirical_covariance,
-    (Distribution, Sum, object): made.sum_covariance,
-    **{(Elliptical, f, g): cf.elliptical_polynomial_covariance for f, g in product(POLYNOMIALS, repeat=2)},
-    **{(p, Fourier, Fourier): cf.elliptical_fourier_covariance for p in HEAVY_TAILED},
-    **{(p, RBF, RBF): cf.independent_rbf_covariance for p in SUPPORTS},
-    **{(p, Quadratic, Quadratic): cf.independent_quadratic_covariance for p in SUPPORTS},
-}
+_add(
+    COVARIANCES,
+    {
+        (Dirac, object, object): cf.dirac_covariance,
+        (Empirical, object, object): cf.empirical_covariance,
+        (Distribution, Sum, object): made.sum_covariance,
+        **{(Elliptical, f, g): cf.elliptical_polynomial_covariance for f, g in product(POLYNOMIALS, repeat=2)},
+        **{(p, Fourier, Fourier): cf.elliptical_fourier_covariance for p in HEAVY_TAILED},
+        **{(p, RBF, RBF): cf.independent_rbf_covariance for p in SUPPORTS},
+        **{(p, Quadratic, Quadratic): cf.independent_quadratic_covariance for p in SUPPORTS},
+    },
+)
 for p in GAUSSIANS:
-    COVARIANCES |= {
-        (p, RBF, RBF): cf.gaussian_rbf_covariance,
-        **{(p, RBF, g): made.rbf_with_any for g in FUNCTIONS if g is not RBF},
-        (p, Fourier, Fourier): cf.gaussian_fourier_covariance,
-        **{(p, f, g): cf.gaussian_gated_covariance for f, g in product(GATED, repeat=2)},
-        **{(p, f, g): cf.gaussian_polynomial_ridge_covariance for f, g in product(POLYNOMIALS, (Fourier, *GATED))},
-    }
-COVARIANCES |= {
-    (GaussianMixture, f, g): made.mixture_covariance
-    for f, g in product(FUNCTIONS, repeat=2)
-    if find_pair(Gaussian, f, g) is not None
-}
+    _add(
+        COVARIANCES,
+        {
+            (p, RBF, RBF): cf.gaussian_rbf_covariance,
+            **{(p, RBF, g): made.rbf_with_any for g in FUNCTIONS if g is not RBF},
+            (p, Fourier, Fourier): cf.gaussian_fourier_covariance,
+            **{(p, f, g): cf.gaussian_gated_covariance for f, g in product(GATED, repeat=2)},
+            **{(p, f, g): cf.gaussian_polynomial_ridge_covariance for f, g in product(POLYNOMIALS, (Fourier, *GATED))},
+        },
+    )
+_add(
+    COVARIANCES,
+    {
+        (GaussianMixture, f, g): made.mixture_covariance
+        for f, g in product(FUNCTIONS, repeat=2)
+        if find_pair(Gaussian, f, g) is not None
+    },
+)
 
-COVARIANCES |= {
-    (Dirac, GP, GP): gp.dirac_gp_covariance,
-    (Empirical, GP, GP): gp.empirical_gp_covariance,
-    **{(p, GP, GP): gp.gaussian_gp_covariance for p in GAUSSIANS},
-    (GaussianMixture, GP, GP): made.mixture_covariance,
-}
+_add(
+    COVARIANCES,
+    {
+        (Dirac, GP, GP): gp.dirac_gp_covariance,
+        (Empirical, GP, GP): gp.empirical_gp_covariance,
+        **{(p, GP, GP): gp.gaussian_gp_covariance for p in GAUSSIANS},
+        (GaussianMixture, GP, GP): made.mixture_covariance,
+    },
+)
 
-VARIANCES |= {(p, f): made.own_variance for p, f in CLOSED_FORMS if find_pair(p, f, f) is not None}
-VARIANCES |= {(Distribution, Sum): made.own_variance}
+_add(VARIANCES, {(p, f): made.own_variance for p, f in CLOSED_FORMS if find_pair(p, f, f) is not None})
+_add(VARIANCES, {(Distribution, Sum): made.own_variance})
 
-CROSS_COVARIANCES |= {
-    (Dirac, object): cf.dirac_cross,
-    (Empirical, object): cf.empirical_cross,
-    (Distribution, Sum): made.sum_cross,
-    **dict.fromkeys(product(GAUSSIANS, FUNCTIONS), made.gaussian_cross),
-    (DiagonalGaussian, Matern): made.gaussian_cross,
-    **{(p, GP): made.gaussian_cross for p in GAUSSIANS},
-    (GaussianMixture, GP): made.mixture_cross,
-    **{(GaussianMixture, f): made.mixture_cross for f in FUNCTIONS},
-    **dict.fromkeys(product(HEAVY_TAILED, POLYNOMIALS), cf.elliptical_polynomial_cross),
-    **{(p, Fourier): cf.elliptical_fourier_cross for p in HEAVY_TAILED},
-}
+_add(
+    CROSS_COVARIANCES,
+    {
+        (Dirac, object): cf.dirac_cross,
+        (Empirical, object): cf.empirical_cross,
+        (Distribution, Sum): made.sum_cross,
+        **dict.fromkeys(product(GAUSSIANS, FUNCTIONS), made.gaussian_cross),
+        (DiagonalGaussian, Matern): made.gaussian_cross,
+        **{(p, GP): made.gaussian_cross for p in GAUSSIANS},
+        (GaussianMixture, GP): made.mixture_cross,
+        **{(GaussianMixture, f): made.mixture_cross for f in FUNCTIONS},
+        **dict.fromkeys(product(HEAVY_TAILED, POLYNOMIALS), cf.elliptical_polynomial_cross),
+        **{(p, Fourier): cf.elliptical_fourier_cross for p in HEAVY_TAILED},
+    },
+)
 
 
 def compatibility() -> str:

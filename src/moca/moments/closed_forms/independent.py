@@ -108,5 +108,5 @@ def _between(start: Float[Array, "m d"], end: Float[Array, "m d"], f: Matern) ->
     t, step = f.rates * start, f.rates * (end - start)
     at_start = sum(c * t**k for k, c in enumerate(primitive))
     # p(t) − p(t + s) e⁻ˢ = −p(t) expm1(−s) − (p(t + s) − p(t)) e⁻ˢ, and the last difference has a factor s.
-    slopes = {0.5: 0.0, 1.5: 1.0, 2.5: 5 / 3 + (2 * t + step) / 3}[f.nu]
+    slopes = {0.5: 0 * t, 1.5: 1 + 0 * t, 2.5: 5 / 3 + (2 * t + step) / 3}[f.nu]
     return jnp.exp(-t) * (-at_start * jnp.expm1(-step) - slopes * step * jnp.exp(-step)) / f.rates

@@ -151,6 +151,7 @@ class Erf(Gated):
     """V(x) = Σᵢ wᵢ erf(uᵢᵀx + bᵢ) + constant: a one-layer network that stays closed form while u and b learn."""
 
     gate: ClassVar[Gate] = Gate(2.0, 0, 0.5)  # less one, which no covariance sees
+    __init__ = Gated.__init__
 
     @staticmethod
     def unit(argument: Float[Array, "*n"]) -> Float[Array, "*n"]:
@@ -161,6 +162,7 @@ class ReLU(Gated):
     """V(x) = Σᵢ wᵢ max(0, uᵢᵀx + bᵢ) + constant."""
 
     gate: ClassVar[Gate] = Gate(1.0, 1, 0.0)
+    __init__ = Gated.__init__
 
     @staticmethod
     def unit(argument: Float[Array, "*n"]) -> Float[Array, "*n"]:
@@ -171,6 +173,7 @@ class GELU(Gated):
     """V(x) = Σᵢ wᵢ aᵢ Φ(aᵢ) + constant with aᵢ = uᵢᵀx + bᵢ: Φ is the normal distribution function, not its fit."""
 
     gate: ClassVar[Gate] = Gate(1.0, 1, 1.0)
+    __init__ = Gated.__init__
 
     @staticmethod
     def unit(argument: Float[Array, "*n"]) -> Float[Array, "*n"]:

@@ -301,8 +301,8 @@ def test_outputs_are_functions_side_by_side(function):
     if function in ("Quadratic", "Polynomial"):
         rows = [jax.tree.map(lambda leaf, i=i: leaf[i], f) for i in range(2)]
     else:
-        each = lambda i: lambda g: (g.weights, g.constant), (f.weights[i], f.constant[i])
-        rows = [eqx.tree_at(each(i)[0], f, each(i)[1]) for i in range(2)]
+        parts = lambda g: (g.weights, g.constant)  # noqa: E731
+        rows = [eqx.tree_at(parts, f, (f.weights[i], f.constant[i])) for i in range(2)]
         bare = eqx.tree_at(lambda g: (g.weights, g.constant), f, (None, jnp.zeros(f.count)))
         eye = eqx.tree_at(lambda g: (g.weights, g.constant), f, (jnp.eye(f.count), jnp.zeros(f.count)))
         np.testing.assert_allclose(covariance(p, bare, bare), covariance(p, eye, eye), rtol=1e-13)

@@ -122,7 +122,7 @@ def test_compare_prints_every_method(capsys):
     assert sigma.startswith("sigma points")
     assert sampled.startswith("1,000 samples")
     mm.compare(p, jnp.sum, samples=1000)
-    assert "none    (no closed form for the expectation of PjitFunction" in capsys.readouterr().out
+    assert "none    (no closed form for the expectation of function" in capsys.readouterr().out
     mm.compare(mm.Laplace(np.zeros(2), np.eye(2)), mm.Fourier(None, np.eye(2), np.zeros(2)), samples=1000)
     shown = capsys.readouterr().out
     assert "2 outputs" in shown

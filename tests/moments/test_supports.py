@@ -77,7 +77,9 @@ def test_moments_by_integration(kind, dtype):
             if function != "Polynomial":
                 truth = y.T @ (over[:, None] * (y - over @ y))
                 size = np.sqrt(np.multiply.outer(over @ y**2, over @ y**2))
-                assert (np.abs(np.asarray(mm.covariance(p, f), np.float64) - truth) <= TOLERANCE[dtype] * size).all(), function
+                assert (np.abs(np.asarray(mm.covariance(p, f), np.float64) - truth) <= TOLERANCE[dtype] * size).all(), (
+                    function
+                )
         np.testing.assert_allclose(p.mean, over @ x, rtol=10 * TOLERANCE[dtype], atol=TOLERANCE[dtype])
         centred = x - over @ x
         np.testing.assert_allclose(p.covariance, centred.T @ (over[:, None] * centred), atol=2 * TOLERANCE[dtype])

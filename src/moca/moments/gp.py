@@ -117,8 +117,9 @@ class GP(Function):
         size = jnp.sum(jnp.log(jnp.diagonal(factor, axis1=1, axis2=2)), axis=1)
         return -fit - size - len(self.inputs) * jnp.log(2 * jnp.pi) / 2
 
-    def posterior(self, x: Float[Array, "d"]) -> tuple[Float[Array, "m"], Float[Array, "m"]]:
+    def posterior(self, x: check.Numbers) -> tuple[Float[Array, "m"], Float[Array, "m"]]:
         """Mean and variance of each output at one known input."""
+        x = check.as_float(x)
         factor, solved = self.solve()
         kernel = self.signal[:, None] * jax.vmap(lambda s: RBF(None, self.inputs, s**-2)(x))(self.lengthscales)
         white = jax.vmap(lambda L, k: jax.scipy.linalg.solve_triangular(L, k, lower=True))(factor, kernel)

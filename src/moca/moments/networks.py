@@ -138,12 +138,12 @@ def matching_error(p: DiagonalGaussian | Gaussian, network: MatchedNetwork, poin
     """An estimate of the error of `propagate(p, network)`, for up to three input dimensions.
 
     The matched moments less those by a Gauss–Hermite rule of `points` nodes per dimension, plus what the rule itself
-    changes by when it has two thirds of the nodes. Costs points^d evaluations of the network.
+    changes by when it has half the nodes. Costs points^d evaluations of the network.
     """
     if p.dimension > 3:
         raise ValueError(f"matching_error is for up to three input dimensions, got {p.dimension}: compare with samples")
     matched = match_full(p, network)
-    fine, coarse = (_integrated(p, network, count) for count in (points, max(2, 2 * points // 3)))
+    fine, coarse = (_integrated(p, network, count) for count in (points, max(2, points // 2)))
     return MatchingError(
         *(
             jnp.abs(given - better) + jnp.abs(better - worse)

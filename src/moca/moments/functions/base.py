@@ -70,6 +70,9 @@ class Sum(Function):
     scales: tuple[Float[Array, ""], ...]
 
     def __init__(self, terms: Sequence[Any], scales: Sequence[check.Numbers] | None = None) -> None:
+        for f in terms:
+            if not isinstance(f, Function):
+                raise TypeError(f"Sum.terms must be functions of moca.moments, got {type(f).__name__}")
         self.terms = tuple(terms)
         given = (1.0,) * len(self.terms) if scales is None else tuple(scales)
         self.scales = tuple(check.as_float(s, like=_like(f)) for s, f in zip(given, self.terms, strict=True))
@@ -79,8 +82,6 @@ class Sum(Function):
             raise ValueError("Sum.terms needs at least one function")
         first = self.terms[0]
         for f in self.terms:
-            if not isinstance(f, Function):
-                raise TypeError(f"Sum.terms must be functions of moca.moments, got {type(f).__name__}")
             if (f.dimension, f.outputs) != (first.dimension, first.outputs):
                 raise ValueError(
                     f"the terms of a Sum must be alike, but {type(first).__name__} maps dimension {first.dimension} to "

@@ -23,6 +23,8 @@ from tests.moments import problems
 KINDS = ["Box", "TruncatedGaussian", "ClippedGaussian"]
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(60)
 TOLERANCE = {np.float64: 1e-10, np.float32: 2e-5}
+expectation, variance, covariance = jax.jit(mm.expectation), jax.jit(mm.variance), jax.jit(mm.covariance)
+evaluate = jax.jit(lambda f, x: jax.vmap(f)(x))
 
 
 def support(kind, rng, d, width=2.0, dtype=np.float64):
@@ -66,18 +68,18 @@ def test_moments_by_integration(kind, dtype):
         x, over = tensor(p)
         for function in ("RBF shared", "RBF per basis", "Quadratic", "Polynomial"):
             f = problems.function(function, rng, 2, outputs=(2,), dtype=dtype)
-            y = np.asarray(jax.vmap(f)(x.astype(dtype)), np.float64) if dtype == np.float64 else None
+            y = np.asarray(evaluate(f, x.astype(dtype)), np.float64) if dtype == np.float64 else None
             if y is None:
                 double = jax.tree.map(lambda leaf: leaf.astype(np.float64), f)
-                y = np.asarray(jax.vmap(double)(x))
+                y = np.asarray(evaluate(double, x))
             scale = over @ np.abs(y)
-            value = mm.expectation(p, f)
+            value = expectation(p, f)
             assert value.dtype == dtype
             assert (np.abs(np.asarray(value, np.float64) - over @ y) <= TOLERANCE[dtype] * scale).all(), function
             if function != "Polynomial":
                 truth = y.T @ (over[:, None] * (y - over @ y))
                 size = np.sqrt(np.multiply.outer(over @ y**2, over @ y**2))
-                assert (np.abs(np.asarray(mm.covariance(p, f), np.float64) - truth) <= TOLERANCE[dtype] * size).all(), (
+                assert (np.abs(np.asarray(covariance(p, f), np.float64) - truth) <= TOLERANCE[dtype] * size).all(), (
                     function
                 )
         np.testing.assert_allclose(p.mean, over @ x, rtol=10 * TOLERANCE[dtype], atol=TOLERANCE[dtype])
@@ -92,9 +94,10 @@ def test_truncated_moments_far_out_and_between_near_bounds(low, high):
     """Against mpmath; relative to the moment itself, not to the deviation of the whole Gaussian."""
     p = mm.TruncatedGaussian(mm.DiagonalGaussian([0.0], [1.0]), [low], [high])
     with mpmath.workdps(40):
+        edge = min(abs(low), abs(high)) if low * high > 0 else 0  # else the integral is as small as its tolerance
         cuts = [low, min(high, low + 0.05), min(high, low + 1), high] if low > 0 else [low, (low + high) / 2, high]
         cuts = sorted({mpmath.mpf(c) for c in cuts})
-        integral = lambda f: mpmath.quad(lambda x: f(x) * mpmath.exp(-(x**2) / 2), cuts)  # noqa: E731
+        integral = lambda f: mpmath.quad(lambda x: f(x) * mpmath.exp((edge**2 - x**2) / 2), cuts)  # noqa: E731
         mass = integral(lambda x: 1)
         mean = integral(lambda x: x) / mass
         truth = [float(mean), *(float(integral(lambda x, k=k: (x - mean) ** k) / mass) for k in (2, 3, 4))]
@@ -110,14 +113,14 @@ def test_infinite_bounds_and_no_spread():
     open_bounds = np.full(2, -np.inf), np.full(2, np.inf)
     for kind in (mm.TruncatedGaussian, mm.ClippedGaussian):
         for h in (f, g):
-            np.testing.assert_allclose(mm.expectation(kind(p, *open_bounds), h), mm.expectation(p, h), rtol=1e-13)
-            np.testing.assert_allclose(mm.variance(kind(p, *open_bounds), h), mm.variance(p, h), rtol=1e-11)
+            np.testing.assert_allclose(expectation(kind(p, *open_bounds), h), expectation(p, h), rtol=1e-13)
+            np.testing.assert_allclose(variance(kind(p, *open_bounds), h), variance(p, h), rtol=1e-11)
 
             def value(variance, h=h, kind=kind):
                 q = kind(mm.DiagonalGaussian(p.mean, variance), -np.ones(2), np.ones(2))
                 return mm.expectation(q, h) + mm.variance(q, h)
 
-            got, slope = jax.value_and_grad(value)(jnp.zeros(2))
+            got, slope = jax.jit(jax.value_and_grad(value))(jnp.zeros(2))
             np.testing.assert_allclose(got, h(p.mean), rtol=1e-12)
             assert jnp.isfinite(slope).all()
     outside = mm.ClippedGaussian(mm.DiagonalGaussian([5.0, 0.0], [0.0, 0.0]), -np.ones(2), np.ones(2))
@@ -126,7 +129,7 @@ def test_infinite_bounds_and_no_spread():
     np.testing.assert_allclose(mm.expectation(narrow, f), f(np.array([0.3, -0.2])), rtol=1e-8)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["Box", "TruncatedGaussian", pytest.param("ClippedGaussian", marks=pytest.mark.slow)])
 def test_gradients_and_samples(kind):
     rng = np.random.default_rng(0)
     p, f = support(kind, rng, 2), problems.function("RBF per basis", rng, 2)
@@ -135,11 +138,11 @@ def test_gradients_and_samples(kind):
     check_grads(value, (p, f, quadratic), order=1, modes=["rev"], eps=1e-5, rtol=1e-5)
     x = np.asarray(p.sample(jax.random.key(0), 100_000))
     for h in (f, quadratic):
-        y = np.asarray(jax.vmap(h)(x))
-        assert abs(y.mean() - mm.expectation(p, h)) <= 4 * y.std() / np.sqrt(len(y))
-        np.testing.assert_allclose(y.var(), mm.variance(p, h), rtol=0.03)
+        y = np.asarray(evaluate(h, x))
+        assert abs(y.mean() - expectation(p, h)) <= 4 * y.std() / np.sqrt(len(y))
+        np.testing.assert_allclose(y.var(), variance(p, h), rtol=0.03)
     batch = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), p)
-    np.testing.assert_allclose(jax.vmap(mm.expectation, (0, None))(batch, f), mm.expectation(p, f), rtol=1e-12)
+    np.testing.assert_allclose(jax.vmap(mm.expectation, (0, None))(batch, f), expectation(p, f), rtol=1e-12)
 
 
 def kernel(nu, t):
@@ -157,7 +160,7 @@ def test_matern_by_integration(nu, dtype):
         arrays = [np.asarray(each, dtype) for each in (mean, deviation**2, centers, scales)]
         p, f = mm.DiagonalGaussian(*arrays[:2]), mm.Matern(np.ones(4, dtype), *arrays[2:], nu)
         mean, variance, centers, scales = (np.asarray(each, np.float64) for each in arrays)
-        box = mm.Box(mean.astype(dtype) - p.variance, mean.astype(dtype) + p.variance)
+        box = mm.Box(p.mean - jnp.sqrt(p.variance), p.mean + jnp.sqrt(p.variance))
         truth, boxed = np.ones(4), np.ones(4)
         for i, j in np.ndindex(4, 3):
             c, rate, sigma = centers[i, j], np.sqrt(2 * nu) / scales[j], np.sqrt(variance[j])

@@ -12,13 +12,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import log_ndtr, ndtr
+from jax.scipy.special import ndtr
 from jaxtyping import Array, Float, Key
 
 from moca.moments import _checks as check
+from moca.moments._special import half_moment
 from moca.moments.distributions import DiagonalGaussian, Distribution
 
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
 
 
 class Independent(Distribution):
@@ -163,10 +164,32 @@ def normal_mass(low: Float[Array, "..."], high: Float[Array, "..."]) -> Float[Ar
 
 
 def log_normal_mass(low: Float[Array, "..."], high: Float[Array, "..."]) -> Float[Array, "..."]:
-    """log(Φ(high) − Φ(low)), also where both are far out."""
+    """log(Φ(high) − Φ(low)), also where both are far out or close together.
+
+    In a tail it is −near²/2 + log(G₀(near) − e^{−(far² − near²)/2} G₀(far)) − ½ log 2π, with G₀ of `half_moment`.
+    Between near bounds, where a difference would cancel, it is the rule of `_ruled`.
+    """
+    near, far = _from_the_middle(low, high)
+    tail, close = near > 0, _close(low, high)
+    one, two = jnp.where(tail, near, 1.0), jnp.where(tail, far, 2.0)
+    left = half_moment(0, one) - jnp.exp(-(two - one) * (two + one) / 2) * half_moment(0, two)
+    in_tail = -(one**2) / 2 + jnp.log(left / math.sqrt(2 * math.pi))
+    around = jnp.log(normal_mass(jnp.where(tail, -1.0, low), jnp.where(tail, 1.0, high)))
+    middle, _, density = _ruled(low, jnp.where(close, high, low + 1))
+    width = jnp.where(close, high, low + 1) - low
+    ruled = jnp.log(density.sum(-1) * width / 2 / math.sqrt(2 * math.pi)) - middle[..., 0] ** 2 / 2
+    return jnp.where(close, ruled, jnp.where(tail, in_tail, around))
+
+
+def _from_the_middle(low: Array, high: Array) -> tuple[Array, Array]:
+    """The bounds as seen from zero: the nearer, negative if zero lies between them, and the farther."""
     flip = low + high > 0
-    near, far = log_ndtr(jnp.where(flip, -low, high)), log_ndtr(jnp.where(flip, -high, low))
-    return near + jnp.log(-jnp.expm1(far - near))
+    return jnp.where(flip, low, -high), jnp.where(flip, high, -low)
+
+
+def _close(low: Array, high: Array) -> Array:
+    """Whether the density changes so little between the bounds that a rule has full precision."""
+    return (high - low) * jnp.maximum(1, _from_the_middle(low, high)[0]) < 1
 
 
 def _standard_bounds(mean: Array, variance: Array, lower: Array, upper: Array) -> tuple[Array, Array, Array]:
@@ -180,8 +203,8 @@ def _standard_bounds(mean: Array, variance: Array, lower: Array, upper: Array) -
 def _truncated_moments(low: Array, high: Array) -> tuple[Array, ...]:
     """Mean and central moments of order two to four of a standard normal between `low` and `high`.
 
-    By parts, E[zᵏ] = (k − 1) E[zᵏ⁻²] + (lowᵏ⁻¹ φ(low) − highᵏ⁻¹ φ(high)) / mass. Between near bounds that cancels, and
-    Gauss and Legendre's rule of 16 nodes has full precision.
+    By parts, E[zᵏ] = (k − 1) E[zᵏ⁻²] + (lowᵏ⁻¹ φ(low) − highᵏ⁻¹ φ(high)) / mass. Between near bounds and in a tail that
+    cancels, and Gauss and Legendre's rule has full precision over as much of the tail as matters.
     """
     mass = log_normal_mass(low, high)
     at_low, at_high = (jnp.exp(-(z**2) / 2 - mass) / math.sqrt(2 * math.pi) for z in (low, high))
@@ -190,21 +213,26 @@ def _truncated_moments(low: Array, high: Array) -> tuple[Array, ...]:
         raw.append((k - 1) * raw[k - 2] + low ** (k - 1) * at_low - high ** (k - 1) * at_high)
     mean = raw[1]
     central = [sum(math.comb(k, j) * raw[j] * (-mean) ** (k - j) for j in range(k + 1)) for k in (2, 3, 4)]
-    near = (high - low) * jnp.maximum(1, jnp.minimum(jnp.abs(low), jnp.abs(high))) < 1
-    ruled = _ruled_moments(low, jnp.where(near, high, low + 1))
-    return tuple(jnp.where(near, a, b) for a, b in zip(ruled, (mean, *central), strict=True))
+    near, _ = _from_the_middle(low, high)
+    reach = 38 / jnp.maximum(near, 4.0)
+    tail = near > 2
+    upward = low + high > 0
+    use = tail | ((high - low) * jnp.maximum(1, near) < 6)
+    start = jnp.where(tail & ~upward, jnp.maximum(low, high - reach), low)
+    end = jnp.where(use, jnp.where(tail & upward, jnp.minimum(high, low + reach), high), low + 1)
+    middle, offset, density = _ruled(start, end)
+    density = density / density.sum(-1, keepdims=True)
+    shift = jnp.sum(density * offset, axis=-1)
+    ruled = [jnp.sum(density * (offset - shift[..., None]) ** k, axis=-1) for k in (2, 3, 4)]
+    return tuple(jnp.where(use, a, b) for a, b in zip([middle[..., 0] + shift, *ruled], (mean, *central), strict=True))
 
 
-def _ruled_moments(low: Array, high: Array) -> tuple[Array, ...]:
-    """The same between near bounds, by Gauss and Legendre's rule about the middle."""
+def _ruled(low: Array, high: Array) -> tuple[Array, Array, Array]:
+    """The middle of an interval, 32 nodes as offsets from it, and the normal density there over that in the middle."""
     nodes, weights = (jnp.asarray(each, low.dtype) for each in (_NODES, _WEIGHTS))
     offset = (high - low)[..., None] / 2 * nodes
     middle = ((low + high) / 2)[..., None]
-    density = weights * jnp.exp(-offset * (2 * middle + offset) / 2)
-    density = density / density.sum(-1, keepdims=True)
-    shift = jnp.sum(density * offset, axis=-1)
-    central = (jnp.sum(density * (offset - shift[..., None]) ** k, axis=-1) for k in (2, 3, 4))
-    return middle[..., 0] + shift, *central
+    return middle, offset, weights * jnp.exp(-offset * (2 * middle + offset) / 2)
 
 
 def _gaussian_bump(

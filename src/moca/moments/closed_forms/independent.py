@@ -94,18 +94,18 @@ def box_matern(p: Box, f: Matern) -> Float[Array, "*outputs"]:
     """Σᵢ wᵢ Πⱼ ∫ k(a |x − cᵢⱼ|) dx / (upper − lower) + constant: an integral on either side of the centre."""
     above, below = p.upper - f.centers, f.centers - p.lower
     width = p.upper - p.lower
-    right = _between(jnp.maximum(-below, 0), jnp.maximum(above, 0), f)
-    left = _between(jnp.maximum(-above, 0), jnp.maximum(below, 0), f)
+    right = _beyond(jnp.maximum(-below, 0), jnp.clip(above, 0, width), f)
+    left = _beyond(jnp.maximum(-above, 0), jnp.clip(below, 0, width), f)
     return f.weigh(jnp.prod((right + left) / width, axis=-1)) + f.constant
 
 
-def _between(start: Float[Array, "m d"], end: Float[Array, "m d"], f: Matern) -> Float[Array, "m d"]:
-    """∫ k(ay) dy from `start` to `end` ≥ `start` ≥ 0: −(1/a) (c₀′ + c₁′ t + c₂′ t²) e⁻ᵗ between t = ay.
+def _beyond(start: Float[Array, "m d"], length: Float[Array, "m d"], f: Matern) -> Float[Array, "m d"]:
+    """∫ k(ay) dy over a `length` from `start` ≥ 0 on: −(1/a) (c₀′ + c₁′ t + c₂′ t²) e⁻ᵗ between the ends, t = ay.
 
     Written with expm1, so that nothing is lost for a narrow interval.
     """
     primitive = {0.5: (1.0,), 1.5: (2.0, 1.0), 2.5: (8 / 3, 5 / 3, 1 / 3)}[f.nu]
-    t, step = f.rates * start, f.rates * (end - start)
+    t, step = f.rates * start, f.rates * length
     at_start = sum(c * t**k for k, c in enumerate(primitive))
     # p(t) − p(t + s) e⁻ˢ = −p(t) expm1(−s) − (p(t + s) − p(t)) e⁻ˢ, and the last difference has a factor s.
     slopes = {0.5: 0 * t, 1.5: 1 + 0 * t, 2.5: 5 / 3 + (2 * t + step) / 3}[f.nu]

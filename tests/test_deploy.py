@@ -30,6 +30,8 @@ CASES = {
     "vertex, full": {"critic.head": "vertex", "critic.curvature": "full", **FILTER},
     "slope, full": {"critic.head": "slope", "critic.curvature": "full"},
     "slope, full covariance": {"critic.head": "slope", "dynamics.covariance": "full", **FILTER},
+    "gelu": {"dynamics.activation": "gelu", **FILTER},
+    "erf": {"dynamics.activation": "erf", **FILTER},
     "naf, learned noise": {"agent": "naf", **FILTER, "belief.noise": "learned"},
     "sac": {"agent": "sac"},
     "sac, filter": {"agent": "sac", **FILTER},

@@ -139,3 +139,31 @@ def test_the_likelihood_allows_for_known_noise(covariance):
             # In units of the spread and per dimension, without the constant.
             expected = (exact - 1.5 * np.log(2 * np.pi) - np.log(np.asarray(statistics.deviation[1])).sum()) / 3
             np.testing.assert_allclose(found[k, n], expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("activation", ["gelu", "erf"])
+def test_a_belief_goes_through_the_ensemble(activation):
+    """Moments by matching against samples of the state, each pushed through the members."""
+    settings = config.Dynamics(members=2, width=16, depth=2, activation=activation)
+    ensemble = GaussianEnsemble(jax.random.key(0), settings, 3, 1)
+    seen = jax.random.normal(jax.random.key(1), (256, 3)) * jnp.array([1.0, 2.0, 0.5]) + 0.3
+    statistics = update_statistics(ensemble.statistics, seen, 1.1 * seen + 0.2)
+    ensemble = eqx.tree_at(lambda e: e.statistics, ensemble, statistics)
+    root = jnp.array([[0.3, 0.0, 0.0], [0.1, 0.4, 0.0], [0.0, -0.1, 0.2]])
+    belief, action = mm.Gaussian(jnp.array([0.2, -0.5, 0.4]), root @ root.T), jnp.array([0.3])
+    matched = jax.jit(lambda e, b: e.propagate(b, action))(ensemble, belief).components
+    states = belief.sample(jax.random.key(2), 40_000)
+    each = ensemble.predict_batch(states, jnp.broadcast_to(action, (len(states), 1))).components
+    own = ensemble.predict(belief.mean, action).components.variance
+    for k in range(2):
+        spread = np.cov(np.asarray(each.mean[:, k]).T)
+        np.testing.assert_allclose(matched.mean[k], each.mean[:, k].mean(0), atol=0.01)
+        np.testing.assert_allclose(matched.covariance[k] - np.diag(own[k]), spread, atol=0.01)
+    exact = jax.jit(lambda e, b: e.propagate(b, action))(ensemble, mm.Gaussian(belief.mean, jnp.zeros((3, 3))))
+    np.testing.assert_allclose(exact.mean, ensemble.predict(belief.mean, action).mean, atol=1e-5)
+
+
+def test_silu_has_no_closed_form_and_says_so():
+    ensemble = GaussianEnsemble(jax.random.key(0), config.Dynamics(members=2, width=4), 3, 1)
+    with pytest.raises(ValueError, match="silu have no closed form: set dynamics"):
+        ensemble.propagate(mm.Gaussian(jnp.zeros(3), jnp.eye(3)), jnp.zeros(1))

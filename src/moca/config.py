@@ -22,6 +22,7 @@ AGENTS = [*QUADRATIC_AGENTS, "sac"]
 VALUES = ["rbf", "rbf-learned", "fourier", "erf", "quadratic", "polynomial"]
 CURVATURES = ("diagonal", "full")
 COVARIANCES = ("diagonal", "full")
+ACTIVATIONS = ("silu", "gelu", "erf")  # of the ensemble: Gaussian moments pass through the last two in closed form
 HEADS = ("vertex", "slope")
 RANDOM_ACTIONS = ("uniform", "extreme")
 NOISE_LEVELS = ("known", "learned")
@@ -139,6 +140,7 @@ class Dynamics:
     depth: int = field(default=2, metadata=_limits(low=1))
     lr: float = field(default=1e-3, metadata=_limits(low=0))
     covariance: str = field(default="diagonal", metadata=_limits(among=COVARIANCES))
+    activation: str = field(default="silu", metadata=_limits(among=ACTIVATIONS))
     samples: int = field(default=4, metadata=_limits(low=1))  # K of moca-mc
 
 

@@ -10,6 +10,7 @@ double precision what the agent computes in single precision.
 
 import difflib
 import json
+import math
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -143,6 +144,20 @@ def _silu(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return x * sigmoid, sigmoid * (1 + x * (1 - sigmoid))
 
 
+def _gelu(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The activation x Φ(x) and its slope."""
+    below = (1 + np.vectorize(math.erf)(x / np.sqrt(2))) / 2
+    return x * below, below + x * np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi)
+
+
+def _erf(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The activation and its slope."""
+    return np.vectorize(math.erf)(x), 2 / np.sqrt(np.pi) * np.exp(-(x**2))
+
+
+ACTIVATIONS = {"silu": _silu, "gelu": _gelu, "erf": _erf}  # of the ensemble
+
+
 class _Actor:
     """SAC: the tanh of the actor's mean."""
 
@@ -199,7 +214,7 @@ class _Filter:
     """The belief over the state: an extended Kalman filter with the ensemble's mean and its derivative."""
 
     def __init__(self, facts: dict[str, Any], arrays: Arrays) -> None:
-        self.members = _Network("ensemble", arrays, _silu)
+        self.members = _Network("ensemble", arrays, ACTIVATIONS[facts.get("activation", "silu")])
         self.mean, self.deviation = arrays["statistics.mean"], arrays["statistics.deviation"]  # of s; of its change
         self.full, self.raised = facts["full_covariance"], facts["raised"]
         low, high = facts["log_variance"]

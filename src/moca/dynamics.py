@@ -4,6 +4,8 @@ Every member predicts the change of the state, in units of the spread that chang
 are standardised by the same running statistics.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import equinox as eqx
@@ -17,6 +19,11 @@ from moca import moments as mm
 from moca.nets import MLP, copies, stacked
 from moca.replay import Transition
 
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "silu": jax.nn.silu,
+    "gelu": partial(jax.nn.gelu, approximate=False),  # x Φ(x) itself, whose Gaussian moments are closed form
+    "erf": jax.scipy.special.erf,
+}
 LOG_VARIANCE = (-14.0, 4.0)  # of a change in units of its spread: a softly bounded range [choice]
 
 
@@ -55,7 +62,7 @@ class GaussianEnsemble(eqx.Module):
         self.full = settings.covariance == "full"
         below = observation_size * (observation_size - 1) // 2 if self.full else 0
         sizes = (observation_size + action_size, *(settings.width,) * settings.depth, 2 * observation_size + below)
-        self.members = stacked(key, settings.members, lambda k: MLP(k, sizes, jax.nn.silu))
+        self.members = stacked(key, settings.members, lambda k: MLP(k, sizes, ACTIVATIONS[settings.activation]))
         zeros = jnp.zeros((2, observation_size))
         self.statistics = Statistics(jnp.zeros(()), zeros, zeros)
 
@@ -77,6 +84,36 @@ class GaussianEnsemble(eqx.Module):
             return mm.GaussianMixture(weights, mm.Gaussian(mean, factor @ factor.mT))
 
         return jax.vmap(mixture, (0, -1, -1))(observation, change, factor)
+
+    def propagate(self, belief: mm.Gaussian, action: Float[Array, "act"]) -> mm.GaussianMixture:
+        """The members' predictions when the state itself is uncertain, as a mixture of full Gaussians.
+
+        The moments of each member's mean are matched layer by layer (`mm.MatchedNetwork`); its own variance is
+        taken at the mean of the belief [choice]. For the activations gelu and erf: silu has no closed form.
+        """
+        spread, size = self.statistics.deviation[1], belief.dimension
+        known = self.predict(belief.mean, action).components.covariance
+
+        def member(network: MLP, own: Float[Array, "obs obs"]) -> mm.Gaussian:
+            both = mm.propagate(belief, self._mean_change(network, action), joint=True)
+            mean = both.mean[:size] + self.statistics.mean[1] + spread * both.mean[size:]
+            onto = jnp.concatenate([jnp.eye(size), jnp.diag(spread)], axis=1)
+            return mm.Gaussian(mean, onto @ both.covariance @ onto.T + own)
+
+        components = jax.vmap(member)(self.members, known)
+        return mm.GaussianMixture(jnp.full(len(known), 1 / len(known)), components)
+
+    def _mean_change(self, network: MLP, action: Float[Array, "act"]) -> mm.MatchedNetwork:
+        """One member's mean change of the state, in units of its spread, as a function of the state alone."""
+        name = next(name for name, each in ACTIVATIONS.items() if each is self.members.activation)
+        if name == "silu":
+            raise ValueError("moments through silu have no closed form: set dynamics.activation to gelu or erf")
+        (mean, _), (deviation, _), size = self.statistics.mean, self.statistics.deviation, len(self.statistics.mean[0])
+        weights, biases = list(network.weights), list(network.biases)
+        first, acting = weights[0][:, :size] / deviation, weights[0][:, size:]
+        weights[0], biases[0] = first, biases[0] + acting @ action - first @ mean
+        weights[-1], biases[-1] = weights[-1][:size], biases[-1][:size]
+        return mm.MatchedNetwork.dense(weights, biases, name)
 
     def nll(
         self,

@@ -12,10 +12,12 @@ FUNCTIONS = [
     "RBF shared full",
     "Fourier",
     "Erf",
+    "ReLU",
+    "GELU",
     "Quadratic",
     "Polynomial",
 ]
-DF = 7  # of the Student-t: odd, and enough for every moment used
+DF = 11  # of the Student-t: odd, and enough for every moment used
 
 
 def covariance(rng, d, spread):
@@ -55,17 +57,17 @@ def distribution(kind, rng, d, spread=0.7, dtype=np.float64):
             return mm.StudentT(mean(), matrix(), DF)
 
 
-def function(kind, rng, d, m=5, width=1.0, dtype=np.float64):
+def function(kind, rng, d, m=5, width=1.0, dtype=np.float64, outputs=()):
     """One function of that kind whose features vary over lengths of about `width`."""
 
     def array(x):
         return np.asarray(x, dtype)
 
-    weights = array(rng.normal(size=m))
+    weights = array(rng.normal(size=(*outputs, m)))
     rows = array(rng.normal(size=(m, d)))
     scale = 1 / (width * rng.uniform(0.7, 1.5, size=(m, d)))
     full = np.stack([covariance(rng, d, 1 / width) for _ in range(m)])
-    constant = array(rng.normal())
+    constant = array(rng.normal(size=outputs))
     match kind:
         case "RBF shared":
             return mm.RBF(weights, rows, array(scale[0] ** 2), constant)
@@ -77,12 +79,14 @@ def function(kind, rng, d, m=5, width=1.0, dtype=np.float64):
             return mm.RBF(weights, rows, array((full + full.swapaxes(1, 2))[:1] / 2), constant)
         case "Fourier":
             return mm.Fourier(weights, array(rows / width), array(rng.uniform(0, 6, m)), constant)
-        case "Erf":
-            return mm.Erf(weights, array(rows / width), array(rng.normal(size=m)), constant)
+        case "Erf" | "ReLU" | "GELU":
+            return getattr(mm, kind)(weights, array(rows / width), array(rng.normal(size=m)), constant)
         case "Quadratic":
-            return mm.Quadratic(array(rng.normal(size=(d, d))), rows[0], constant)
+            return mm.Quadratic(
+                array(rng.normal(size=(*outputs, d, d))), array(rng.normal(size=(*outputs, d))), constant
+            )
         case "Polynomial":
-            return mm.Polynomial([array(rng.normal(size=(d,) * k)) for k in range(5)])
+            return mm.Polynomial([array(rng.normal(size=(*outputs, *(d,) * k))) for k in range(5)])
 
 
 def supported(table):

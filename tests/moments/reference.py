@@ -4,6 +4,8 @@ The trapezoidal rule converges faster than any power for the integrands here (an
 hundred nodes placed where the integrand lives give full double precision.
 """
 
+import itertools
+
 import numpy as np
 import scipy.linalg
 import scipy.special
@@ -97,3 +99,69 @@ def tensor_rule(mean, covariance, count=161, reach=10.0):
     weights = np.prod(normal_density(grid), axis=1) * (z[1] - z[0]) ** len(mean)
     values, vectors = np.linalg.eigh(covariance)
     return mean + grid @ (vectors * np.sqrt(np.maximum(values, 0))).T, weights
+
+
+UNITS = {
+    "Erf": scipy.special.erf,
+    "ReLU": lambda a: np.maximum(a, 0),
+    "GELU": lambda a: a * scipy.special.ndtr(a),
+    "Fourier": np.cos,
+}
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(24)
+
+
+def split_rule(mean, variance, kink=0.0, reach=9.5, panels=8):
+    """Nodes and weights for N(mean, variance), arrays alike, that know of a kink: panels of 24 nodes on either side."""
+    deviation = np.sqrt(variance)
+    edge = np.clip(np.where(deviation > 0, (kink - mean) / np.maximum(deviation, 1e-300), 0), -reach, reach)
+    nodes, weights = [], []
+    grades = np.linspace(0, 1, panels + 1) ** 3  # finer towards the kink, near which units vary
+    for end in (-reach, reach):
+        for near, far in itertools.pairwise(grades):
+            low, width = edge + near * (end - edge), (far - near) * (end - edge)
+            z = (low + width / 2)[..., None] + width[..., None] / 2 * NODES
+            nodes.append(mean[..., None] + deviation[..., None] * z)
+            weights.append(np.abs(width)[..., None] / 2 * WEIGHTS * normal_density(z))
+    return np.concatenate(nodes, -1), np.concatenate(weights, -1)
+
+
+def between_kinks(mean, variance, kinks, reach=9.5, panels=8):
+    """Nodes and weights for N(mean, variance), two numbers, finer towards each of several kinks."""
+    deviation = np.sqrt(variance)
+    inner = np.clip([(k - mean) / deviation if deviation > 0 else 0.0 for k in kinks], -reach, reach)
+    edges = np.unique([-reach, *inner, reach])
+    grades = np.linspace(0, 1, panels + 1) ** 3
+    nodes, weights = [], []
+    for low, high in itertools.pairwise(edges):
+        half = (high - low) / 2
+        cuts = np.unique(np.r_[low + half * grades, high - half * grades])
+        middle, width = (cuts[1:] + cuts[:-1]) / 2, np.diff(cuts)
+        z = (middle[:, None] + width[:, None] / 2 * NODES).ravel()
+        nodes.append(mean + deviation * z)
+        weights.append((width[:, None] / 2 * WEIGHTS).ravel() * normal_density(z))
+    return np.concatenate(nodes), np.concatenate(weights)
+
+
+def unit_covariance(one, two, m_a, v_a, m_b, v_b, c):
+    """Cov(one(a), two(b)) for numbers: over a, and over b given a, both with the kink at zero resolved."""
+    one, two = UNITS[one], UNITS[two]
+    slope = c / v_a if v_a > 0 else 0.0
+    crossing = m_a - m_b / slope if slope else 0.0  # where the mean of b given a changes sign: nearly a kink
+    a, over_a = between_kinks(m_a, v_a, [0.0, crossing])
+    b, over_b = split_rule(m_b + slope * (a - m_a), np.full(a.shape, max(v_b - slope * c, 0.0)))
+    b_alone, over_b_alone = split_rule(np.asarray(m_b), np.asarray(v_b))
+    mean_b = np.sum(over_b_alone * two(b_alone))
+    return np.sum(over_a * one(a) * (np.sum(over_b * two(b), -1) - mean_b))
+
+
+def kinked_tensor_rule(mean, covariance, direction, offset, count=161, reach=10.0):
+    """The tensor rule in two dimensions, its first axis across the line directionᵀx + offset = 0 and split there."""
+    root = np.linalg.cholesky(covariance)
+    along = root.T @ direction
+    size = np.linalg.norm(along)
+    turn = np.stack([along / size, np.array([-along[1], along[0]]) / size], 1)
+    one, over_one = split_rule(np.zeros(()), np.ones(()), -(direction @ mean + offset) / size)
+    two = np.linspace(-reach, reach, count)
+    grid = np.stack(np.meshgrid(one, two, indexing="ij"), -1).reshape(-1, 2)
+    weights = np.outer(over_one, normal_density(two) * (two[1] - two[0])).ravel()
+    return mean + grid @ (root @ turn).T, weights

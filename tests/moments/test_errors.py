@@ -84,6 +84,36 @@ FAULTS = {
         lambda: mm.expectation(mm.DiagonalGaussian(np.zeros((4, 2)), np.ones((4, 2))), rbf()),
         r"holds a batch of shape \(4,\): use jax.vmap\(expectation, \(0, None\)\)",
     ),
+    "a batch of two functions": (
+        lambda: mm.covariance(mm.DiagonalGaussian(np.zeros((4, 2)), np.ones((4, 2))), rbf(), rbf()),
+        r"use jax.vmap\(covariance, \(0, None, None\)\)\(p, f, g\)",
+    ),
+    "second function of another dimension": (
+        lambda: mm.covariance(mm.Gaussian(ZERO, EYE), rbf(), mm.Erf([1.0], [ONES3], [0.0])),
+        r"Gaussian has dimension 2, but Erf takes dimension 3",
+    ),
+    "weights of three axes": (lambda: mm.RBF(np.ones((1, 1, 1)), [ZERO], ONES2), r"weights must have shape \(1,\)"),
+    "a constant per output": (
+        lambda: mm.Erf(np.ones((3, 1)), [ZERO], [0.0], ONES2),
+        r"constant must have shape \(3,\)",
+    ),
+    "quadratic of three axes": (lambda: mm.Quadratic(np.ones((1, 1, 2, 2)), np.ones((1, 1, 2))), r"at most 2 axes"),
+    "a sum of unlike outputs": (
+        lambda: rbf() + mm.Erf(np.ones((3, 1)), [ZERO], [0.0]),
+        r"terms of a Sum must be alike, but RBF maps dimension 2 to outputs \(\)",
+    ),
+    "an empty sum": (lambda: mm.Sum(()), r"at least one function"),
+    "a lambda in a sum": (lambda: mm.Sum((lambda x: x,)), r"must be functions of moca.moments, got function"),
+    "an angle beyond the state": (lambda: mm.with_angles(mm.Gaussian(ZERO, EYE), [2]), r"from 0 to 1.*got \[2\]"),
+    "the same angle twice": (lambda: mm.with_angles(mm.Gaussian(ZERO, EYE), [1, 1]), r"different dimensions"),
+    "matern of another smoothness": (
+        lambda: mm.Matern([1.0], [ZERO], ONES2, 2.0),
+        r"nu must be 0.5, 1.5 or 2.5, got 2",
+    ),
+    "no moment of order eight": (
+        lambda: mm.variance(mm.StudentT(ZERO, EYE, 8), mm.Polynomial([np.ones((2,) * k) for k in range(5)])),
+        r"df = 8 has no moment of order 8",
+    ),
     "no second moment": (
         lambda: mm.expectation(mm.StudentT(ZERO, EYE, 2), mm.Quadratic(EYE, ZERO)),
         r"df = 2 has no moment of order 2: it needs df > 2",
@@ -119,8 +149,20 @@ def test_an_unsupported_pair_names_both_and_lists_what_is_there():
         mm.expectation(mm.Laplace(ZERO, EYE), rbf())
     for p, f in mm.CLOSED_FORMS:
         assert f"{p.__name__} × {'any' if f is object else f.__name__}" in str(raised.value)
-    with pytest.raises(TypeError, match="variance of Erf under Gaussian"):
-        mm.variance(mm.Gaussian(ZERO, EYE), mm.Erf([1.0], [ZERO], [0.0]))
+    with pytest.raises(TypeError, match="variance of RBF under Laplace"):
+        mm.variance(mm.Laplace(ZERO, EYE), rbf())
+    with pytest.raises(TypeError, match="cross-covariance of RBF under Laplace"):
+        mm.cross_covariance(mm.Laplace(ZERO, EYE), rbf())
+
+
+def test_an_unsupported_covariance_names_all_three():
+    wave, step = mm.Fourier([1.0], [ZERO], [0.0]), mm.Erf([1.0], [ZERO], [0.0])
+    for pair in ((wave, step), (step, wave)):
+        names = f"{type(pair[0]).__name__} and {type(pair[1]).__name__} under Gaussian"
+        with pytest.raises(TypeError, match=f"covariance of {names}.*RBF × Erf"):
+            mm.covariance(mm.Gaussian(ZERO, EYE), *pair)
+    with pytest.raises(TypeError, match="is no Function: product"):
+        wave * step
 
 
 def test_values_are_not_looked_at_while_tracing():

@@ -76,17 +76,14 @@ def test_rbf_keeps_its_accuracy_ten_lengthscales_out(d, m, seed, reach, precisio
 
 
 @settings(max_examples=80, deadline=None)
-@given(dimensions, bases, seeds, spreads, gaussians, st.sampled_from(["Erf", "Fourier"]), dtypes)
+@given(dimensions, bases, seeds, spreads, gaussians, st.sampled_from(["Erf", "Fourier", "GELU"]), dtypes)
 def test_gaussian_ridge_functions(d, m, seed, spread, kind, ridge, dtype):
     rng = np.random.default_rng(seed)
     p = problems.distribution(kind, rng, d, spread, dtype)
     f = problems.function(ridge, rng, d, m, dtype=dtype)
-    if ridge == "Erf":
-        one, rows, offsets = scipy.special.erf, f.directions, f.offsets
-    else:
-        one, rows, offsets = np.cos, f.frequencies, f.phases
+    one = reference.UNITS[ridge]
     mean, covariance, weights, rows, offsets, constant = numbers(
-        p.mean, p.covariance, f.weights, rows, offsets, f.constant
+        p.mean, p.covariance, f.weights, f.rows, f.shifts, f.constant
     )
     t, variance = rows @ mean + offsets, np.einsum("mi,ij,mj->m", rows, covariance, rows)
     truth = weights @ reference.ridge(one, t, variance) + constant
@@ -173,13 +170,14 @@ def test_every_gaussian_pair_by_tensor_quadrature(kind, function, d):
             "GaussianMixture": lambda: zip(p.weights, p.components.mean, p.components.covariance, strict=True),
         }.get(kind, lambda: [(1.0, p.mean, p.covariance)])()
         truth = sum(float(w) * integrate(f, np.asarray(mean), np.asarray(cov)) for w, mean, cov in parts)
-        tolerance = 1e-11
+        tolerance = 1e-6 if function == "ReLU" else 1e-11  # the grid does not know the kinks; test_covariance does
     np.testing.assert_allclose(expectation(p, f), truth, rtol=tolerance, atol=tolerance)
 
 
 def integrate(f, mean, covariance):
     x, weights = reference.tensor_rule(mean, covariance)
-    return float(np.dot(weights, np.asarray(evaluate(f, x))))
+    values = evaluate(f, x) if isinstance(f, mm.Function) else jax.jit(jax.vmap(f))(x)
+    return float(np.dot(weights, np.asarray(values)))
 
 
 def integrate_scale_mixture(p, f):
@@ -189,7 +187,7 @@ def integrate_scale_mixture(p, f):
         density = scipy.stats.expon.pdf(np.exp(s)) * np.exp(s)
     else:
         density = scipy.stats.invgamma.pdf(np.exp(s), p.df / 2, scale=p.df / 2) * np.exp(s)
-    keep = density > 1e-25
+    keep = density > 1e-70
     s, density = s[keep], density[keep]
     each = [integrate(f, np.asarray(p.mean), np.exp(scale) * np.asarray(p.shape_matrix)) for scale in s]
     return np.sum(density * each) * (s[1] - s[0])

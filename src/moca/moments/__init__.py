@@ -8,6 +8,7 @@
 No reinforcement learning is needed to use this package, and none is imported.
 """
 
+from moca.moments.dispatch import CLOSED_FORMS, COVARIANCES, CROSS_COVARIANCES, VARIANCES, NoClosedFormError
 from moca.moments.distributions import (
     DiagonalGaussian,
     Dirac,
@@ -18,14 +19,26 @@ from moca.moments.distributions import (
     Laplace,
     StudentT,
 )
-from moca.moments.expectation import CLOSED_FORMS, VARIANCES, NoClosedFormError, compatibility, expectation, variance
-from moca.moments.functions import RBF, Erf, Fourier, Function, Polynomial, Quadratic
+from moca.moments.expectation import covariance, cross_covariance, expectation, product, variance
+from moca.moments.functions import GELU, RBF, Erf, Fourier, Function, Matern, Polynomial, Quadratic, ReLU, Sum
+from moca.moments.gp import GP
 from moca.moments.mixtures import Decomposition, GaussianMixture, decompose, moment_match
+from moca.moments.networks import MatchedNetwork, MatchingError, matching_error
+from moca.moments.numerical import compare, quadrature, sigma_points
+from moca.moments.propagation import angles, propagate, with_angles
+from moca.moments.supports import Box, ClippedGaussian, TruncatedGaussian
+from moca.moments.tables import compatibility
 
 __all__ = [
     "CLOSED_FORMS",
+    "COVARIANCES",
+    "CROSS_COVARIANCES",
+    "GELU",
+    "GP",
     "RBF",
     "VARIANCES",
+    "Box",
+    "ClippedGaussian",
     "Decomposition",
     "DiagonalGaussian",
     "Dirac",
@@ -38,13 +51,29 @@ __all__ = [
     "Gaussian",
     "GaussianMixture",
     "Laplace",
+    "MatchedNetwork",
+    "MatchingError",
+    "Matern",
     "NoClosedFormError",
     "Polynomial",
     "Quadratic",
+    "ReLU",
     "StudentT",
+    "Sum",
+    "TruncatedGaussian",
+    "angles",
+    "compare",
     "compatibility",
+    "covariance",
+    "cross_covariance",
     "decompose",
     "expectation",
+    "matching_error",
     "moment_match",
+    "product",
+    "propagate",
+    "quadrature",
+    "sigma_points",
     "variance",
+    "with_angles",
 ]

@@ -40,6 +40,12 @@ def at_least_rank(owner: object, field: str, array: Array, rank: int) -> None:
         raise ValueError(f"{_name(owner, field)} needs at least {rank} axes, got shape {array.shape}")
 
 
+def at_most_rank(owner: object, field: str, array: Array, rank: int) -> None:
+    """Raises if `array` has more than `rank` axes."""
+    if array.ndim > rank:
+        raise ValueError(f"{_name(owner, field)} takes at most {rank} axes, got shape {array.shape}")
+
+
 def is_finite(owner: object, **fields: Array) -> None:
     """Raises if a field holds nan or inf."""
     for field, array in fields.items():

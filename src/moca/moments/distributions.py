@@ -5,6 +5,7 @@ handed to `jax.vmap(expectation, (0, None))`; `expectation` itself takes one poi
 """
 
 from abc import abstractmethod
+from math import factorial
 
 import equinox as eqx
 import jax
@@ -248,7 +249,7 @@ class Laplace(Elliptical):
         return self.covariance
 
     def scale_moment(self, order: int) -> float:
-        return {1: 1.0, 2: 2.0}[order]
+        return float(factorial(order))
 
     def characteristic(self, q: Float[Array, "*m"]) -> Float[Array, "*m"]:
         return 1 / (1 + q / 2)

@@ -83,6 +83,7 @@ def _filter(agent: Agent, learner: Any) -> Parts:
     facts = {
         "filter": True,
         "full_covariance": ensemble.full,
+        "activation": agent.config.dynamics.activation,
         "log_variance": LOG_VARIANCE,
         "raised": float(np.finfo(np.asarray(statistics.mean).dtype).eps) ** 0.5,  # as in belief.correct
     }

@@ -1,0 +1,40 @@
+"""Points: any function, no formula."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from moca.moments.distributions import Dirac, Empirical
+
+
+def dirac(p: Dirac, f: Callable) -> Float[Array, "*outputs"]:
+    """f at the point."""
+    return f(p.point)
+
+
+def empirical(p: Empirical, f: Callable) -> Float[Array, "*outputs"]:
+    """Average of f over the points."""
+    return jax.vmap(f)(p.points).mean(axis=0)
+
+
+def dirac_covariance(p: Dirac, f: Callable, g: Callable) -> Float[Array, "*both"]:
+    """Zero."""
+    return jnp.multiply.outer(jnp.zeros_like(f(p.point)), jnp.zeros_like(g(p.point)))
+
+
+def empirical_covariance(p: Empirical, f: Callable, g: Callable) -> Float[Array, "*both"]:
+    """Mean product of the deviations of f and g over the points: the covariance of the empirical distribution."""
+    of_f, of_g = (values - values.mean(axis=0) for values in (jax.vmap(f)(p.points), jax.vmap(g)(p.points)))
+    return jnp.tensordot(of_f, of_g, axes=(0, 0), precision="highest") / len(p.points)
+
+
+def dirac_cross(p: Dirac, f: Callable) -> Float[Array, "*outputs d"]:
+    """Zero."""
+    return dirac_covariance(p, f, lambda x: x)
+
+
+def empirical_cross(p: Empirical, f: Callable) -> Float[Array, "*outputs d"]:
+    """The covariance of f and x over the points."""
+    return empirical_covariance(p, f, lambda x: x)

@@ -1,0 +1,98 @@
+"""Radial basis functions under Gaussians."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from moca.moments._numerics import dot
+from moca.moments.closed_forms.pairs import weigh_pairs
+from moca.moments.distributions import DiagonalGaussian, Gaussian
+from moca.moments.functions import RBF
+from moca.moments.functions.rbf import squared_distances
+
+
+def gaussian_rbf(p: DiagonalGaussian | Gaussian, f: RBF) -> Float[Array, "*outputs"]:
+    """Σᵢ wᵢ |I + ΣΛᵢ|^−½ exp(−½ (μ − cᵢ)ᵀ Λᵢ (I + ΣΛᵢ)⁻¹ (μ − cᵢ)) + constant [Eq. 7] [App. B.2]."""
+    return f.weigh(rbf_bases(p, f)) + f.constant
+
+
+def rbf_bases(p: DiagonalGaussian | Gaussian, f: RBF) -> Float[Array, "m"]:
+    """E[φᵢ] for each basis. Determinant and distance are summed as logarithms, so that neither underflows alone."""
+    if isinstance(p, Gaussian) or f.precision.ndim == 3:
+        return _full_bases(Gaussian(p.mean, p.covariance), f)
+    if f.precision.ndim == 1:
+        widened = 1 + p.variance * f.precision
+        exponent = squared_distances(p.mean, f.centers, f.precision / widened, plus=jnp.log(widened))
+        return jnp.exp(-exponent / 2)
+    return _streamed_bases(p, f)
+
+
+def _streamed_bases(p: DiagonalGaussian, f: RBF) -> Float[Array, "m"]:
+    """Diagonal belief, one diagonal precision per basis: summed one dimension after the other.
+
+    Every basis widens by its own factor, so this is no matrix product; recomputing each term in the backward pass
+    keeps the memory of a batch at (batch, M) instead of (batch, M, d).
+    """
+
+    @jax.checkpoint
+    def add_dimension(total: Float[Array, "m"], column: tuple) -> tuple[Float[Array, "m"], None]:
+        mean, variance, centers, precision = column
+        widened = 1 + variance * precision
+        return total + jnp.log(widened) + precision / widened * (mean - centers) ** 2, None
+
+    start = jnp.zeros(f.count, f.centers.dtype)
+    total, _ = jax.lax.scan(add_dimension, start, (p.mean, p.variance, f.centers.T, f.precision.T))
+    return jnp.exp(-total / 2)
+
+
+def _full_bases(p: Gaussian, f: RBF) -> Float[Array, "m"]:
+    """Full covariance or precision: with Λ = RRᵀ and the Cholesky factor B of I + RᵀΣR,
+
+    |I + ΣΛ| = |B|² and (μ − c)ᵀ Λ (I + ΣΛ)⁻¹ (μ − c) = ‖B⁻¹Rᵀ(μ − c)‖². B is the identity at Σ = 0, and a
+    precision shared by all bases is factorised once.
+    """
+
+    def widen(root: Float[Array, "d d"]) -> tuple[Float[Array, ""], Float[Array, "d d"]]:
+        inner = jnp.eye(p.dimension, dtype=root.dtype) + dot(root.T, dot(p.covariance, root))
+        factor = jnp.linalg.cholesky(inner)
+        whiten = jax.scipy.linalg.solve_triangular(factor, root.T, lower=True)
+        return 2 * jnp.sum(jnp.log(jnp.diagonal(factor))), whiten
+
+    if f.precision.ndim == 3:
+        roots = jnp.linalg.cholesky(f.precision)
+    else:
+        roots = jnp.atleast_2d(jnp.sqrt(f.precision))[..., None] * jnp.eye(p.dimension, dtype=f.precision.dtype)
+    log_determinants, whiten = jax.vmap(widen)(roots)
+    if len(roots) == 1:
+        white = dot(p.mean - f.centers, whiten[0].T)
+    else:
+        white = jnp.einsum("mij,mj->mi", whiten, p.mean - f.centers, precision="highest")
+    return jnp.exp(-(log_determinants + jnp.sum(white**2, axis=-1)) / 2)
+
+
+def given_each_basis(
+    p: DiagonalGaussian | Gaussian, f: RBF, expect: Callable[[DiagonalGaussian | Gaussian], Float[Array, "*rest"]]
+) -> Float[Array, "m *rest"]:
+    """E[φᵢ] (Eᵢ[g] − E[g]) = Cov(φᵢ, g) for each basis, where `expect` gives E[g] under a Gaussian.
+
+    A basis is a Gaussian likelihood, so φᵢ p = E[φᵢ] pᵢ with pᵢ the posterior, and E[φᵢ g] = E[φᵢ] Eᵢ[g]. The
+    difference vanishes when p is a point. Costs M expectations of g.
+    """
+    if isinstance(p, Gaussian) or f.precision.ndim == 3:
+        p = Gaussian(p.mean, p.covariance)
+        precision = f.precision if f.precision.ndim == 3 else jax.vmap(jnp.diag)(jnp.atleast_2d(f.precision))
+    else:
+        precision = jnp.atleast_2d(f.precision)
+    # One precision for all bases leaves one conditioned covariance for all, which is factorised once.
+    shared = len(precision) == 1 < len(f.centers)
+    given = jax.vmap(lambda c, precision: expect(p.condition(c, precision)), (0, None if shared else 0))
+    conditioned = given(f.centers, precision[0] if shared else precision)
+    bases = rbf_bases(p, f)
+    return bases.reshape(-1, *(1,) * (conditioned.ndim - 1)) * (conditioned - expect(p))
+
+
+def gaussian_rbf_covariance(p: DiagonalGaussian | Gaussian, f: RBF, g: RBF) -> Float[Array, "*both"]:
+    """Σᵢⱼ wᵢ w′ⱼ E[φᵢ] (Eᵢ[ψⱼ] − E[ψⱼ]), where Eᵢ is the expectation after p was conditioned on basis i of f."""
+    return weigh_pairs(f, g, given_each_basis(p, f, lambda q: rbf_bases(q, g)))

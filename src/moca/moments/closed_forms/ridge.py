@@ -1,0 +1,148 @@
+"""Ridge functions: sums of units σ(uᵢᵀx + bᵢ), whose arguments are Gaussian when x is.
+
+The argument of unit i has mean mᵢ = uᵢᵀμ + bᵢ and variance uᵢᵀΣuᵢ; those of two units have the covariance uᵢᵀΣuⱼ.
+Each covariance costs one number per pair of units.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import erf, ndtr
+from jaxtyping import Array, Float
+
+from moca.moments._numerics import dot
+from moca.moments._special import bivariate_density, bivariate_excess, conditional, normal_density
+from moca.moments.closed_forms.pairs import weigh_pairs
+from moca.moments.distributions import DiagonalGaussian, Elliptical, Gaussian
+from moca.moments.functions import Erf, Fourier, Gated, Ridge
+from moca.moments.functions.ridge import Gate
+
+Numbers = Float[Array, "..."]
+
+
+def gaussian_ridge(p: DiagonalGaussian | Gaussian, f: Ridge) -> Float[Array, "*outputs"]:
+    """Σᵢ wᵢ E[σ(aᵢ)] + constant."""
+    return f.weigh(unit_mean(f, f.arguments(p.mean), p.along(f.rows))) + f.constant
+
+
+def unit_mean(f: Ridge, mean: Numbers, variance: Numbers) -> Numbers:
+    """E[σ(a)] for a ~ N(mean, variance)."""
+    match f:
+        case Erf():
+            return erf(mean / jnp.sqrt(1 + 2 * variance))
+        case Fourier():
+            return jnp.exp(-variance / 2) * jnp.cos(mean)
+        case Gated():
+            return _gate_mean(f.gate, mean, variance)
+    raise TypeError(f"the mean of a unit of {type(f).__name__} is not known")
+
+
+def unit_variance(f: Ridge, mean: Numbers, variance: Numbers) -> Numbers:
+    """Var[σ(a)] for a ~ N(mean, variance)."""
+    match f:
+        case Fourier():
+            return _wave_covariance(mean, variance, mean, variance, variance)
+        case Gated():
+            return gate_covariance(f.gate, mean, variance, f.gate, mean, variance, variance)
+    raise TypeError(f"the variance of a unit of {type(f).__name__} is not known")
+
+
+def _gate_mean(gate: Gate, m: Numbers, v: Numbers) -> Numbers:
+    """E[a Φ(a / √η)] = m Φ(h) + v φ(h) / √(v + η), with h = m / √(v + η); η = 0 is the ReLU, η = 1 the GELU."""
+    deviation, h = _standardised(gate, m, v)
+    return m * ndtr(h) + v * normal_density(h) / deviation
+
+
+def _standardised(gate: Gate, m: Numbers, v: Numbers) -> tuple[Numbers, Numbers]:
+    """√(v + η), and m over it. Far out every density below is zero, so h is cut off there, and v at the least."""
+    least = float(jnp.finfo(m.dtype).eps) ** 2
+    deviation = jnp.sqrt(jnp.maximum(v + gate.blur, least))
+    return deviation, jnp.clip(m / deviation, -40.0, 40.0)
+
+
+def elliptical_fourier(p: Elliptical, f: Fourier) -> Float[Array, "*outputs"]:
+    """Σᵢ wᵢ χ(ωᵢᵀSωᵢ) cos(ωᵢᵀμ + bᵢ) + constant, with χ the characteristic function; exp(−½ ωᵀΣω) for a Gaussian."""
+    damping = p.characteristic(p.along(f.frequencies))
+    return f.weigh(damping * jnp.cos(f.arguments(p.mean))) + f.constant
+
+
+def elliptical_fourier_covariance(p: Elliptical, f: Fourier, g: Fourier) -> Float[Array, "*both"]:
+    """½ χ₊ cos(θᵢ + θⱼ) + ½ χ₋ cos(θᵢ − θⱼ) − χᵢ χⱼ cos θᵢ cos θⱼ, with χ± taken at the frequency ωᵢ ± ωⱼ."""
+    between = dot(dot(f.frequencies, p.shape_matrix), g.frequencies.T)
+    squares = p.along(f.frequencies)[:, None], p.along(g.frequencies)[None]
+    angles = f.arguments(p.mean)[:, None], g.arguments(p.mean)[None]
+    both = squares[0] + squares[1]
+    plus = p.characteristic(jnp.maximum(both + 2 * between, 0)) * jnp.cos(angles[0] + angles[1])
+    minus = p.characteristic(jnp.maximum(both - 2 * between, 0)) * jnp.cos(angles[0] - angles[1])
+    apart = p.characteristic(squares[0]) * p.characteristic(squares[1]) * jnp.cos(angles[0]) * jnp.cos(angles[1])
+    return weigh_pairs(f, g, (plus + minus) / 2 - apart)
+
+
+def elliptical_fourier_cross(p: Elliptical, f: Fourier) -> Float[Array, "*outputs d"]:
+    """Cov(x, f) = Σᵢ wᵢ 2χ′(ωᵢᵀSωᵢ) sin(ωᵢᵀμ + bᵢ) Sωᵢ: Stein's lemma given τ, and E[τ exp(−½τq)] = −2χ′(q)."""
+    squares = p.along(f.frequencies)
+    _, slope = jax.jvp(p.characteristic, (squares,), (jnp.ones_like(squares),))
+    return f.weigh((2 * slope * jnp.sin(f.arguments(p.mean)))[:, None] * dot(f.frequencies, p.shape_matrix))
+
+
+def gaussian_fourier_covariance(p: DiagonalGaussian | Gaussian, f: Fourier, g: Fourier) -> Float[Array, "*both"]:
+    """Σᵢⱼ wᵢ w′ⱼ Cov(cos θᵢ, cos θⱼ)."""
+    return weigh_pairs(f, g, _wave_covariance(*_pairs_of_arguments(p, f, g)))
+
+
+def _pairs_of_arguments(p: DiagonalGaussian | Gaussian, f: Ridge, g: Ridge) -> tuple[Numbers, ...]:
+    """Means and variances of the arguments of f as a column, of g as a row, and all their covariances."""
+    between = dot(dot(f.rows, p.shape_matrix), g.rows.T)
+    one = f.arguments(p.mean)[:, None], p.along(f.rows)[:, None]
+    two = g.arguments(p.mean)[None], p.along(g.rows)[None]
+    return *one, *two, between
+
+
+def _wave_covariance(m_a: Numbers, v_a: Numbers, m_b: Numbers, v_b: Numbers, c: Numbers) -> Numbers:
+    """½ exp(−½(v_a + v_b)) [(e⁻ᶜ − 1) cos(m_a + m_b) + (eᶜ − 1) cos(m_a − m_b)]: the covariance of two cosines."""
+    exponent = -(v_a + v_b) / 2
+    plus = _exp_times_expm1(exponent, -c) * jnp.cos(m_a + m_b)
+    minus = _exp_times_expm1(exponent, c) * jnp.cos(m_a - m_b)
+    return (plus + minus) / 2
+
+
+def _exp_times_expm1(a: Numbers, c: Numbers) -> Numbers:
+    """eᵃ (eᶜ − 1), where eᶜ alone may overflow: c is at most −a here."""
+    up, down = jnp.where(c > 0, c, 0), jnp.where(c > 0, 0, c)
+    return jnp.where(c > 0, -jnp.exp(a + up) * jnp.expm1(-up), jnp.exp(a) * jnp.expm1(down))
+
+
+def gaussian_gated_covariance(p: DiagonalGaussian | Gaussian, f: Gated, g: Gated) -> Float[Array, "*both"]:
+    """Σᵢⱼ wᵢ wⱼ Cov(σ(aᵢ), σ(aⱼ)) for units of erf, ReLU and GELU, alike or not."""
+    m_a, v_a, m_b, v_b, c = _pairs_of_arguments(p, f, g)
+    return weigh_pairs(f, g, gate_covariance(f.gate, m_a, v_a, g.gate, m_b, v_b, c))
+
+
+def gate_covariance(f: Gate, m_a: Numbers, v_a: Numbers, g: Gate, m_b: Numbers, v_b: Numbers, c: Numbers) -> Numbers:
+    """Cov(σ(a), τ(b)) of two gates of Gaussians with means m, variances v and covariance c.
+
+    P(z < a, z′ < b) = Φ₂(h, k; ρ) =: B, with h = m_a / √A, A = v_a + η_a, and k alike, and ρ = c / √(AB). A factor a in
+    a unit is the operator m_a + v_a ∂_a + c ∂_b applied to B (Stein's lemma); its derivatives are elementary.
+    """
+    (root_a, h), (root_b, k) = _standardised(f, m_a, v_a), _standardised(g, m_b, v_b)
+    most = 1 - 4 * float(jnp.finfo(c.dtype).eps)  # equal arguments: one in exact arithmetic
+    rho = jnp.clip(c / (root_a * root_b), -most, most)
+    c, h, k, rho = jnp.broadcast_arrays(rho * root_a * root_b, h, k, rho)
+    excess = bivariate_excess(h, k, rho)
+    if f.power == g.power == 0:
+        return f.scale * g.scale * excess
+    # Derivatives of B by the means; `over` are those of B − Φ(h) Φ(k).
+    by_a = normal_density(h) * ndtr(conditional(k, h, rho)) / root_a
+    by_b = normal_density(k) * ndtr(conditional(h, k, rho)) / root_b
+    over_a = by_a - normal_density(h) * ndtr(k) / root_a
+    over_b = by_b - normal_density(k) * ndtr(h) / root_b
+    if f.power == 0:
+        return f.scale * g.scale * (m_b * excess + c * by_a + v_b * over_b)
+    if g.power == 0:
+        return f.scale * g.scale * (m_a * excess + c * by_b + v_a * over_a)
+    share_a, share_b = f.blur / root_a**2, g.blur / root_b**2
+    density = bivariate_density(h, k, rho) * root_a * root_b
+    curved = ((1 - share_a - share_b) * (1 - rho) * (1 + rho) + share_a * share_b) * density
+    curved -= v_a * v_b * normal_density(h) * normal_density(k) / (root_a * root_b)
+    both = excess + ndtr(h) * ndtr(k)
+    slopes = m_a * (v_b * over_b + c * share_a * by_a) + m_b * (v_a * over_a + c * share_b * by_b)
+    return f.scale * g.scale * (m_a * m_b * excess + c * both + slopes + curved)

@@ -1,0 +1,79 @@
+"""Finds the closed form for the types at hand. The tables *are* the compatibility matrix; `tables.py` fills them.
+
+A new pair is one function and one line:
+
+    CLOSED_FORMS[MyDistribution, MyFunction] = my_closed_form
+"""
+
+from collections.abc import Callable
+
+from moca.moments.distributions import Distribution
+from moca.moments.functions import Function
+
+CLOSED_FORMS: dict[tuple[type, type], Callable] = {}
+VARIANCES: dict[tuple[type, type], Callable] = {}
+CROSS_COVARIANCES: dict[tuple[type, type], Callable] = {}
+COVARIANCES: dict[tuple[type, type, type], Callable] = {}
+
+
+class NoClosedFormError(TypeError):
+    """A distribution and a function of which nobody has registered a closed form."""
+
+
+def look_up(table: dict[tuple[type, type], Callable], verb: str, p: Distribution, f: Callable) -> Callable:
+    """The closed form for the pair, once both are known to be for one point of one dimension."""
+    found = find(table, type(p), type(f))
+    if found is None:
+        supported = ", ".join(f"{a.__name__} × {_name(b)}" for a, b in table)
+        raise NoClosedFormError(
+            f"no closed form for the {verb} of {type(f).__name__} under {type(p).__name__}. Supported: {supported}. "
+            "To estimate by sampling instead, pass Empirical(p.sample(key, count))."
+        )
+    _check(verb, p, f)
+    return found
+
+
+def look_up_pair(p: Distribution, f: Callable, g: Callable) -> Callable:
+    """The closed form for the covariance of f and g, in this order."""
+    found, turned = find_pair(type(p), type(f), type(g)), find_pair(type(p), type(g), type(f))
+    if found is None and turned is None:
+        supported = ", ".join(f"{_name(a)} × {_name(b)}" for q, a, b in COVARIANCES if issubclass(type(p), q))
+        raise NoClosedFormError(
+            f"no closed form for the covariance of {type(f).__name__} and {type(g).__name__} under {type(p).__name__}. "
+            f"Supported under it: {supported or 'none'}. "
+            "To estimate by sampling instead, pass Empirical(p.sample(key, count))."
+        )
+    _check("covariance", p, f, g)
+    if found is not None:
+        return found
+    return lambda p, f, g: turned(p, g, f).T  # type: ignore[misc]
+
+
+def find(table: dict[tuple[type, type], Callable], p: type, f: type) -> Callable | None:
+    """The entry for the nearest base classes of the two types."""
+    return next((table[a, b] for b in f.__mro__ for a in p.__mro__ if (a, b) in table), None)
+
+
+def find_pair(p: type, f: type, g: type) -> Callable | None:
+    """The entry for the nearest base classes of the three types, in this order of f and g."""
+    keys = ((a, b, c) for b in f.__mro__ for c in g.__mro__ for a in p.__mro__)
+    return next((COVARIANCES[key] for key in keys if key in COVARIANCES), None)
+
+
+def _check(verb: str, p: Distribution, *functions: Callable) -> None:
+    if p.batch_shape:
+        arguments = "p, f" if len(functions) == 1 else "p, f, g"
+        axes = ", ".join(["0"] + ["None"] * len(functions))
+        raise ValueError(
+            f"{verb} takes one point, but this {type(p).__name__} holds a batch of shape {p.batch_shape}: "
+            f"use jax.vmap({verb}, ({axes}))({arguments})"
+        )
+    for f in functions:
+        if isinstance(f, Function) and f.dimension != p.dimension:
+            raise ValueError(
+                f"{type(p).__name__} has dimension {p.dimension}, but {type(f).__name__} takes dimension {f.dimension}"
+            )
+
+
+def _name(kind: type) -> str:
+    return "any" if kind is object else kind.__name__

@@ -1,0 +1,25 @@
+"""Functions whose expectations are closed form.
+
+Each is a pytree of trainable arrays and maps one state to one number, or to m of them; batches go through `jax.vmap`.
+"""
+
+from moca.moments.functions.base import Function, Sum
+from moca.moments.functions.matern import Matern
+from moca.moments.functions.polynomial import Polynomial, Quadratic
+from moca.moments.functions.rbf import RBF
+from moca.moments.functions.ridge import GELU, Erf, Fourier, Gated, ReLU, Ridge
+
+__all__ = [
+    "GELU",
+    "RBF",
+    "Erf",
+    "Fourier",
+    "Function",
+    "Gated",
+    "Matern",
+    "Polynomial",
+    "Quadratic",
+    "ReLU",
+    "Ridge",
+    "Sum",
+]

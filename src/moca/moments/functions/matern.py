@@ -1,0 +1,71 @@
+"""Products of one-dimensional Matérn kernels."""
+
+import math
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from moca.moments import _checks as check
+from moca.moments._special import MATERN
+from moca.moments.functions.base import Features, check_rows, set_weights
+
+
+class Matern(Features):
+    """V(x) = Σᵢ wᵢ Πⱼ k(√(2ν) |xⱼ − cᵢⱼ| / ℓⱼ) + constant, with k(t) = e⁻ᵗ, (1 + t) e⁻ᵗ or (1 + t + t²/3) e⁻ᵗ.
+
+    A product over dimensions, not a function of the distance: that is what has closed forms.
+
+    Args:
+        weights: wᵢ, shape (M,); (m, M) for m outputs; None for the bases themselves as outputs.
+        centers: cᵢ, shape (M, d).
+        lengthscales: ℓ, shape (d,).
+        nu: 0.5, 1.5 or 2.5.
+        constant: added everywhere, zero by default.
+    """
+
+    weights: Float[Array, "*outputs m"] | None
+    centers: Float[Array, "m d"]
+    lengthscales: Float[Array, "d"]
+    nu: float = eqx.field(static=True)
+    constant: Float[Array, "*outputs"]
+
+    def __init__(
+        self,
+        weights: check.Numbers | None,
+        centers: check.Numbers,
+        lengthscales: check.Numbers,
+        nu: float = 1.5,
+        constant: check.Numbers = 0.0,
+    ) -> None:
+        self.centers = check.as_float(centers)
+        self.lengthscales = check.as_float(lengthscales)
+        self.nu = float(nu)
+        self.weights, self.constant = set_weights(weights, constant, self.centers)
+
+    def __check_init__(self) -> None:
+        check_rows(self, "centers", self.centers)
+        expected = self.centers.shape[1:]
+        check.has_shape(self, "lengthscales", self.lengthscales, expected, f"centers {self.centers.shape}")
+        check.is_finite(self, centers=self.centers, lengthscales=self.lengthscales)
+        check.is_positive(self, lengthscales=self.lengthscales)
+        if self.nu not in MATERN:
+            raise ValueError(f"Matern.nu must be 0.5, 1.5 or 2.5, got {self.nu:g}")
+
+    @property
+    def dimension(self) -> int:
+        return self.centers.shape[1]
+
+    @property
+    def count(self) -> int:
+        return self.centers.shape[0]
+
+    @property
+    def rates(self) -> Float[Array, "d"]:
+        """√(2ν) / ℓ, by which the kernel decays in each dimension."""
+        return math.sqrt(2 * self.nu) / self.lengthscales
+
+    def features(self, x: Float[Array, "d"]) -> Float[Array, "m"]:
+        t = self.rates * jnp.abs(x - self.centers)
+        terms = sum(c * t**k for k, c in enumerate(MATERN[self.nu]))
+        return jnp.prod(terms * jnp.exp(-t), axis=-1)

@@ -1,0 +1,180 @@
+"""Ridge functions: sums of one-dimensional units σ(uᵢᵀx + bᵢ). One hidden layer of a network is such a sum.
+
+Under a Gaussian the arguments of the units are Gaussian themselves. A class says what σ is; its moments stand in
+`closed_forms/ridge.py`.
+"""
+
+from abc import abstractmethod
+from typing import ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import erf
+from jaxtyping import Array, Float
+
+from moca.moments import _checks as check
+from moca.moments._numerics import dot
+from moca.moments.functions.base import Features, check_rows, set_weights
+
+
+class Ridge(Features):
+    """V(x) = Σᵢ wᵢ σ(uᵢᵀx + bᵢ) + constant."""
+
+    @property
+    @abstractmethod
+    def rows(self) -> Float[Array, "m d"]:
+        """uᵢ."""
+
+    @property
+    @abstractmethod
+    def shifts(self) -> Float[Array, "m"]:
+        """bᵢ."""
+
+    @staticmethod
+    @abstractmethod
+    def unit(argument: Float[Array, "*n"]) -> Float[Array, "*n"]:
+        """σ, elementwise."""
+
+    @property
+    def dimension(self) -> int:
+        return self.rows.shape[1]
+
+    @property
+    def count(self) -> int:
+        return self.rows.shape[0]
+
+    def arguments(self, x: Float[Array, "d"]) -> Float[Array, "m"]:
+        """uᵢᵀx + bᵢ."""
+        return dot(self.rows, x) + self.shifts
+
+    def features(self, x: Float[Array, "d"]) -> Float[Array, "m"]:
+        return self.unit(self.arguments(x))
+
+
+class Fourier(Ridge):
+    """V(x) = Σᵢ wᵢ cos(ωᵢᵀx + bᵢ) + constant: random Fourier features, or learned ones.
+
+    A sine is a cosine with its phase moved back by π/2.
+
+    Args:
+        weights: wᵢ, shape (M,); (m, M) for m outputs; None for the bases themselves as outputs.
+        frequencies: ωᵢ, shape (M, d).
+        phases: bᵢ, shape (M,).
+        constant: added everywhere, zero by default.
+    """
+
+    weights: Float[Array, "*outputs m"] | None
+    frequencies: Float[Array, "m d"]
+    phases: Float[Array, "m"]
+    constant: Float[Array, "*outputs"]
+
+    def __init__(
+        self,
+        weights: check.Numbers | None,
+        frequencies: check.Numbers,
+        phases: check.Numbers,
+        constant: check.Numbers = 0.0,
+    ) -> None:
+        self.frequencies = check.as_float(frequencies)
+        self.phases = check.as_float(phases)
+        self.weights, self.constant = set_weights(weights, constant, self.frequencies)
+
+    def __check_init__(self) -> None:
+        check_rows(self, "frequencies", self.frequencies)
+        check.has_shape(self, "phases", self.phases, (self.count,), f"frequencies {self.frequencies.shape}")
+        check.is_finite(self, frequencies=self.frequencies, phases=self.phases)
+
+    @property
+    def rows(self) -> Float[Array, "m d"]:
+        return self.frequencies
+
+    @property
+    def shifts(self) -> Float[Array, "m"]:
+        return self.phases
+
+    @staticmethod
+    def unit(argument: Float[Array, "*n"]) -> Float[Array, "*n"]:
+        return jnp.cos(argument)
+
+
+class Gate(NamedTuple):
+    """σ(a) = scale · aᵖ · P(z < a) (up to a constant) with z ~ N(0, blur): the form that erf, ReLU and GELU share."""
+
+    scale: float
+    power: int
+    blur: float
+
+
+class Gated(Ridge):
+    """A ridge function whose unit is a gate, aᵖ P(z < a).
+
+    Args:
+        weights: wᵢ, shape (M,); (m, M) for m outputs; None for the bases themselves as outputs.
+        directions: uᵢ, shape (M, d).
+        offsets: bᵢ, shape (M,).
+        constant: added everywhere, zero by default.
+    """
+
+    weights: Float[Array, "*outputs m"] | None
+    directions: Float[Array, "m d"]
+    offsets: Float[Array, "m"]
+    constant: Float[Array, "*outputs"]
+    gate: eqx.AbstractClassVar[Gate]
+
+    def __init__(
+        self,
+        weights: check.Numbers | None,
+        directions: check.Numbers,
+        offsets: check.Numbers,
+        constant: check.Numbers = 0.0,
+    ) -> None:
+        self.directions = check.as_float(directions)
+        self.offsets = check.as_float(offsets)
+        self.weights, self.constant = set_weights(weights, constant, self.directions)
+
+    def __check_init__(self) -> None:
+        check_rows(self, "directions", self.directions)
+        check.has_shape(self, "offsets", self.offsets, (self.count,), f"directions {self.directions.shape}")
+        check.is_finite(self, directions=self.directions, offsets=self.offsets)
+
+    @property
+    def rows(self) -> Float[Array, "m d"]:
+        return self.directions
+
+    @property
+    def shifts(self) -> Float[Array, "m"]:
+        return self.offsets
+
+
+class Erf(Gated):
+    """V(x) = Σᵢ wᵢ erf(uᵢᵀx + bᵢ) + constant: a one-layer network that stays closed form while u and b learn."""
+
+    gate: ClassVar[Gate] = Gate(2.0, 0, 0.5)  # less one, which no covariance sees
+    __init__ = Gated.__init__
+
+    @staticmethod
+    def unit(argument: Float[Array, "*n"]) -> Float[Array, "*n"]:
+        return erf(argument)
+
+
+class ReLU(Gated):
+    """V(x) = Σᵢ wᵢ max(0, uᵢᵀx + bᵢ) + constant."""
+
+    gate: ClassVar[Gate] = Gate(1.0, 1, 0.0)
+    __init__ = Gated.__init__
+
+    @staticmethod
+    def unit(argument: Float[Array, "*n"]) -> Float[Array, "*n"]:
+        return jax.nn.relu(argument)
+
+
+class GELU(Gated):
+    """V(x) = Σᵢ wᵢ aᵢ Φ(aᵢ) + constant with aᵢ = uᵢᵀx + bᵢ: Φ is the normal distribution function, not its fit."""
+
+    gate: ClassVar[Gate] = Gate(1.0, 1, 1.0)
+    __init__ = Gated.__init__
+
+    @staticmethod
+    def unit(argument: Float[Array, "*n"]) -> Float[Array, "*n"]:
+        return argument * jax.scipy.special.ndtr(argument)

@@ -1,0 +1,173 @@
+"""Gaussian processes at uncertain inputs: PILCO's prediction (Deisenroth and Rasmussen, 2011)."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.linalg import cho_solve
+from jaxtyping import Array, Float
+
+from moca.moments import _checks as check
+from moca.moments.closed_forms.points import empirical_covariance
+from moca.moments.closed_forms.rbf import given_each_basis, rbf_bases
+from moca.moments.distributions import DiagonalGaussian, Dirac, Empirical, Gaussian
+from moca.moments.functions import RBF, Function
+
+
+class GP(Function):
+    """The posterior of independent Gaussian processes, one per output, with squared exponential kernels.
+
+    kₐ(x, x′) = signalₐ exp(−½ Σⱼ (xⱼ − x′ⱼ)² / ℓₐⱼ²), mean zero, observation noise of variance noiseₐ. A GP is a random
+    function: `expectation` is over x and the process, and `covariance(p, gp)` has, beside the covariance of the
+    posterior means, the expected posterior variance on its diagonal. The observation noise is not in it.
+
+    Args:
+        inputs: where the data were taken, (N, d).
+        targets: what was seen, (N, m).
+        lengthscales: ℓ, (m, d); or (d,) for all outputs alike.
+        signal: variances of the processes, (m,) or a number.
+        noise: variances of the observation noise, (m,) or a number; above zero.
+    """
+
+    inputs: Float[Array, "n d"]
+    targets: Float[Array, "n m"]
+    lengthscales: Float[Array, "m d"]
+    signal: Float[Array, "m"]
+    noise: Float[Array, "m"]
+
+    def __init__(
+        self,
+        inputs: check.Numbers,
+        targets: check.Numbers,
+        lengthscales: check.Numbers,
+        signal: check.Numbers = 1.0,
+        noise: check.Numbers = 1e-2,
+    ) -> None:
+        self.inputs, self.targets = check.as_float(inputs), check.as_float(targets)
+        check.at_least_rank(self, "inputs", self.inputs, 2)
+        check.at_least_rank(self, "targets", self.targets, 2)
+        m, d = self.targets.shape[-1], self.inputs.shape[-1]
+        scales = check.as_float(lengthscales, like=self.inputs)
+        self.lengthscales = jnp.broadcast_to(scales, (m, d)) if scales.ndim < 2 else scales
+        signal, noise = (check.as_float(each, like=self.inputs) for each in (signal, noise))
+        self.signal, self.noise = (jnp.broadcast_to(v, (m,)) if v.ndim == 0 else v for v in (signal, noise))
+
+    def __check_init__(self) -> None:
+        (n, d), m = self.inputs.shape, self.targets.shape[1]
+        check.has_shape(self, "targets", self.targets, (n, m), f"inputs {self.inputs.shape}")
+        check.has_shape(self, "lengthscales", self.lengthscales, (m, d), f"{m} outputs of {d} inputs")
+        check.is_finite(self, inputs=self.inputs, targets=self.targets)
+        for name in ("signal", "noise"):
+            check.has_shape(self, name, getattr(self, name), (m,), f"{m} outputs")
+        check.is_positive(self, lengthscales=self.lengthscales, signal=self.signal, noise=self.noise)
+
+    @classmethod
+    def fit(cls, inputs: check.Numbers, targets: check.Numbers, steps: int = 300, rate: float = 0.05) -> "GP":
+        """The GP whose hyper-parameters have the largest marginal likelihood that Adam finds in so many steps.
+
+        As in PILCO, lengthscales more than a hundred times off the inputs' spread are penalised, and so are signals
+        beyond 500 times the deviation of the noise: data without noise would lead to a singular matrix otherwise.
+        """
+        import optax
+
+        inputs, targets = check.as_float(inputs), check.as_float(targets)
+        spread, size = inputs.std(axis=0) + 1e-6, targets.var(axis=0) + 1e-6
+        start = (jnp.log(jnp.tile(spread, (targets.shape[1], 1))), jnp.log(size), jnp.log(0.05 * size))
+        adam = optax.adam(rate)
+
+        def loss(logs: tuple) -> Float[Array, ""]:
+            scales, signal, noise = logs
+            curb = jnp.sum(((scales - start[0]) / math.log(100)) ** 30)
+            curb += jnp.sum(((signal - noise) / (2 * math.log(500))) ** 30)
+            return curb - cls(inputs, targets, *map(jnp.exp, logs)).log_likelihood().sum()
+
+        def step(carry: tuple, _: None) -> tuple:
+            logs, state = carry
+            updates, state = adam.update(jax.grad(loss)(logs), state)
+            return (optax.apply_updates(logs, updates), state), None
+
+        run = jax.jit(lambda carry: jax.lax.scan(step, carry, None, length=steps)[0])
+        logs, _ = run((start, adam.init(start)))
+        return cls(inputs, targets, *map(jnp.exp, logs))
+
+    @property
+    def dimension(self) -> int:
+        return self.inputs.shape[1]
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        return self.targets.shape[1:]
+
+    def solve(self) -> tuple[Float[Array, "m n n"], Float[Array, "m n"]]:
+        """For each output the Cholesky factor of K + noise · I, and (K + noise · I)⁻¹ targets."""
+
+        def one(scales: Array, signal: Array, noise: Array, target: Array) -> tuple[Array, Array]:
+            features = RBF(None, self.inputs, scales**-2).features
+            factor = jnp.linalg.cholesky(
+                signal * jax.vmap(features)(self.inputs) + noise * jnp.eye(len(target), dtype=target.dtype)
+            )
+            return factor, cho_solve((factor, True), target)
+
+        return jax.vmap(one)(self.lengthscales, self.signal, self.noise, self.targets.T)
+
+    def log_likelihood(self) -> Float[Array, "m"]:
+        """The log marginal likelihood of each output's targets."""
+        factor, solved = self.solve()
+        fit = jnp.sum(self.targets.T * solved, axis=1) / 2
+        size = jnp.sum(jnp.log(jnp.diagonal(factor, axis1=1, axis2=2)), axis=1)
+        return -fit - size - len(self.inputs) * jnp.log(2 * jnp.pi) / 2
+
+    def posterior(self, x: check.Numbers) -> tuple[Float[Array, "m"], Float[Array, "m"]]:
+        """Mean and variance of each output at one known input."""
+        x = check.as_float(x)
+        factor, solved = self.solve()
+        kernel = self.signal[:, None] * jax.vmap(lambda s: RBF(None, self.inputs, s**-2)(x))(self.lengthscales)
+        white = jax.vmap(lambda L, k: jax.scipy.linalg.solve_triangular(L, k, lower=True))(factor, kernel)
+        return jnp.sum(kernel * solved, axis=1), self.signal - jnp.sum(white**2, axis=1)
+
+    def _evaluate(self, x: Float[Array, "d"]) -> Float[Array, "m"]:
+        """The posterior mean."""
+        return self.posterior(x)[0]
+
+
+def gaussian_gp(p: DiagonalGaussian | Gaussian, f: GP) -> Float[Array, "m"]:
+    """E[kₐ]ᵀ (Kₐ + noise I)⁻¹ yₐ for each output a."""
+    _, solved = f.solve()
+    return f.signal * jnp.sum(solved * _bases(p, f), axis=1)
+
+
+def gaussian_gp_covariance(p: DiagonalGaussian | Gaussian, f: GP, g: GP) -> Float[Array, "m m"]:
+    """Covₓ(μₐ(x), μ_b(x)), and on the diagonal beside it Eₓ[σₐ²(x)] = signal − tr((K + noise I)⁻¹ E[k kᵀ]).
+
+    Costs (mN)² expectations. Of two processes the errors are independent, so the second part is there only when f is g.
+    """
+    if f is not g:
+        raise TypeError("covariance takes one GP, with itself: covariance(p, gp). Of two, make one with both's outputs")
+    factor, solved = f.solve()
+    weights = f.signal[:, None] * solved
+
+    def pair(one: Array, two: Array) -> Float[Array, "n n"]:
+        kernels = RBF(None, f.inputs, one**-2), RBF(None, f.inputs, two**-2)
+        return given_each_basis(p, kernels[0], lambda q: rbf_bases(q, kernels[1]))
+
+    pairs = jax.vmap(jax.vmap(pair, (None, 0)), (0, None))(f.lengthscales, f.lengthscales)
+    means = jnp.einsum("ai,abij,bj->ab", weights, pairs, weights, precision="highest")
+    bases = _bases(p, f)
+    own = jnp.einsum("aaij->aij", pairs) + bases[:, :, None] * bases[:, None, :]
+    explained = f.signal**2 * jax.vmap(lambda L, second: jnp.trace(cho_solve((L, True), second)))(factor, own)
+    return means + jnp.diag(f.signal - explained)
+
+
+def _bases(p: DiagonalGaussian | Gaussian, f: GP) -> Float[Array, "m n"]:
+    """E[k(x, xᵢ)] / signal, for each output."""
+    return jax.vmap(lambda scales: rbf_bases(p, RBF(None, f.inputs, scales**-2)))(f.lengthscales)
+
+
+def dirac_gp_covariance(p: Dirac, f: GP, g: GP) -> Float[Array, "m m"]:
+    """The posterior variances at the point."""
+    return jnp.diag(f.posterior(p.point)[1])
+
+
+def empirical_gp_covariance(p: Empirical, f: GP, g: GP) -> Float[Array, "m m"]:
+    """The covariance of the posterior means over the points, plus the average posterior variances."""
+    return empirical_covariance(p, f, f) + jnp.diag(jax.vmap(f.posterior)(p.points)[1].mean(axis=0))

@@ -1,0 +1,109 @@
+"""From a belief about x to a Gaussian with the moments of f(x)."""
+
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from moca.moments.distributions import DiagonalGaussian, Dirac, Distribution, Empirical, Gaussian
+from moca.moments.expectation import Map, covariance, cross_covariance, expectation, variance
+from moca.moments.functions import Fourier, Polynomial, Sum
+from moca.moments.mixtures import GaussianMixture, moment_match
+from moca.moments.networks import MatchedNetwork, match_diagonal, match_full
+
+
+def propagate(p: Distribution, f: Map, joint: bool = False, diagonal: bool = False) -> Gaussian | DiagonalGaussian:
+    """The Gaussian with the mean and covariance of f(x) for x ~ p; of (x, f(x)) when `joint`.
+
+    Its two moments are exact; that it is a Gaussian is not, unless f is affine and p is one. Through a
+    `MatchedNetwork` of several layers the moments themselves are matched layer by layer, and not exact.
+
+    Args:
+        p: the belief about x.
+        f: any function with a covariance under p, or a `MatchedNetwork`.
+        joint: keep x, whose dimensions come first.
+        diagonal: variances alone; a network then takes its units for independent, which costs one number per unit in
+            place of one per pair. Not with `joint`.
+    """
+    if joint and diagonal:
+        raise ValueError("propagate has no joint Gaussian without covariances: joint and diagonal exclude each other")
+    if isinstance(f, MatchedNetwork):
+        if diagonal and not isinstance(p, DiagonalGaussian | Gaussian):
+            raise TypeError(f"a network takes a Gaussian when diagonal, got {type(p).__name__}: see moment_match")
+        mean, spread, cross = (match_diagonal if diagonal else match_full)(p, f)  # type: ignore[arg-type]
+    else:
+        mean, spread = expectation(p, f), variance(p, f) if diagonal else covariance(p, f)
+        cross = cross_covariance(p, f) if joint else jnp.zeros(())
+    if diagonal:
+        return DiagonalGaussian(jnp.atleast_1d(mean), jnp.maximum(jnp.atleast_1d(spread), 0))
+    return join(p, mean, spread, cross) if joint else as_gaussian(mean, spread)
+
+
+def join(
+    p: Distribution, mean: Float[Array, "*m"], spread: Float[Array, "*m_m"], cross: Float[Array, "*m d"]
+) -> Gaussian:
+    """The Gaussian over (x, y) from the moments of x, those of y, and Cov(y, x)."""
+    mean, cross = jnp.atleast_1d(mean), jnp.atleast_2d(cross)
+    spread = spread.reshape(len(mean), len(mean))
+    own_mean, own = moments_of(p)
+    return as_gaussian(jnp.concatenate([own_mean, mean]), jnp.block([[own, cross.T], [cross, spread]]))
+
+
+def as_gaussian(mean: Float[Array, "*m"], covariance: Float[Array, "*m_m"]) -> Gaussian:
+    """A Gaussian whose covariance was computed, symmetric again after rounding; a scalar becomes one dimension.
+
+    It is not checked: an eigenvalue that is zero may have been rounded to just below.
+    """
+    mean = jnp.atleast_1d(mean)
+    covariance = covariance.reshape(len(mean), len(mean))
+    blank = Gaussian(jnp.zeros_like(mean), jnp.zeros_like(covariance))
+    return eqx.tree_at(lambda q: (q.mean, q.covariance), blank, (mean, (covariance + covariance.T) / 2))
+
+
+def moments_of(p: Distribution) -> tuple[Float[Array, "d"], Float[Array, "d d"]]:
+    """Mean and covariance of x ~ p."""
+    match p:
+        case GaussianMixture():
+            matched = moment_match(p, full=True)
+            return matched.mean, matched.covariance
+        case Dirac():
+            return p.mean, jnp.zeros((p.dimension, p.dimension), p.mean.dtype)
+        case Empirical():
+            return p.mean, covariance(p, lambda x: x)
+    return p.mean, p.covariance  # type: ignore[attr-defined]
+
+
+def angles(dimension: int, dimensions: int | Sequence[int], dtype: jnp.dtype | None = None) -> Sum:
+    """The function that replaces the angles among its inputs by their sine and cosine.
+
+    Each angle makes room for two outputs, its sine and then its cosine, where it stood; the others are passed on. With
+    `angles(3, [1])`, (a, θ, b) becomes (a, sin θ, cos θ, b).
+    """
+    chosen = np.atleast_1d(np.asarray(dimensions, dtype=int))
+    if len(chosen) == 0 or len(set(chosen.tolist())) < len(chosen) or not ((chosen >= 0) & (chosen < dimension)).all():
+        raise ValueError(
+            f"the angles must be different dimensions from 0 to {dimension - 1}, at least one, got {chosen.tolist()}"
+        )
+    kept, waves, frequencies = [], [], np.repeat(np.eye(dimension)[np.sort(chosen)], 2, axis=0)
+    for j in range(dimension):
+        for _ in range(2 if j in chosen else 1):
+            kept.append(np.eye(dimension)[j] * (j not in chosen))
+            waves.append(j in chosen)
+    weights = np.zeros((len(kept), len(frequencies)))
+    weights[np.flatnonzero(waves), np.arange(len(frequencies))] = 1
+    phases = np.tile([-np.pi / 2, 0.0], len(chosen))
+    dtype = jnp.result_type(float) if dtype is None else dtype
+    straight = Polynomial((jnp.zeros(len(kept), dtype), jnp.asarray(np.stack(kept), dtype)))
+    return straight + Fourier(*(jnp.asarray(each, dtype) for each in (weights, frequencies, phases)))
+
+
+def with_angles(p: Distribution, dimensions: int | Sequence[int]) -> Gaussian:
+    """The Gaussian with the moments of x, in which the angles at `dimensions` are replaced by their sine and cosine.
+
+    `angles` says in which order. All covariances are exact: of sines with cosines, of different angles, and of angles
+    with the rest of the state. `cross_covariance(p, angles(d, dimensions))` has those with x itself.
+    """
+    turned = angles(p.dimension, dimensions, moments_of(p)[0].dtype)
+    return as_gaussian(expectation(p, turned), covariance(p, turned))

@@ -1,0 +1,251 @@
+"""Distributions on boxes, with independent dimensions: uniform, truncated Gaussian, clipped Gaussian.
+
+Three facts about each dimension carry the closed forms: its mean, its central moments up to order four, and the
+expectation of a bump exp(−½ λ (x − c)²).
+"""
+
+import math
+from abc import abstractmethod
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import ndtr
+from jaxtyping import Array, Float, Key
+
+from moca.moments import _checks as check
+from moca.moments._special import half_moment
+from moca.moments.distributions import DiagonalGaussian, Distribution
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
+
+
+class Independent(Distribution):
+    """Dimensions that are independent of each other."""
+
+    lower: eqx.AbstractVar[Float[Array, "*batch d"]]
+    upper: eqx.AbstractVar[Float[Array, "*batch d"]]
+
+    @property
+    def dimension(self) -> int:
+        return self.lower.shape[-1]
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        return self.lower.shape[:-1]
+
+    @abstractmethod
+    def moments(self) -> tuple[Float[Array, "d"], ...]:
+        """The mean of each dimension, and its central moments of order two, three and four."""
+
+    @abstractmethod
+    def bump(self, center: Float[Array, "..."], precision: Float[Array, "..."]) -> Float[Array, "..."]:
+        """E[exp(−½ precision (x − center)²)] for each dimension, along the last axis of both arguments."""
+
+    @property
+    def mean(self) -> Float[Array, "d"]:
+        """E[x]."""
+        return self.moments()[0]
+
+    @property
+    def covariance(self) -> Float[Array, "d d"]:
+        """diag(Var[x])."""
+        return jnp.diag(self.moments()[1])
+
+    def _check_bounds(self) -> None:
+        check.at_least_rank(self, "lower", self.lower, 1)
+        check.has_shape(self, "upper", self.upper, self.lower.shape, f"lower {self.lower.shape}")
+        check.is_positive(self, **{"upper - lower": self.upper - self.lower})
+
+
+class Box(Independent):
+    """Uniform between `lower` and `upper`."""
+
+    lower: Float[Array, "*batch d"] = eqx.field(converter=check.as_float)
+    upper: Float[Array, "*batch d"] = eqx.field(converter=check.as_float)
+
+    def __check_init__(self) -> None:
+        check.is_finite(self, lower=self.lower, upper=self.upper)
+        self._check_bounds()
+
+    def moments(self) -> tuple[Float[Array, "d"], ...]:
+        """The middle, w²/12, 0 and w⁴/80, with w the width."""
+        width = self.upper - self.lower
+        return (self.lower + self.upper) / 2, width**2 / 12, jnp.zeros_like(width), width**4 / 80
+
+    def bump(self, center: Float[Array, "..."], precision: Float[Array, "..."]) -> Float[Array, "..."]:
+        """√(2π/λ) (Φ(√λ (upper − c)) − Φ(√λ (lower − c))) / w; its Taylor series in w where the box is narrow."""
+        root, width = jnp.sqrt(precision), self.upper - self.lower
+        w, z = root * width, root * ((self.lower + self.upper) / 2 - center)
+        narrow = w < (0.02 if w.dtype == jnp.float64 else 0.2)
+        series = 1 + w**2 * (z**2 - 1) / 24 + w**4 * (z**4 - 6 * z**2 + 3) / 1920
+        safe = jnp.where(narrow, 1.0, w)
+        wide = normal_mass(z - safe / 2, z + safe / 2) * math.sqrt(2 * math.pi) / safe
+        return jnp.where(narrow, series * jnp.exp(-(z**2) / 2), wide)
+
+    def sample(self, key: Key[Array, ""], count: int) -> Float[Array, "count d"]:
+        uniform = jax.random.uniform(key, (count, self.dimension), self.lower.dtype)
+        return self.lower + uniform * (self.upper - self.lower)
+
+
+class _OfGaussian(Independent):
+    """Made from a diagonal Gaussian and a box; a bound may be infinite."""
+
+    gaussian: DiagonalGaussian
+    lower: Float[Array, "*batch d"] = eqx.field(converter=check.as_float)
+    upper: Float[Array, "*batch d"] = eqx.field(converter=check.as_float)
+
+    def __check_init__(self) -> None:
+        self._check_bounds()
+        check.has_shape(self, "lower", self.lower, self.gaussian.mean.shape, f"mean {self.gaussian.mean.shape}")
+
+    def _inside(self) -> tuple[Float[Array, "d"], ...]:
+        """Deviation, the bounds in units of it from the mean, and the mean and central moments between them."""
+        deviation, low, high = _standard_bounds(self.gaussian.mean, self.gaussian.variance, self.lower, self.upper)
+        return deviation, low, high, *_truncated_moments(low, high)
+
+
+class TruncatedGaussian(_OfGaussian):
+    """A diagonal Gaussian given that it lies between `lower` and `upper`."""
+
+    def moments(self) -> tuple[Float[Array, "d"], ...]:
+        """Those of the standard normal between the bounds, scaled."""
+        deviation, _, _, mean, *central = self._inside()
+        scaled = (m * deviation**k for k, m in enumerate(central, 2))
+        return self.gaussian.mean + deviation * mean, *scaled
+
+    def bump(self, center: Float[Array, "..."], precision: Float[Array, "..."]) -> Float[Array, "..."]:
+        """The Gaussian's own, times the mass between the bounds after conditioning on the bump over that before."""
+        _, low, high = _standard_bounds(self.gaussian.mean, self.gaussian.variance, self.lower, self.upper)
+        whole, inside = _gaussian_bump(self.gaussian, self.lower, self.upper, center, precision)
+        return jnp.exp(whole + inside - log_normal_mass(low, high))
+
+    def sample(self, key: Key[Array, ""], count: int) -> Float[Array, "count d"]:
+        deviation, low, high = _standard_bounds(self.gaussian.mean, self.gaussian.variance, self.lower, self.upper)
+        z = jax.random.truncated_normal(key, low, high, (count, self.dimension), self.lower.dtype)
+        return self.gaussian.mean + deviation * z
+
+
+class ClippedGaussian(_OfGaussian):
+    """clip(z, lower, upper) for a diagonal Gaussian z: the mass outside lies on the bounds."""
+
+    def moments(self) -> tuple[Float[Array, "d"], ...]:
+        """Those inside, and the two atoms, joined about the common mean."""
+        deviation, low, high, mean, *central = self._inside()
+        masses = ndtr(low), normal_mass(low, high), ndtr(-high)
+        mean, edges = self.gaussian.mean + deviation * mean, (_finite(self.lower), _finite(self.upper))
+        total = masses[0] * edges[0] + masses[1] * mean + masses[2] * edges[1]
+        gap = mean - total
+        c: list[Any] = [1.0, 0.0, *(m * deviation**k for k, m in enumerate(central, 2))]
+        joined = []
+        for k in (2, 3, 4):
+            within = sum(math.comb(k, j) * c[j] * gap ** (k - j) for j in range(k + 1))
+            atoms = masses[0] * (edges[0] - total) ** k + masses[2] * (edges[1] - total) ** k
+            joined.append(masses[1] * within + atoms)
+        return total, *joined
+
+    def bump(self, center: Float[Array, "..."], precision: Float[Array, "..."]) -> Float[Array, "..."]:
+        """The Gaussian's part between the bounds, and the bump at the bounds times their masses."""
+        _, low, high = _standard_bounds(self.gaussian.mean, self.gaussian.variance, self.lower, self.upper)
+        whole, inside = _gaussian_bump(self.gaussian, self.lower, self.upper, center, precision)
+        at_low, at_high = (jnp.exp(-precision * (_finite(edge) - center) ** 2 / 2) for edge in (self.lower, self.upper))
+        return jnp.exp(whole + inside) + ndtr(low) * at_low + ndtr(-high) * at_high
+
+    def sample(self, key: Key[Array, ""], count: int) -> Float[Array, "count d"]:
+        return jnp.clip(self.gaussian.sample(key, count), self.lower, self.upper)
+
+
+def normal_mass(low: Float[Array, "..."], high: Float[Array, "..."]) -> Float[Array, "..."]:
+    """Φ(high) − Φ(low), from the tail that is nearer."""
+    flip = low + high > 0
+    return ndtr(jnp.where(flip, -low, high)) - ndtr(jnp.where(flip, -high, low))
+
+
+def log_normal_mass(low: Float[Array, "..."], high: Float[Array, "..."]) -> Float[Array, "..."]:
+    """log(Φ(high) − Φ(low)), also where both are far out or close together.
+
+    In a tail it is −near²/2 + log(G₀(near) − e^{−(far² − near²)/2} G₀(far)) − ½ log 2π, with G₀ of `half_moment`.
+    Between near bounds, where a difference would cancel, it is the rule of `_ruled`.
+    """
+    near, far = _from_the_middle(low, high)
+    tail, close = near > 0, _close(low, high)
+    one, two = jnp.where(tail, near, 1.0), jnp.where(tail, far, 2.0)
+    left = half_moment(0, one) - jnp.exp(-(two - one) * (two + one) / 2) * half_moment(0, two)
+    in_tail = -(one**2) / 2 + jnp.log(left / math.sqrt(2 * math.pi))
+    around = jnp.log(normal_mass(jnp.where(tail, -1.0, low), jnp.where(tail, 1.0, high)))
+    middle, _, density = _ruled(low, jnp.where(close, high, low + 1))
+    width = jnp.where(close, high, low + 1) - low
+    ruled = jnp.log(density.sum(-1) * width / 2 / math.sqrt(2 * math.pi)) - middle[..., 0] ** 2 / 2
+    return jnp.where(close, ruled, jnp.where(tail, in_tail, around))
+
+
+def _from_the_middle(low: Array, high: Array) -> tuple[Array, Array]:
+    """The bounds as seen from zero: the nearer, negative if zero lies between them, and the farther."""
+    flip = low + high > 0
+    return jnp.where(flip, low, -high), jnp.where(flip, high, -low)
+
+
+def _close(low: Array, high: Array) -> Array:
+    """Whether the density changes so little between the bounds that a rule has full precision."""
+    return (high - low) * jnp.maximum(1, _from_the_middle(low, high)[0]) < 1
+
+
+def _standard_bounds(mean: Array, variance: Array, lower: Array, upper: Array) -> tuple[Array, Array, Array]:
+    """√variance, and the bounds in units of it from the mean, cut off where nothing lies beyond."""
+    deviation = jnp.sqrt(jnp.maximum(variance, float(jnp.finfo(mean.dtype).eps) ** 2))
+    reach = 37.0 if mean.dtype == jnp.float64 else 13.0
+    low, high = (jnp.clip((bound - mean) / deviation, -reach, reach) for bound in (lower, upper))
+    return deviation, low, high
+
+
+def _truncated_moments(low: Array, high: Array) -> tuple[Array, ...]:
+    """Mean and central moments of order two to four of a standard normal between `low` and `high`.
+
+    By parts, E[zᵏ] = (k − 1) E[zᵏ⁻²] + (lowᵏ⁻¹ φ(low) − highᵏ⁻¹ φ(high)) / mass. Between near bounds and in a tail that
+    cancels, and Gauss and Legendre's rule has full precision over as much of the tail as matters.
+    """
+    mass = log_normal_mass(low, high)
+    at_low, at_high = (jnp.exp(-(z**2) / 2 - mass) / math.sqrt(2 * math.pi) for z in (low, high))
+    raw = [jnp.ones_like(low), at_low - at_high]
+    for k in (2, 3, 4):
+        raw.append((k - 1) * raw[k - 2] + low ** (k - 1) * at_low - high ** (k - 1) * at_high)
+    mean = raw[1]
+    central = [sum(math.comb(k, j) * raw[j] * (-mean) ** (k - j) for j in range(k + 1)) for k in (2, 3, 4)]
+    near, _ = _from_the_middle(low, high)
+    reach = 38 / jnp.maximum(near, 4.0)
+    tail = near > 2
+    upward = low + high > 0
+    use = tail | ((high - low) * jnp.maximum(1, near) < 6)
+    start = jnp.where(tail & ~upward, jnp.maximum(low, high - reach), low)
+    end = jnp.where(use, jnp.where(tail & upward, jnp.minimum(high, low + reach), high), low + 1)
+    middle, offset, density = _ruled(start, end)
+    density = density / density.sum(-1, keepdims=True)
+    shift = jnp.sum(density * offset, axis=-1)
+    ruled = [jnp.sum(density * (offset - shift[..., None]) ** k, axis=-1) for k in (2, 3, 4)]
+    return tuple(jnp.where(use, a, b) for a, b in zip([middle[..., 0] + shift, *ruled], (mean, *central), strict=True))
+
+
+def _ruled(low: Array, high: Array) -> tuple[Array, Array, Array]:
+    """The middle of an interval, 32 nodes as offsets from it, and the normal density there over that in the middle."""
+    nodes, weights = (jnp.asarray(each, low.dtype) for each in (_NODES, _WEIGHTS))
+    offset = (high - low)[..., None] / 2 * nodes
+    middle = ((low + high) / 2)[..., None]
+    return middle, offset, weights * jnp.exp(-offset * (2 * middle + offset) / 2)
+
+
+def _gaussian_bump(
+    p: DiagonalGaussian, lower: Array, upper: Array, center: Array, precision: Array
+) -> tuple[Array, Array]:
+    """log E[bump] under the whole Gaussian, and the log of the mass that it has between the bounds given the bump."""
+    widened = 1 + p.variance * precision
+    whole = -(jnp.log(widened) + precision / widened * (p.mean - center) ** 2) / 2
+    mean = p.mean + p.variance * precision / widened * (center - p.mean)
+    _, low, high = _standard_bounds(mean, p.variance / widened, lower, upper)
+    return whole, log_normal_mass(low, high)
+
+
+def _finite(bound: Array) -> Array:
+    """Zero for an infinite bound, on which no mass lies."""
+    return jnp.where(jnp.isfinite(bound), bound, 0.0)

@@ -1,0 +1,179 @@
+"""Which pairs have a closed form: the table of distributions × functions, and that of functions × functions."""
+
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+from moca.moments import closed_forms as cf
+from moca.moments import composite as made
+from moca.moments import gp
+from moca.moments.dispatch import CLOSED_FORMS, COVARIANCES, CROSS_COVARIANCES, VARIANCES, find, find_pair
+from moca.moments.distributions import (
+    DiagonalGaussian,
+    Dirac,
+    Distribution,
+    Elliptical,
+    Empirical,
+    Gaussian,
+    Laplace,
+    StudentT,
+)
+from moca.moments.functions import GELU, RBF, Erf, Fourier, Matern, Polynomial, Quadratic, ReLU, Sum
+from moca.moments.gp import GP
+from moca.moments.mixtures import GaussianMixture
+from moca.moments.supports import Box, ClippedGaussian, TruncatedGaussian
+
+GAUSSIANS = (DiagonalGaussian, Gaussian)
+HEAVY_TAILED = (Laplace, StudentT)
+SUPPORTS = (Box, TruncatedGaussian, ClippedGaussian)
+GATED = (Erf, ReLU, GELU)
+POLYNOMIALS = (Quadratic, Polynomial)
+FUNCTIONS = (RBF, Fourier, *GATED, *POLYNOMIALS)
+
+
+def _add(table: dict[Any, Callable], entries: dict[Any, Callable]) -> None:
+    table.update(entries)
+
+
+_add(
+    CLOSED_FORMS,
+    {
+        (Dirac, object): cf.dirac,
+        (Empirical, object): cf.empirical,
+        (Distribution, Sum): made.sum_expectation,
+    },
+)
+for p in GAUSSIANS:
+    _add(
+        CLOSED_FORMS,
+        {
+            (p, RBF): cf.gaussian_rbf,
+            (p, Fourier): cf.elliptical_fourier,
+            **{(p, f): cf.gaussian_ridge for f in GATED},
+            (p, Quadratic): cf.elliptical_quadratic,
+            (p, Polynomial): cf.elliptical_polynomial,
+        },
+    )
+_add(CLOSED_FORMS, {(GaussianMixture, f): made.mixture for f in FUNCTIONS})
+for heavy in HEAVY_TAILED:
+    _add(
+        CLOSED_FORMS,
+        {
+            (heavy, Fourier): cf.elliptical_fourier,
+            (heavy, Quadratic): cf.elliptical_quadratic,
+            (heavy, Polynomial): cf.elliptical_polynomial,
+        },
+    )
+for bounded in SUPPORTS:
+    _add(
+        CLOSED_FORMS,
+        {
+            (bounded, RBF): cf.independent_rbf,
+            (bounded, Quadratic): cf.independent_polynomial,
+            (bounded, Polynomial): cf.independent_polynomial,
+        },
+    )
+_add(
+    CLOSED_FORMS,
+    {
+        (DiagonalGaussian, Matern): cf.gaussian_matern,
+        (GaussianMixture, Matern): made.mixture,  # of diagonal Gaussians
+        (Box, Matern): cf.box_matern,
+        **{(p, GP): gp.gaussian_gp for p in GAUSSIANS},
+        (GaussianMixture, GP): made.mixture,
+    },
+)
+
+_add(
+    COVARIANCES,
+    {
+        (Dirac, object, object): cf.dirac_covariance,
+        (Empirical, object, object): cf.empirical_covariance,
+        (Distribution, Sum, object): made.sum_covariance,
+        **{(Elliptical, f, g): cf.elliptical_polynomial_covariance for f, g in product(POLYNOMIALS, repeat=2)},
+        **{(p, Fourier, Fourier): cf.elliptical_fourier_covariance for p in HEAVY_TAILED},
+        **{(p, RBF, RBF): cf.independent_rbf_covariance for p in SUPPORTS},
+        **{(p, Quadratic, Quadratic): cf.independent_quadratic_covariance for p in SUPPORTS},
+    },
+)
+for p in GAUSSIANS:
+    _add(
+        COVARIANCES,
+        {
+            (p, RBF, RBF): cf.gaussian_rbf_covariance,
+            **{(p, RBF, g): made.rbf_with_any for g in FUNCTIONS if g is not RBF},
+            (p, Fourier, Fourier): cf.gaussian_fourier_covariance,
+            **{(p, f, g): cf.gaussian_gated_covariance for f, g in product(GATED, repeat=2)},
+            **{(p, f, g): cf.gaussian_polynomial_ridge_covariance for f, g in product(POLYNOMIALS, (Fourier, *GATED))},
+        },
+    )
+_add(
+    COVARIANCES,
+    {
+        (GaussianMixture, f, g): made.mixture_covariance
+        for f, g in product(FUNCTIONS, repeat=2)
+        if find_pair(Gaussian, f, g) is not None
+    },
+)
+
+_add(
+    COVARIANCES,
+    {
+        (Dirac, GP, GP): gp.dirac_gp_covariance,
+        (Empirical, GP, GP): gp.empirical_gp_covariance,
+        **{(p, GP, GP): gp.gaussian_gp_covariance for p in GAUSSIANS},
+        (GaussianMixture, GP, GP): made.mixture_covariance,
+    },
+)
+
+_add(VARIANCES, {(p, f): made.own_variance for p, f in CLOSED_FORMS if find_pair(p, f, f) is not None})
+_add(VARIANCES, {(Distribution, Sum): made.own_variance})
+
+_add(
+    CROSS_COVARIANCES,
+    {
+        (Dirac, object): cf.dirac_cross,
+        (Empirical, object): cf.empirical_cross,
+        (Distribution, Sum): made.sum_cross,
+        **dict.fromkeys(product(GAUSSIANS, FUNCTIONS), made.gaussian_cross),
+        (DiagonalGaussian, Matern): made.gaussian_cross,
+        **{(p, GP): made.gaussian_cross for p in GAUSSIANS},
+        (GaussianMixture, GP): made.mixture_cross,
+        **{(GaussianMixture, f): made.mixture_cross for f in FUNCTIONS},
+        **dict.fromkeys(product(HEAVY_TAILED, POLYNOMIALS), cf.elliptical_polynomial_cross),
+        **{(p, Fourier): cf.elliptical_fourier_cross for p in HEAVY_TAILED},
+    },
+)
+
+
+def compatibility() -> str:
+    """Two Markdown tables: what is closed form for which pair, and which two functions have a covariance.
+
+    E marks the expectation, V the variance, X the covariance with x. In the second table, G stands for Gaussians and
+    mixtures of them, H for the heavy-tailed distributions too.
+    """
+    tables = CLOSED_FORMS, VARIANCES, CROSS_COVARIANCES
+    pairs = [(p, f) for p, f in dict.fromkeys(pair for table in tables for pair in table) if f is not Sum]
+    columns = [f for f in dict.fromkeys(f for _, f in pairs) if f is not object]
+    lines = [_row("", [f.__name__ for f in columns] + ["any function"]), "|---" * (len(columns) + 2) + "|"]
+    for p in dict.fromkeys(p for p, _ in pairs):
+        cells = [
+            ", ".join(mark for mark, table in zip("EVX", tables, strict=True) if find(table, p, f) is not None) or "–"
+            for f in [*columns, object]
+        ]
+        lines.append(_row(f"**{p.__name__}**", cells))
+    both = [f for f in columns if any(f in pair[1:] for pair in COVARIANCES)]
+    lines += ["", _row("covariance of", [f.__name__ for f in both]), "|---" * (len(both) + 1) + "|"]
+    for f in both:
+        lines.append(_row(f"**{f.__name__}**", [_pair_marks(f, g) for g in both]))
+    return "\n".join(lines)
+
+
+def _pair_marks(f: type, g: type) -> str:
+    marks = {"G": Gaussian, "H": Laplace}
+    held = [m for m, p in marks.items() if find_pair(p, f, g) is not None or find_pair(p, g, f) is not None]
+    return ", ".join(held) or "–"
+
+
+def _row(head: str, cells: list[str]) -> str:
+    return f"| {head} | " + " | ".join(cells) + " |" if head else "| | " + " | ".join(cells) + " |"

@@ -1,0 +1,173 @@
+"""Gaussian processes at uncertain inputs, beside PILCO's published formulas and samples."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.test_util import check_grads
+
+from moca import moments as mm
+from tests.moments import pilco, problems, reference
+
+
+def process(rng, n=20, d=3, m=2, dtype=np.float64):
+    """A GP on random data, with hyper-parameters of each output's own."""
+    inputs = rng.normal(size=(n, d))
+    targets = np.stack([np.sin(inputs @ rng.normal(size=d)) for _ in range(m)], 1)
+    given = inputs, targets, rng.uniform(0.8, 2, (m, d)), rng.uniform(0.5, 2, m), rng.uniform(0.01, 0.1, m)
+    return mm.GP(*(np.asarray(each, dtype) for each in given))
+
+
+def published(gp, p):
+    arrays = gp.inputs, gp.targets, gp.lengthscales, gp.signal, gp.noise, p.mean, p.covariance
+    return pilco.predict(*(np.asarray(each, np.float64) for each in arrays))
+
+
+@pytest.mark.parametrize("kind", ["Gaussian", "DiagonalGaussian"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_agrees_with_pilcos_formulas(kind, dtype):
+    rng = np.random.default_rng(0)
+    gp, p = process(rng, dtype=dtype), problems.distribution(kind, rng, 3, 0.6, dtype)
+    mean, covariance, cross = published(gp, p)
+    q = jax.jit(lambda p, gp: mm.propagate(p, gp, joint=True))(p, gp)
+    tolerance = 1e-10 if dtype == np.float64 else 1e-3  # float32: the solve with K, whose condition number is 1e3
+    assert q.mean.dtype == dtype
+    np.testing.assert_allclose(q.mean[3:], mean, rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(q.covariance[3:, 3:], covariance, rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(q.covariance[:3, 3:], np.asarray(p.covariance) @ cross, rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(mm.variance(p, gp), np.diag(covariance), rtol=tolerance, atol=tolerance)
+
+
+def test_in_one_dimension_by_integration():
+    """Means and variances of the posterior, integrated over the input."""
+    rng = np.random.default_rng(1)
+    gp, p = process(rng, 6, 1), problems.distribution("Gaussian", rng, 1)
+    x, over = reference.tensor_rule(np.asarray(p.mean), np.asarray(p.covariance))
+    means, variances = map(np.asarray, jax.vmap(gp.posterior)(x))
+    mean = over @ means
+    truth = (means - mean).T @ (over[:, None] * means) + np.diag(over @ variances)
+    np.testing.assert_allclose(mm.expectation(p, gp), mean, rtol=1e-11)
+    np.testing.assert_allclose(mm.covariance(p, gp), truth, rtol=1e-9, atol=1e-12)
+    mixture = mm.GaussianMixture([0.4, 0.6], [p, mm.Gaussian(p.mean + 1, p.covariance)])
+    both = [mm.propagate(each, gp) for each in (p, mm.Gaussian(p.mean + 1, p.covariance))]
+    gap = both[0].mean - both[1].mean
+    truth = 0.4 * both[0].covariance + 0.6 * both[1].covariance + 0.24 * np.outer(gap, gap)
+    np.testing.assert_allclose(mm.covariance(mixture, gp), truth, rtol=1e-10)
+
+
+def test_at_a_point_it_is_the_posterior():
+    rng = np.random.default_rng(0)
+    gp, x = process(rng), rng.normal(size=3)
+    mean, variance = gp.posterior(x)
+    k = np.asarray(gp.signal)[:, None] * np.exp(
+        -(((x - np.asarray(gp.inputs)) / np.asarray(gp.lengthscales)[:, None]) ** 2).sum(-1) / 2
+    )
+    z = np.asarray(gp.inputs)[None] / np.asarray(gp.lengthscales)[:, None]
+    K = np.asarray(gp.signal)[:, None, None] * np.exp(-((z[:, :, None] - z[:, None]) ** 2).sum(-1) / 2)
+    K = K + np.asarray(gp.noise)[:, None, None] * np.eye(20)
+    np.testing.assert_allclose(mean, np.einsum("an,anm,ma->a", k, np.linalg.inv(K), gp.targets), rtol=1e-9)
+    np.testing.assert_allclose(variance, gp.signal - np.einsum("an,anm,am->a", k, np.linalg.inv(K), k), rtol=1e-8)
+    np.testing.assert_allclose(gp(x), mean, rtol=1e-14)
+    for p in (mm.Dirac(x), mm.Empirical(np.stack([x, x])), mm.Gaussian(x, np.zeros((3, 3)))):
+        np.testing.assert_allclose(mm.covariance(p, gp), np.diag(variance), rtol=1e-8, atol=1e-12)
+        np.testing.assert_allclose(mm.expectation(p, gp), mean, rtol=1e-11)
+    density = [
+        -y @ np.linalg.solve(K[a], y) / 2 - np.linalg.slogdet(2 * np.pi * K[a])[1] / 2
+        for a, y in enumerate(np.asarray(gp.targets).T)
+    ]
+    np.testing.assert_allclose(gp.log_likelihood(), density, rtol=1e-11)
+
+
+def test_gradients():
+    rng = np.random.default_rng(0)
+    gp, p = process(rng, 4, 2), problems.distribution("Gaussian", rng, 2)
+    check_grads(jax.jit(lambda p, gp: mm.covariance(p, gp).sum()), (p, gp), order=1, modes=["rev"], eps=1e-5, rtol=1e-5)
+    still = mm.Gaussian(p.mean, np.zeros((2, 2)))
+    gradient = jax.jit(jax.grad(lambda p: mm.covariance(p, gp).sum() + mm.expectation(p, gp).sum()))(still)
+    assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
+
+
+def test_fitting_finds_noise_and_lengthscales():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-3, 3, (60, 2))
+    y = np.stack([np.sin(2 * x[:, 0]), 0.5 * x[:, 1]], 1) + 0.1 * rng.normal(size=(60, 2))
+    start = mm.GP(x, y, np.ones(2), 1.0, 0.01)
+    with jax.numpy_dtype_promotion("standard"):  # optax promotes
+        gp, still = mm.GP.fit(x, y), mm.GP.fit(x, np.zeros((60, 1)), steps=50)
+    assert (gp.log_likelihood() > start.log_likelihood()).all()
+    np.testing.assert_allclose(jnp.sqrt(gp.noise), 0.1, rtol=0.35)
+    assert gp.lengthscales[0, 1] > 5 * gp.lengthscales[0, 0]
+    np.testing.assert_allclose(gp(np.array([1.0, 1.0])), [np.sin(2.0), 0.5], atol=0.1)
+    assert jnp.isfinite(still.log_likelihood()).all()  # without noise the matrix must not become singular
+
+
+def test_what_a_gp_refuses():
+    x, y, p = np.zeros((4, 2)), np.zeros((4, 1)), mm.Gaussian(np.zeros(2), np.eye(2))
+    for build, message in (
+        (lambda: mm.GP(x, np.zeros(4), np.ones(2)), r"GP.targets needs at least 2 axes"),
+        (lambda: mm.GP(x, np.zeros((3, 1)), np.ones(2)), r"GP.targets must have shape \(4, 1\)"),
+        (lambda: mm.GP(x, y, np.ones((2, 2))), r"GP.lengthscales must have shape \(1, 2\)"),
+        (lambda: mm.GP(x, y, np.ones(2), noise=0.0), r"GP.noise holds 0"),
+        (lambda: mm.GP(x, y, np.ones(2), signal=np.ones(3)), r"GP.signal must have shape \(1,\)"),
+        (lambda: mm.covariance(p, mm.GP(x, y, np.ones(2)), mm.GP(x, y, np.ones(2))), r"takes one GP, with itself"),
+    ):
+        with pytest.raises((ValueError, TypeError), match=message):
+            build()
+
+
+def state_with_angles(rng):
+    """A state of five dimensions, two of them angles, and a GP of four outputs on its sines and cosines."""
+    p = problems.distribution("Gaussian", rng, 5, 0.4)
+    inputs = rng.normal(size=(100, 5))
+    inputs = np.asarray(jax.vmap(mm.angles(5, [1, 3]))(inputs))
+    targets = np.stack([np.tanh(inputs @ rng.normal(size=7)) for _ in range(4)], 1)
+    targets = targets + 0.05 * rng.normal(size=targets.shape)
+    return p, mm.GP(inputs, targets, rng.uniform(1, 3, (4, 7)), rng.uniform(0.5, 1.5, 4), np.full(4, 0.05))
+
+
+def test_pilcos_prediction_for_a_state_with_two_angles():
+    """Angles, then 100 data and four outputs, all in PILCO's own formulas: to 1e-8."""
+    p, gp = state_with_angles(np.random.default_rng(0))
+    q = mm.with_angles(p, [1, 3])
+    mean, wave, cross = pilco.trigonometric(np.asarray(p.mean), np.asarray(p.covariance), [1, 3])
+    order = [1, 2, 4, 5]  # of the sines and cosines among (x₀, sin, cos, x₂, sin, cos, x₄)
+    np.testing.assert_allclose(q.mean[np.array(order)], mean, atol=1e-13)
+    np.testing.assert_allclose(q.covariance[np.ix_(order, order)], wave, atol=1e-13)
+    np.testing.assert_allclose(mm.cross_covariance(p, mm.angles(5, [1, 3]))[np.array(order)], cross.T, atol=1e-13)
+    predicted = mm.propagate(q, gp, joint=True)
+    M, S, V = published(gp, q)
+    np.testing.assert_allclose(predicted.mean[7:], M, rtol=1e-8)
+    np.testing.assert_allclose(predicted.covariance[7:, 7:], S, rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(predicted.covariance[:7, 7:], np.asarray(q.covariance) @ V, rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.slow
+def test_pilcos_prediction_against_ten_million_samples():
+    """Of its input, the matched Gaussian: mean, covariance and input–output covariance within sampling error."""
+    p, gp = state_with_angles(np.random.default_rng(0))
+    q = mm.with_angles(p, [1, 3])
+    predicted = mm.propagate(q, gp, joint=True)
+    factor, solved = gp.solve()
+
+    @jax.jit
+    def batch(key):
+        key, noise_key = jax.random.split(key)
+        x = q.sample(key, 20_000)
+        delta = (x[None, :, None] - gp.inputs) / gp.lengthscales[:, None, None]
+        kernel = gp.signal[:, None, None] * jnp.exp(-jnp.sum(delta**2, -1) / 2)
+        white = jax.vmap(lambda L, k: jax.scipy.linalg.solve_triangular(L, k.T, lower=True))(factor, kernel)
+        variance = gp.signal[:, None] - jnp.sum(white**2, 1)
+        y = jnp.einsum("ank,ak->an", kernel, solved) + jnp.sqrt(variance) * jax.random.normal(noise_key, variance.shape)
+        z = jnp.concatenate([x - q.mean, y.T - predicted.mean[7:]], 1)
+        outer = z[:, :, None] * z[:, None]
+        return z.sum(0), outer.sum(0), (outer**2).sum(0)
+
+    totals, count = None, 0
+    for key in jax.random.split(jax.random.key(0), 500):
+        got = batch(key)
+        totals = got if totals is None else jax.tree.map(jnp.add, totals, got)
+        count += 20_000
+    mean, second, fourth = (np.asarray(each) / count for each in totals)
+    error = np.sqrt(np.diag(second) / count)
+    assert (np.abs(mean) <= 4.5 * error).all()
+    assert (np.abs(second - np.asarray(predicted.covariance)) <= 4.5 * np.sqrt((fourth - second**2) / count)).all()

@@ -1,0 +1,134 @@
+"""Gaussians with the moments of f(x): several outputs, angles, the joint, and numbers in place of a closed form."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from moca import moments as mm
+from tests.moments import problems, reference
+
+
+def integrated(p, f):
+    """Mean of (x, f(x)) and its covariance by the tensor rule."""
+    x, over = reference.tensor_rule(np.asarray(p.mean), np.asarray(p.covariance))
+    y = np.concatenate([x, np.asarray(jax.jit(jax.vmap(f))(x)).reshape(len(x), -1)], 1)
+    mean = over @ y
+    return mean, (y - mean).T @ (over[:, None] * (y - mean))
+
+
+@pytest.mark.parametrize("function", ["RBF full", "Fourier", "Erf", "Polynomial"])
+def test_the_moments_of_x_and_of_f(function):
+    rng = np.random.default_rng(0)
+    p = problems.distribution("Gaussian", rng, 2)
+    f = problems.function(function, rng, 2, outputs=(3,))
+    mean, spread = integrated(p, f)
+    joint, alone = mm.propagate(p, f, joint=True), mm.propagate(p, f)
+    np.testing.assert_allclose(joint.mean, mean, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(joint.covariance, spread, rtol=1e-9, atol=1e-11 * np.abs(spread).max())
+    np.testing.assert_array_equal(alone.covariance, joint.covariance[2:, 2:])
+    diagonal = mm.propagate(p, f, diagonal=True)
+    np.testing.assert_allclose(diagonal.variance, jnp.diagonal(alone.covariance), rtol=1e-12)
+
+
+def test_a_scalar_function_makes_one_dimension():
+    p, f = mm.DiagonalGaussian([0.0, 1.0], [0.3, 0.2]), mm.Quadratic(np.eye(2), np.ones(2))
+    assert mm.propagate(p, f).dimension == 1
+    assert mm.propagate(p, f, joint=True).dimension == 3
+
+
+def test_an_affine_function_is_the_step_of_a_kalman_filter():
+    rng = np.random.default_rng(0)
+    p, A, b = problems.distribution("Gaussian", rng, 3), rng.normal(size=(2, 3)), rng.normal(size=2)
+    q = mm.propagate(p, mm.Polynomial((b, A)))
+    np.testing.assert_allclose(q.mean, A @ p.mean + b, rtol=1e-14)
+    np.testing.assert_allclose(q.covariance, A @ p.covariance @ A.T, rtol=1e-13)
+
+
+@pytest.mark.parametrize("kind", ["Dirac", "Empirical", "GaussianMixture", "Laplace"])
+def test_the_joint_of_other_distributions(kind):
+    """f = identity: every block is the distribution's own covariance."""
+    p = problems.distribution(kind, np.random.default_rng(0), 2)
+    q = mm.propagate(p, mm.Polynomial((jnp.zeros(2), jnp.eye(2))), joint=True)
+    np.testing.assert_allclose(q.covariance, jnp.tile(q.covariance[:2, :2], (2, 2)), rtol=1e-10, atol=1e-15)
+    np.testing.assert_allclose(q.mean[:2], q.mean[2:], rtol=1e-13)
+
+
+def test_angles_by_quadrature():
+    rng = np.random.default_rng(0)
+    p = problems.distribution("Gaussian", rng, 2, 1.3)
+    q = mm.with_angles(p, 0)
+    mean, spread = integrated(p, lambda x: jnp.stack([jnp.sin(x[0]), jnp.cos(x[0]), x[1]]))
+    np.testing.assert_allclose(q.mean, mean[2:], atol=1e-12)
+    np.testing.assert_allclose(q.covariance, spread[2:, 2:], atol=1e-12)
+    cross = mm.cross_covariance(p, mm.angles(2, [0]))
+    np.testing.assert_allclose(cross, spread[2:, :2], atol=1e-12)
+    both = mm.with_angles(p, [0, 1])
+    mean, spread = integrated(p, lambda x: jnp.stack([jnp.sin(x[0]), jnp.cos(x[0]), jnp.sin(x[1]), jnp.cos(x[1])]))
+    np.testing.assert_allclose(both.covariance, spread[2:, 2:], atol=1e-12)
+
+
+def test_angles_stand_where_the_angle_stood():
+    """And at a point they are the sine and cosine themselves, in the belief's own precision."""
+    x = np.array([0.3, 2.0, -0.7, 1.1], np.float32)
+    q = mm.with_angles(mm.DiagonalGaussian(x, np.zeros(4, np.float32)), [3, 1])
+    truth = [x[0], np.sin(x[1]), np.cos(x[1]), x[2], np.sin(x[3]), np.cos(x[3])]
+    np.testing.assert_allclose(q.mean, truth, atol=1e-6)
+    np.testing.assert_allclose(q.covariance, 0, atol=1e-7)
+    assert q.mean.dtype == jnp.float32
+    gradient = jax.jacobian(lambda v: mm.with_angles(mm.DiagonalGaussian(x, v), [3, 1]).covariance)(
+        jnp.zeros(4, np.float32)
+    )
+    assert jnp.isfinite(gradient).all()
+
+
+def test_quadrature_and_sigma_points_are_exact_for_polynomials():
+    rng = np.random.default_rng(0)
+    for kind in ("DiagonalGaussian", "Gaussian", "GaussianMixture"):
+        for d in (1, 2, 4):
+            p = problems.distribution(kind, rng, d)
+            f = mm.Polynomial(problems.function("Polynomial", rng, d, outputs=(2,)).tensors)
+            np.testing.assert_allclose(mm.quadrature(p, f, 3), mm.expectation(p, f), rtol=1e-11)
+            cubic = mm.Polynomial(f.tensors[:4])
+            np.testing.assert_allclose(mm.sigma_points(p, cubic), mm.expectation(p, cubic), rtol=1e-11)
+            assert not np.allclose(mm.sigma_points(p, f), mm.expectation(p, f), rtol=1e-6) or d == 1
+
+
+def test_quadrature_of_a_smooth_function():
+    p, f = mm.Gaussian([0.2, -0.1], [[0.4, 0.1], [0.1, 0.3]]), mm.Erf([1.0], [[0.7, -0.4]], [0.2])
+    np.testing.assert_allclose(mm.quadrature(p, f), mm.expectation(p, f), rtol=1e-12)
+    assert mm.quadrature(p, lambda x: jnp.stack([x[0], x[1]])).shape == (2,)
+
+
+def test_what_quadrature_refuses():
+    with pytest.raises(
+        TypeError, match="quadrature is for DiagonalGaussian, Gaussian and GaussianMixture, got Laplace"
+    ):
+        mm.quadrature(mm.Laplace(np.zeros(1), np.eye(1)), jnp.sum)
+    with pytest.raises(TypeError, match="sigma_points is for"):
+        mm.sigma_points(mm.Dirac(np.zeros(1)), jnp.sum)
+    with pytest.raises(ValueError, match="more than 4000000 nodes: use fewer points, or sigma_points"):
+        mm.quadrature(mm.DiagonalGaussian(np.zeros(8), np.ones(8)), jnp.sum)
+
+
+def test_compare_prints_every_method(capsys):
+    p = mm.DiagonalGaussian([0.2, -0.1], [0.4, 0.3])
+    mm.compare(p, mm.Erf([1.0], [[0.7, -0.4]], [0.2]), samples=1000)
+    closed, quadrature, sigma, sampled = capsys.readouterr().out.splitlines()[1:]
+    assert closed.startswith("closed form")
+    assert " 0.0e+00" in closed
+    assert quadrature.startswith("quadrature")
+    assert float(quadrature.split()[2]) < 1e-10
+    assert sigma.startswith("sigma points")
+    assert sampled.startswith("1,000 samples")
+    mm.compare(p, jnp.sum, samples=1000)
+    assert "none    (no closed form for the expectation of function" in capsys.readouterr().out
+    mm.compare(mm.Laplace(np.zeros(2), np.eye(2)), mm.Fourier(None, np.eye(2), np.zeros(2)), samples=1000)
+    shown = capsys.readouterr().out
+    assert "2 outputs" in shown
+    assert "(quadrature is for" in shown
+
+
+def test_joint_and_diagonal_exclude_each_other():
+    with pytest.raises(ValueError, match="joint and diagonal exclude each other"):
+        mm.propagate(mm.Dirac([0.0]), mm.Quadratic([[1.0]], [0.0]), joint=True, diagonal=True)

@@ -21,8 +21,8 @@ from moca.studies import launch, results, statistics, toy
 from moca.studies.grid import Block, Grid
 
 NOISE, PRESET, ENV = "0.05", "tuned", "PendulumSwingup"
-# The preset tuned without its filter learns in half the steps that raw takes, to the same end. Here its rates stay as they
-# are and it explores to the end; it begins with three episodes of random actions, which take no time.
+# The preset tuned without its filter learns in half the steps that raw takes, to the same end. Here its rates stay as
+# they are and it explores to the end; it begins with three episodes of random actions, which take no time.
 SETTINGS = {
     "belief.filter": False,
     "exploration.probability_end": 0.2,
@@ -33,10 +33,10 @@ SETTINGS = {
 }
 GRID = Grid(
     "demo",
-    (Block(ENV, ("moca-ce", "moca"), (NOISE,), 45_000, SETTINGS),),
+    (Block(ENV, ("moca-ce", "moca"), (NOISE,), 39_000, SETTINGS),),
     presets=(PRESET,),
     seed=0,
-    seeds=2,
+    seeds=3,
     films=("moca", "moca-ce"),
 )
 TITLES = {"moca": "MoCA, targets hold E[V(s′)]", "moca-ce": "MoCA-CE, targets hold V(E[s′])"}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ORDER = ("raw", "tuned", "paper")  # of presets, for readers
-DELTA = {CARTPOLE: 20.0, PENDULUM: 40.0}  # the smallest difference of returns of interest
+DELTA = {CARTPOLE: 20.0, PENDULUM: 40.0}  # the smallest difference of returns of interest [choice]
 DELTA_STEPS = 0.1  # of all training steps
 DELTA_SHARE = 0.1  # of seeds
 OF_RETURN = ("final", "area", "peak", "drop", "spread")

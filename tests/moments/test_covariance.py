@@ -106,7 +106,7 @@ def test_every_pair_by_quadrature(one, two, dtype):
         assert (error <= TOLERANCE[dtype] * scale).all(), (error / scale).max()
 
 
-@pytest.mark.parametrize(("one", "two"), QUICK[1:4])
+@pytest.mark.parametrize(("one", "two"), [QUICK[1], QUICK[3], QUICK[5]])
 def test_order_and_product(one, two):
     """The covariance turned around, and E[f g] from the covariance and the means."""
     rng = np.random.default_rng(0)
@@ -154,6 +154,24 @@ def test_pairs_of_units_at_every_correlation(pair, dtype):
 
 def rule(moments):
     return reference.split_rule(*map(np.asarray, moments))
+
+
+def test_the_mean_of_a_relu_by_a_rule_that_knows_its_kink():
+    """And of several, narrow to wide, in both precisions; a saturated unit relative to its argument."""
+    rng = np.random.default_rng(0)
+    for dtype in (np.float64, np.float32):
+        f = problems.function("ReLU", rng, 3, 40, dtype=dtype)
+        for spread in (1e-3, 0.3, 30.0):
+            p = problems.distribution("Gaussian", rng, 3, spread, dtype)
+            rows, shifts, mean, covariance = (
+                np.asarray(a, np.float64) for a in (f.rows, f.shifts, p.mean, p.covariance)
+            )
+            m, v = rows @ mean + shifts, np.einsum("mi,ij,mj->m", rows, covariance, rows)
+            x, over = reference.split_rule(m, v)
+            truth = np.sum(over * np.maximum(x, 0), axis=-1)
+            got = np.asarray(expectation(p, mm.ReLU(None, f.rows, f.shifts, f.constant)), np.float64)
+            error = np.abs(got - float(f.constant) - truth)
+            assert (error <= TOLERANCE[dtype] * (np.sqrt(m**2 + v) + abs(float(f.constant)))).all()
 
 
 def test_the_bivariate_normal_to_fifteen_digits():
@@ -267,7 +285,7 @@ def test_mixtures_have_the_covariances_of_their_parts():
         for w, mean, spread in zip(p.weights, p.components.mean, p.components.covariance, strict=True):
             x, over = reference.tensor_rule(np.asarray(mean), np.asarray(spread))
             truth = truth + float(w) * np.einsum("n,na,n->a", over, values(f, x), values(g, x))
-        np.testing.assert_allclose(mm.product(p, f, g), truth, rtol=1e-9)
+        np.testing.assert_allclose(jax.jit(mm.product)(p, f, g), truth, rtol=1e-9)
 
 
 @pytest.mark.parametrize("kind", ["Dirac", "Empirical"])
@@ -291,14 +309,16 @@ def test_sums_and_multiples():
     h = 2.0 * f - g
     x = rng.normal(size=2)
     np.testing.assert_allclose(h(x), 2 * f(x) - g(x), rtol=1e-14)
-    np.testing.assert_allclose(mm.expectation(p, h), 2 * mm.expectation(p, f) - mm.expectation(p, g), rtol=1e-13)
-    cross = mm.covariance(p, f, g)
-    truth = 4 * mm.covariance(p, f) - 2 * (cross + cross.T) + mm.covariance(p, g)
-    np.testing.assert_allclose(mm.covariance(p, h), truth, rtol=1e-12)
-    np.testing.assert_allclose(mm.variance(p, h), np.diag(truth), rtol=1e-12)
-    np.testing.assert_allclose(mm.covariance(p, g, h), 2 * cross.T - mm.covariance(p, g), rtol=1e-12)
+    np.testing.assert_allclose(expectation(p, h), 2 * expectation(p, f) - expectation(p, g), rtol=1e-13)
+    cross = covariance(p, f, g)
+    truth = 4 * covariance(p, f, f) - 2 * (cross + cross.T) + covariance(p, g, g)
+    np.testing.assert_allclose(covariance(p, h, h), truth, rtol=1e-12)
+    np.testing.assert_allclose(jax.jit(mm.variance)(p, h), np.diag(truth), rtol=1e-12)
+    np.testing.assert_allclose(covariance(p, g, h), 2 * cross.T - covariance(p, g, g), rtol=1e-12)
     np.testing.assert_allclose(
-        mm.cross_covariance(p, h), 2 * mm.cross_covariance(p, f) - mm.cross_covariance(p, g), rtol=1e-12
+        jax.jit(mm.cross_covariance)(p, h),
+        2 * jax.jit(mm.cross_covariance)(p, f) - jax.jit(mm.cross_covariance)(p, g),
+        rtol=1e-12,
     )
     assert len((h + h).terms) == 4
 

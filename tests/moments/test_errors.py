@@ -110,6 +110,10 @@ FAULTS = {
         lambda: mm.Matern([1.0], [ZERO], ONES2, 2.0),
         r"nu must be 0.5, 1.5 or 2.5, got 2",
     ),
+    "no moment of odd order": (
+        lambda: mm.covariance(mm.StudentT(ZERO, EYE, 3), mm.Quadratic(EYE, ZERO), mm.Polynomial([0.0, ONES2])),
+        r"df = 3 has no moment of order 3",
+    ),
     "no moment of order eight": (
         lambda: mm.variance(mm.StudentT(ZERO, EYE, 8), mm.Polynomial([np.ones((2,) * k) for k in range(5)])),
         r"df = 8 has no moment of order 8",

@@ -153,7 +153,7 @@ def test_fourier_under_one_dimensional_heavy_tails_by_integration():
         np.testing.assert_allclose(mm.expectation(p, f), truth, atol=1e-7)
 
 
-@pytest.mark.parametrize(("kind", "function"), problems.supported(mm.CLOSED_FORMS))
+@pytest.mark.parametrize(("kind", "function"), problems.smooth(mm.CLOSED_FORMS))
 @pytest.mark.parametrize("d", [1, 2])
 def test_every_gaussian_pair_by_tensor_quadrature(kind, function, d):
     """No reduction to one dimension, no moment tensors: f itself, summed over a grid."""
@@ -170,18 +170,19 @@ def test_every_gaussian_pair_by_tensor_quadrature(kind, function, d):
             "GaussianMixture": lambda: zip(p.weights, p.components.mean, p.components.covariance, strict=True),
         }.get(kind, lambda: [(1.0, p.mean, p.covariance)])()
         truth = sum(float(w) * integrate(f, np.asarray(mean), np.asarray(cov)) for w, mean, cov in parts)
-        tolerance = 1e-6 if function == "ReLU" else 1e-11  # the grid does not know the kinks; test_covariance does
+        tolerance = 1e-11
     np.testing.assert_allclose(expectation(p, f), truth, rtol=tolerance, atol=tolerance)
 
 
 def integrate(f, mean, covariance):
     x, weights = reference.tensor_rule(mean, covariance)
-    values = evaluate(f, x) if isinstance(f, mm.Function) else jax.jit(jax.vmap(f))(x)
+    values = evaluate(f, x) if isinstance(f, mm.Function) else f(x)
     return float(np.dot(weights, np.asarray(values)))
 
 
 def integrate_scale_mixture(p, f):
     """E over τ of the Gaussian expectation, both by quadrature, with τ = e^s so that its density decays fast."""
+    f = f if isinstance(f, mm.Function) else jax.jit(jax.vmap(f))  # compiled once for all scales
     s = np.linspace(-45, 12, 301) if isinstance(p, mm.Laplace) else np.linspace(-6, 60, 401)
     if isinstance(p, mm.Laplace):
         density = scipy.stats.expon.pdf(np.exp(s)) * np.exp(s)

@@ -56,8 +56,8 @@ def symmetric(matrix):
     return (matrix + np.swapaxes(matrix, -1, -2)) / 2
 
 
-@pytest.mark.parametrize(("kind", "function"), problems.supported(mm.VARIANCES))
-@pytest.mark.parametrize("d", [1, 2])
+@pytest.mark.parametrize(("kind", "function"), problems.smooth(mm.VARIANCES))
+@pytest.mark.parametrize("d", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_every_pair_by_tensor_quadrature(kind, function, d):
     rng = np.random.default_rng(d)
     p, f = problems.distribution(kind, rng, d), problems.function(function, rng, d)
@@ -66,8 +66,7 @@ def test_every_pair_by_tensor_quadrature(kind, function, d):
         truth = integrate_scale_mixture(p, lambda x: (f(x) - mean) ** 2)
     else:
         truth = integrate_variance(p, f)
-    tolerance = 1e-6 if function == "ReLU" else 1e-10  # the grid does not know the kinks; test_covariance does
-    np.testing.assert_allclose(variance(p, f), truth, rtol=tolerance, atol=1e-12)
+    np.testing.assert_allclose(variance(p, f), truth, rtol=1e-10, atol=1e-12)
 
 
 def integrate_variance(p, f):
@@ -91,17 +90,7 @@ def test_no_spread_means_no_variance():
     """Zero up to rounding, with a useful gradient: the variance grows by the squared slope."""
     slope = jax.jit(jax.grad(lambda mean, f, v: mm.variance(mm.DiagonalGaussian(mean, v), f), argnums=2))
     rng = np.random.default_rng(0)
-    for function in (
-        "RBF shared",
-        "RBF per basis",
-        "RBF full",
-        "Fourier",
-        "Erf",
-        "ReLU",
-        "GELU",
-        "Quadratic",
-        "Polynomial",
-    ):
+    for function in ("RBF shared", "RBF per basis", "RBF full", "Quadratic"):
         f = problems.function(function, rng, 3)
         mean = rng.normal(size=3)
         for p in (mm.DiagonalGaussian(mean, np.zeros(3)), mm.Gaussian(mean, np.zeros((3, 3)))):

@@ -45,7 +45,8 @@ def test_gradients_are_finite_without_spread(kind, function):
     p, f = build(kind, function, spread=0.0)
     gradients = jax.jit(jax.grad(lambda pair: mm.expectation(*pair)))((p, f))
     assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(gradients))
-    assert jnp.abs(spread_fields(gradients[0])).max() > 0
+    felt = jnp.abs(spread_fields(gradients[0])).max()
+    assert (felt == 0) if function == "ReLU" else (felt > 0)  # ½ f″, which is zero beside the kinks
 
 
 @pytest.mark.parametrize("df", [1, 3, 5])

@@ -145,6 +145,13 @@ def test_gradients_and_samples(kind):
     np.testing.assert_allclose(jax.vmap(mm.expectation, (0, None))(batch, f), expectation(p, f), rtol=1e-12)
 
 
+def test_a_narrow_box_on_either_side_of_where_its_series_takes_over():
+    for width in (0.0199, 0.0201):
+        p, f = mm.Box([0.3], [0.3 + width]), mm.RBF([1.0], [[0.1]], [1.0])
+        x = 0.3 + width / 2 * (NODES + 1)
+        np.testing.assert_allclose(mm.expectation(p, f), WEIGHTS @ np.exp(-((x - 0.1) ** 2) / 2) / 2, rtol=1e-13)
+
+
 def kernel(nu, t):
     return np.exp(-t) * {0.5: 1, 1.5: 1 + t, 2.5: 1 + t + t**2 / 3}[nu]
 

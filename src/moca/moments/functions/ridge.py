@@ -87,11 +87,11 @@ class Fourier(Ridge):
 
     @property
     def rows(self) -> Float[Array, "m d"]:
-        return self.frequencies
+        return jnp.asarray(self.frequencies)  # a restored one holds NumPy arrays
 
     @property
     def shifts(self) -> Float[Array, "m"]:
-        return self.phases
+        return jnp.asarray(self.phases)
 
     @staticmethod
     def unit(argument: Float[Array, "*n"]) -> Float[Array, "*n"]:
@@ -140,11 +140,11 @@ class Gated(Ridge):
 
     @property
     def rows(self) -> Float[Array, "m d"]:
-        return self.directions
+        return jnp.asarray(self.directions)  # a restored one holds NumPy arrays
 
     @property
     def shifts(self) -> Float[Array, "m"]:
-        return self.offsets
+        return jnp.asarray(self.offsets)
 
 
 class Erf(Gated):

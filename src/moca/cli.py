@@ -22,6 +22,8 @@ from moca.config import (
     read_settings,
     to_json,
 )
+from moca.runs import interrupts
+from moca.runs.files import DiskError
 from moca.studies import cli as studies
 from moca.studies.grid import VARIANTS
 
@@ -37,16 +39,11 @@ def _demo(arguments: argparse.Namespace) -> None:
     from rich.console import Console
 
     from moca import demo
-    from moca.runs.interrupts import RESUMABLE, InterruptedRun
     from moca.training import use_device
 
     use_device("cpu")
-    try:
-        for path in demo.run(arguments.out, Console()):
-            print(path)
-    except InterruptedRun as stopped:
-        print(stopped)
-        sys.exit(RESUMABLE)
+    for path in demo.run(arguments.out, Console()):
+        print(path)
 
 
 def _benchmark(arguments: argparse.Namespace) -> None:
@@ -173,19 +170,14 @@ def _saving(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _finish(arguments: argparse.Namespace, start: Callable[[Any, Any], Any]) -> Any:
-    """What `start` returns; a run that was asked to stop ends the program with the code that says it can go on."""
+    """What `start` returns, which trains."""
     from rich.console import Console
 
-    from moca.runs import interrupts, launch
+    from moca.runs import launch
     from moca.training import use_device
 
     use_device(arguments.device)
-
-    try:
-        return start(launch, Console())
-    except interrupts.InterruptedRun as stopped:
-        print(stopped)
-        sys.exit(interrupts.RESUMABLE)
+    return start(launch, Console())
 
 
 def _refuse_no_run(directory: Path) -> None:
@@ -353,10 +345,18 @@ def main(argv: Sequence[str] | None = None) -> None:
     if arguments.command is None:
         parser.print_help()
         sys.exit(2)
+    if argv is None:
+        interrupts.own_process()
     try:
         arguments.handler(arguments)
+    except (interrupts.InterruptedRun, interrupts.DivergedRun) as stopped:
+        print(stopped)
+        sys.exit(stopped.code)
+    except DiskError as error:
+        print(f"moca: error: {error}", file=sys.stderr)
+        sys.exit(error.code)
     except ConfigError as error:
         parsers[arguments.command].error(str(error))
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
-        sys.exit(130)
+        sys.exit(interrupts.AT_ONCE)

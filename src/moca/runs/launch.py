@@ -25,11 +25,13 @@ from moca.evaluation import evaluate as evaluate_learner
 from moca.evaluation import rollout
 from moca.host_evaluation import evaluate_on_host
 from moca.host_training import make_trainer
-from moca.interaction import CAUSES, init_run
+from moca.interaction import CAUSES, init_run, plausible
 from moca.moments import NoClosedFormError
 from moca.runs import checkpoint, export, film, interrupts
-from moca.runs.directory import RunDirectory
+from moca.runs.directory import LOGS, RunDirectory
 from moca.runs.display import Display, label, learning_curve
+from moca.runs.events import EventFile
+from moca.runs.files import writing
 from moca.runs.inference import FollowingPolicy, Inference, Model
 from moca.runs.interrupts import noted
 from moca.training import Runs, make_env, use_all_cores
@@ -192,11 +194,11 @@ def train(
 
     Raises:
         InterruptedRun: after a signal that asked it to stop; the run was saved.
+        DivergedRun: where every run diverged; it then stops at once.
     """
     if isinstance(env, HostEnvironment) and env.name:
         config, env = override(config, {"env.name": env.name}), None  # so that the directory tells all
     seeds = [config.seed + i for i in range(config.seeds)]
-    variations = [dict(settings) for settings in varied for _ in seeds]
     for settings in varied:
         override(config, settings)
     use_all_cores()  # before the check of an environment, or the directory's notes, start JAX
@@ -206,8 +208,11 @@ def train(
         config = override(config, {"env.name": OWN + type(env).__name__})
         if isinstance(env, Environment):
             refuse_broken(env)
-    directory = RunDirectory.create(Path(out), config, variations, seeds * len(varied))
-    return _train(directory, env, console, checkpoint_every, keep)
+    runs = [{"seed": seed, **settings} for settings in varied for seed in seeds]
+    directory = RunDirectory(Path(out))
+    with directory.locked():
+        directory.begin(config, runs)
+        return _train(directory, env, console, checkpoint_every, keep)
 
 
 def resume(
@@ -220,56 +225,81 @@ def resume(
 ) -> Run:
     """Goes on with the unfinished run in that directory, from its newest valid checkpoint; arguments as for `train`."""
     directory = RunDirectory.open(Path(path))
-    directory.refuse_other(directory.config, directory.runs)
     use_all_cores()
-    return _train(directory, env, console, checkpoint_every, keep)
+    with directory.locked():
+        directory.refuse_other(directory.config, directory.runs)
+        return _train(directory, env, console, checkpoint_every, keep)
 
 
 def _train(
     directory: RunDirectory, env: Spaces | None, console: Console | None, checkpoint_every: float, keep: int
 ) -> Run:
-    """Trains the runs of a directory to the end, from wherever they stand."""
+    """Trains the runs of a directory that is locked to the end, from wherever they stand."""
     console = console or Console(quiet=True)
     run = Run(directory, env)
     run.refuse_without_env()
     config, runs = directory.config, directory.runs
-    with directory.locked(), noted() as request:
-        trainer = make_trainer(
-            [override(config, _settings(each)) for each in runs], [int(each["seed"]) for each in runs], env
-        )
-        _go_back_to_checkpoint(trainer, directory, console)
-        limit, length = getattr(trainer.env, "limit", None), config.env.episode_length
-        if limit and limit != length:
-            console.print(
-                f"note: its episodes end by themselves after {limit} steps, and env.episode_length is {length}: what "
-                f"training counts as one is several, or a part of one, unless that is set to {limit}"
+
+    def leave(signal: str) -> None:
+        directory.write_status("interrupted", directory.status["step"])
+        print(f"\nstopped by {signal} while compiling; go on with: moca train --resume {directory.path}")
+
+    with noted() as request:
+        with request.at_once(leave):
+            trainer = make_trainer(
+                [override(config, _settings(each)) for each in runs], [int(each["seed"]) for each in runs], env
             )
-        started = time.perf_counter()
-        with console.status("Compiling the training program (half a minute, once) …"):
-            try:
-                trainer.compile()
-            except NoClosedFormError as error:
-                raise ConfigError(f"agent = {config.agent} with value.kind = {config.value.kind}: {error}") from None
+            _go_back_to_checkpoint(trainer, directory, console)
+            limit, length = getattr(trainer.env, "limit", None), config.env.episode_length
+            if limit and limit != length:
+                console.print(
+                    f"note: its episodes end by themselves after {limit} steps, and env.episode_length is {length}: "
+                    f"what training counts as one is several, or a part of one, unless that is set to {limit}"
+                )
+            started = time.perf_counter()
+            with console.status("Compiling the training program (half a minute, once) …"):
+                try:
+                    trainer.compile()
+                except NoClosedFormError as error:
+                    raise ConfigError(
+                        f"agent = {config.agent} with value.kind = {config.value.kind}: {error}"
+                    ) from None
         console.print(
             f"compiled in {time.perf_counter() - started:.0f} s; training {len(runs)} run{'s' * (len(runs) > 1)}"
         )
         _follow(trainer, directory, console, _Saver(trainer, directory, checkpoint_every, keep), request)
     title = f"{config.agent} on {config.env.name.removeprefix(OWN)}, {config.noise.kind} σ = {config.noise.sigma:g}"
-    learning_curve(directory.rows(), _points(directory), title, directory.path / "figures")
+    with writing(f"a figure to {directory.path}"):
+        learning_curve(directory.rows(), _points(directory), title, directory.path / "figures")
     return run
 
 
 def _go_back_to_checkpoint(trainer: Runs, directory: RunDirectory, console: Console) -> None:
     """Puts the trainer and the logs where the newest valid checkpoint has them, or at the start if there is none."""
-    found, complaints = checkpoint.newest(directory.checkpoints)
-    for complaint in complaints:
-        console.print(f"{complaint}; going back to the one before")
+
+    def accept(path: Path, found: checkpoint.Checkpoint) -> None:
+        episode, lengths, identity = found.facts
+        if identity != directory.meta.get("identity"):
+            raise ConfigError(f"{path} is a checkpoint of another run: remove it")
+        if path.stem != f"{episode * trainer.config.env.episode_length:012d}" or episode > trainer.episodes:
+            raise checkpoint.DamagedError(f"{path} is of another step than its name says")
+        if lengths.keys() != set(LOGS):
+            raise checkpoint.DamagedError(f"{path} is damaged: it counts on other logs than a run has")
+        if short := directory.ends_a_row(lengths):
+            raise checkpoint.DamagedError(f"{path} counts on rows that {short} has not")
+        if not plausible(checkpoint.unflatten(found.arrays, trainer.state)):
+            raise checkpoint.DamagedError(f"{path} holds numbers that no run can have")
+
+    found, complaints = checkpoint.newest(directory.checkpoints, checkpoint.layout(trainer.state), accept)
+    for number, complaint in enumerate(complaints, 1):
+        back = "going back to the one before" if found or number < len(complaints) else "starting over"
+        console.print(f"{complaint}; {back}", markup=False)
     if found is None:
-        directory.cut(dict.fromkeys(directory.lengths(), 0))
+        directory.cut(dict.fromkeys(LOGS, 0))
         return
     trainer.state = checkpoint.from_host(found.arrays, trainer.state)
-    trainer.episode = found.facts["episode"]
-    directory.cut(found.facts["lengths"])
+    trainer.episode = found.facts.episode
+    directory.cut(found.facts.lengths)
     console.print(f"going on from step {trainer.episode * trainer.config.env.episode_length:,}")
 
 
@@ -291,20 +321,23 @@ class _Saver:
         """Begins a save, after the one before has ended."""
         self.wait()
         trainer, directory = self._trainer, self._directory
-        facts = {"episode": trainer.episode, "lengths": directory.lengths()}
+        facts = checkpoint.Facts(trainer.episode, directory.lengths(), directory.meta.get("identity"))
         held = checkpoint.Checkpoint(facts, checkpoint.to_host(trainer.state))
         step = trainer.episode * trainer.config.env.episode_length
-        self._pending = self._thread.submit(checkpoint.save, directory.checkpoints, step, held, self._keep)
+
+        def write() -> None:
+            directory.sync()  # the logs, which the checkpoint counts on
+            checkpoint.save(directory.checkpoints, step, held, self._keep)
+
+        self._pending = self._thread.submit(write)
         self._last = time.perf_counter()
 
     def wait(self) -> None:
         """Returns when nothing is being written; raises if that failed."""
-        try:
-            if self._pending is not None:
-                self._pending.result()
-        except OSError as error:
-            self._pending = None
-            raise ConfigError(f"cannot write a checkpoint to {self._directory.path}: {error.strerror}") from None
+        pending, self._pending = self._pending, None
+        with writing(f"a checkpoint to {self._directory.path}"):
+            if pending is not None:
+                pending.result()
 
 
 def load(path: Path | str, env: Spaces | None = None) -> Run:
@@ -318,50 +351,52 @@ def _follow(
     trainer: Runs, directory: RunDirectory, console: Console, saver: _Saver, request: interrupts.Request
 ) -> None:
     """Trains to the end, or until it is asked to stop; then all there is has been saved."""
-    from tensorboardX import SummaryWriter
-
-    length, points = trainer.config.env.episode_length, _points(directory)
-    display = Display(console, trainer.config.train.steps, len(directory.runs), trainer.episode * length)
-    writers = [
-        SummaryWriter(
-            str(directory.path / "tensorboard" / label(point).replace(" ", "")),
-            purge_step=trainer.episode * length + 1 if trainer.episode else None,
-        )
-        for point in points
-    ]
-    state = "failed"
-    directory.write_status("running", trainer.episode * length)
-    with display.live():
-        before = time.perf_counter()
-        try:
+    length, points, runs = trainer.config.env.episode_length, _points(directory), len(directory.runs)
+    display = Display(console, trainer.config.train.steps, runs, trainer.episode * length)
+    state, all_diverged = "failed", False
+    try:
+        with writing(f"to {directory.path}"):
+            purge = trainer.episode * length + 1 if trainer.episode else None
+            folder = directory.path / "tensorboard"
+            events = [EventFile(folder / label(point).replace(" ", ""), purge) for point in points]
+        directory.write_status("running", trainer.episode * length)
+        with display.live():
+            before = time.perf_counter()
             for report in trainer:
                 now = time.perf_counter()
                 directory.append(report, now - before)
                 display.update(report, now - before, length)
-                for name, values in report.metrics.items():
-                    for writer, own in zip(writers, values.reshape(len(points), -1), strict=True):
-                        if np.isfinite(own).any():
-                            writer.add_scalar(name, float(np.nanmean(own)), report.step)
+                for number, event in enumerate(events):
+                    own = {name: values.reshape(len(points), -1)[number] for name, values in report.metrics.items()}
+                    scalars = {name: float(np.nanmean(v)) for name, v in own.items() if np.isfinite(v).any()}
+                    with writing(f"to {directory.path}"):
+                        event.add(report.step, scalars)
+                all_diverged = bool((report.metrics["diverged"] > 0).all())
                 saver.save_if_due()
                 before = time.perf_counter()
-                if request:
+                if request or all_diverged:
                     break
-            saver.save()
-            saver.wait()
-            if trainer.episode == trainer.episodes:
-                directory.save_policy(trainer.learners)
-            state = "interrupted" if trainer.episode < trainer.episodes else "finished"
-        finally:
-            diverged = _diverged(directory)
-            directory.write_status(state, trainer.episode * length, diverged)
-            for writer in writers:
-                writer.close()
+        saver.save()
+        saver.wait()
+        if trainer.episode == trainer.episodes or all_diverged:
+            directory.save_policy(trainer.learners)
+        ended = "finished" if trainer.episode == trainer.episodes else "interrupted"
+        state = "diverged" if all_diverged else ended
+    finally:
+        diverged = _diverged(directory)
+        directory.write_status(state, trainer.episode * length, diverged)
     for run in diverged:
         console.print(f"seed {run['seed']} diverged in the episode that ended at step {run['step']:,}: {run['cause']}")
     if state == "interrupted":
         raise interrupts.InterruptedRun(
             f"stopped by {request.name} at step {trainer.episode * length:,}; "
             f"go on with: moca train --resume {directory.path}"
+        )
+    if state == "diverged":
+        last = diverged[-1]
+        raise interrupts.DivergedRun(
+            f"{'every run' if runs > 1 else 'the run'} diverged, the last one (seed {last['seed']}) by step "
+            f"{last['step']:,}: {last['cause']}; what was learned until then is in {directory.path}"
         )
 
 

@@ -1,7 +1,6 @@
 """The commands about studies: `study`, `figure`, `report`."""
 
 import argparse
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -70,23 +69,16 @@ def _study(arguments: argparse.Namespace) -> None:
         return
     from rich.console import Console
 
-    from moca.runs.interrupts import RESUMABLE, InterruptedRun
     from moca.studies import launch
 
     console = Console()
-    try:
-        if arguments.only:
-            launch.prepare(out, plan)
-            launch.work(out, arguments.only, arguments.checkpoint_every, arguments.device, console)
-            print(out)
-            return
-        options = launch.Options(
-            arguments.parallel, arguments.device, arguments.checkpoint_every, arguments.ray_address
-        )
-        table = launch.study(plan, out, launcher=arguments.launcher, options=options, console=console)
-    except InterruptedRun as stopped:
-        print(stopped)
-        sys.exit(RESUMABLE)
+    if arguments.only:
+        launch.prepare(out, plan)
+        launch.work(out, arguments.only, arguments.checkpoint_every, arguments.device, console)
+        print(out)
+        return
+    options = launch.Options(arguments.parallel, arguments.device, arguments.checkpoint_every, arguments.ray_address)
+    table = launch.study(plan, out, launcher=arguments.launcher, options=options, console=console)
     print(_page(out, None))
     print(table)
 

@@ -21,7 +21,7 @@ from rich.console import Console
 from moca.config import ConfigError
 from moca.extending import PLUGINS, import_plugins, plugins
 from moca.runs.directory import InHandError
-from moca.runs.interrupts import RESUMABLE, InterruptedRun, noted
+from moca.runs.interrupts import RESUMABLE, InterruptedRun, noted, own_process
 from moca.studies import grid, results
 from moca.studies.display import Board
 from moca.studies.grid import Grid, Job
@@ -302,6 +302,7 @@ def _stop_with_parent() -> None:
 
 if __name__ == "__main__":
     folder, name, seconds, device = sys.argv[1:]
+    own_process()
     _stop_with_parent()
     try:
         import_plugins()

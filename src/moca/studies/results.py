@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from moca.config import ConfigError, from_json
+from moca.runs import OVER
 from moca.studies import grid
 from moca.studies.grid import Job, parse_noise
 
@@ -65,7 +66,7 @@ def finished(directory: Path, job: Job) -> bool:
     files = ["policy.npz", *([LANDSCAPE] if job.has_landscape else [])]
     try:
         status = json.loads((run / "status.json").read_text())
-        return status["state"] == "finished" and all((run / name).exists() for name in files)
+        return status["state"] in OVER and all((run / name).exists() for name in files)
     except (OSError, ValueError, KeyError):
         return False
 
@@ -118,7 +119,12 @@ def _job_table(run: Path, job: Job) -> "pd.DataFrame":
 
     config = job.config
     every, last = config.train.eval_every * config.env.episode_length, config.train.steps
-    rows = pd.DataFrame([row for row in _rows(run) if row["step"] % every == 0 or row["step"] == last])
+    measured = _rows(run)
+    while (step := measured[-1]["step"]) < last:  # all of it diverged, and it stopped there
+        kept = ("seed", "diverged", *job.varied[0])
+        gaps = [{name: row[name] for name in kept} for row in measured[-config.seeds * len(job.varied) :]]
+        measured += [{"step": step + config.env.episode_length, **row} for row in gaps]
+    rows = pd.DataFrame([row for row in measured if row["step"] % every == 0 or row["step"] == last])
     names = {tuple(point.values()): noise for point, noise in zip(job.varied, job.noises, strict=True)}
     varied = list(job.varied[0])
     labels = [names[point] for point in rows[varied].itertuples(index=False, name=None)]

@@ -353,7 +353,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(stopped)
         sys.exit(stopped.code)
     except DiskError as error:
-        print(f"moca: error: {error}", file=sys.stderr)
+        print(f"moca {arguments.command}: {error}", file=sys.stderr)
         sys.exit(error.code)
     except ConfigError as error:
         parsers[arguments.command].error(str(error))

@@ -64,8 +64,8 @@ class RunDirectory:
         with files.writing(f"to {self.path}"):
             self.path.mkdir(parents=True, exist_ok=True)
             files.refuse_odd(self.path / "lock")
-            handle = files.open_lock(self.path / "lock")
-        with os.fdopen(handle, "r+b") as file:
+            file = files.open_lock(self.path / "lock")
+        with file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
@@ -74,7 +74,6 @@ class RunDirectory:
             with suppress(OSError):  # a full disk; the lock itself holds
                 file.truncate(0)
                 file.write(str(os.getpid()).encode())
-                file.flush()
             for name in LOGS:
                 files.refuse_odd(self.path / name)
             files.refuse_odd(self.checkpoints, folder=True)
@@ -172,9 +171,9 @@ class RunDirectory:
     @cached_property
     def config(self) -> Config:
         """The settings of the run."""
-        path, told = self.path / "config.json", self.meta.get("identity")
-        if told and told != self.identity:
-            edited = path if told.get("settings") != self.identity["settings"] else self.path / "meta.json"
+        path, told, ours = self.path / "config.json", self.meta.get("identity"), self.identity
+        if told and told != ours:
+            edited = path if told.get("settings") != ours["settings"] else self.path / "meta.json"
             raise ConfigError(f"{edited} was edited after the run began: undo that, or begin a new run elsewhere")
         try:
             return from_json(self._text("config.json"))

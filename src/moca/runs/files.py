@@ -92,24 +92,23 @@ def open_to_read(path: Path) -> Any:
     return os.fdopen(handle, "rb")
 
 
-def open_lock(path: Path) -> int:
-    """A handle on a file that is this folder's own, made if it is not there; raises `OSError` for anything else."""
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | _SAFE, 0o666)
-    found = os.fstat(handle)
-    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
-        os.close(handle)
-        raise OSError(None, "it is not an ordinary file of its own")
-    return handle
+def open_lock(path: Path) -> Any:
+    """A file for reading and writing without a buffer, made if it is not there."""
+    return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | _SAFE, 0o666), "r+b", buffering=0)
 
 
 def refuse_odd(path: Path, folder: bool = False) -> None:
-    """Raises unless there is an ordinary file (or folder) of that name, or nothing."""
+    """Raises unless there is an ordinary file (or folder) of that name and no other, or nothing."""
     try:
-        mode = path.lstat().st_mode
+        found = path.lstat()
     except FileNotFoundError:
         return
-    if not (stat.S_ISDIR(mode) if folder else stat.S_ISREG(mode)):
-        kind = "a symbolic link" if stat.S_ISLNK(mode) else "a folder" if stat.S_ISDIR(mode) else "something else"
+    mode = found.st_mode
+    kinds = {stat.S_ISLNK: "a symbolic link", stat.S_ISDIR: "a folder", stat.S_ISREG: "a file"}
+    kind = next((name for is_kind, name in kinds.items() if is_kind(mode)), "something else")
+    if not folder and found.st_nlink > 1 and stat.S_ISREG(mode):
+        kind = "a hard link"
+    if kind != ("a folder" if folder else "a file"):
         raise ConfigError(
-            f"{path} should be {'a folder' if folder else 'an ordinary file'}, but it is {kind}: remove it"
+            f"{path} should be {'a folder' if folder else 'a file of its own'}, but it is {kind}: remove it"
         )

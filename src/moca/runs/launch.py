@@ -293,7 +293,7 @@ def _go_back_to_checkpoint(trainer: Runs, directory: RunDirectory, console: Cons
     found, complaints = checkpoint.newest(directory.checkpoints, checkpoint.layout(trainer.state), accept)
     for number, complaint in enumerate(complaints, 1):
         back = "going back to the one before" if found or number < len(complaints) else "starting over"
-        console.print(f"{complaint}; {back}", markup=False)
+        console.print(f"{complaint}; {back}", markup=False, soft_wrap=True)
     if found is None:
         directory.cut(dict.fromkeys(LOGS, 0))
         return

@@ -198,8 +198,7 @@ class Server:
         return self("signal", pid=held.pid, signals=[int(each) for each in signals or (signal.SIGKILL,)])
 
     def close(self):
-        self._process.stdin.close()
-        self._process.wait()
+        self._process.communicate()
 
 
 def wait_until_held(path, number):

@@ -1,5 +1,6 @@
 """What was seen to break a run directory, one by one: each is refused in a sentence, or does no harm."""
 
+import io
 import json
 import os
 import shutil
@@ -436,7 +437,7 @@ def test_no_mutated_checkpoint_loads_but_a_valid_one(server, half, count, monkey
         if bytes(bad) == good:
             continue
         found[-1].write_bytes(bad)
-        console = Console(record=True, file=open(os.devnull, "w"), width=10_000)  # noqa: SIM115
+        console = Console(record=True, file=io.StringIO(), width=10_000)
         trainer = stub.Trainer([launch.override(directory.config, {})], [1, 2], None)
         try:
             launch._go_back_to_checkpoint(trainer, directory, console)

@@ -29,9 +29,11 @@ moca.train(config, path, env=probes.Drift() if env == "drift" else None, checkpo
 """
 STUDY = """
 import sys
+from dataclasses import replace
 from pathlib import Path
 from tests.studies.test_launch import QUICK, STUDY, launch
-launch.study(STUDY, Path(sys.argv[1]), options=QUICK)
+longer = replace(STUDY.blocks[0], steps=6000)
+launch.study(replace(STUDY, blocks=(longer,)), Path(sys.argv[1]), options=QUICK)
 """
 
 
@@ -76,5 +78,5 @@ def test_a_killed_run_is_the_unbroken_one(tmp_path, agent, env):
 def test_a_killed_study_is_the_unbroken_one(tmp_path):
     with start(STUDY, tmp_path / "whole") as process:
         assert process.wait() == 0
-    kill_at_random_moments(STUDY, tmp_path / "killed", 60, 100 - 8 * KILLS, np.random.default_rng(0))
+    kill_at_random_moments(STUDY, tmp_path / "killed", 240, 100 - 8 * KILLS, np.random.default_rng(0))
     same(tmp_path / "killed", tmp_path / "whole")

@@ -142,8 +142,8 @@ def test_what_was_added_trains_and_is_loaded(plugins, tmp_path, chosen):
 
 
 def test_a_pair_without_a_closed_form_is_a_sentence(plugins, tmp_path):
-    with pytest.raises(ConfigError, match=r"risk-averse with value.kind = erf: no closed form for the variance"):
-        moca.train(settings(agent="risk-averse", value__kind="erf"), tmp_path / "run", env=Drift())
+    with pytest.raises(ConfigError, match=r"risk-averse with value.kind = ramp: no closed form for the variance"):
+        moca.train(settings(agent="risk-averse", value__kind="ramp"), tmp_path / "run", env=Drift())
 
 
 def test_the_aleatoric_belief_leaves_the_disagreement_out(plugins):

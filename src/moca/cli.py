@@ -3,6 +3,7 @@
 import argparse
 import itertools
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -344,6 +345,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Runs the command named in `argv`."""
     _import_plugins()
     parser, parsers = _parser()
+    argv = sys.argv[1:] if argv is None else argv
+    if bare := [word for word in argv if re.fullmatch(r"--[\w-]+=--", word)]:
+        parser.error(f"{bare[0].removesuffix('=--')} needs a value, and -- is none")  # argparse makes a list of it
     arguments, unknown = parser.parse_known_args(argv)
     if unknown:
         parsers.get(arguments.command, parser).error(f"unrecognized arguments: {' '.join(unknown)}")

@@ -135,7 +135,7 @@ class Value:
     bases: int = field(default=256, metadata=_limits(low=1))
     low: tuple[float, ...] = field(default=(), metadata=_limits())
     high: tuple[float, ...] = field(default=(), metadata=_limits())
-    lengthscales: tuple[float, ...] = field(default=(), metadata=_limits(above=0, infinite=True))
+    lengthscales: tuple[float, ...] = field(default=(), metadata=_limits(above=0))
     encoder: int = field(
         default=0, metadata=_limits(low=0, high=WIDEST)
     )  # dimensions of a learned latent state; zero: V is on s
@@ -492,13 +492,18 @@ def _list(name: str, value: Any) -> list[float]:
 
 def _real(name: str, value: Any) -> float:
     if isinstance(value, str) and _NUMBER.fullmatch(value):
-        return float(value)
-    if isinstance(value, numbers.Real) and not isinstance(value, bool):
+        number = float(value)
+        overflown = math.isinf(number) and value.strip("+-").lower() != "inf"
+    elif isinstance(value, numbers.Real) and not isinstance(value, bool):
         try:
-            return float.__float__(value) if isinstance(value, float) else float(value)
+            number, overflown = float.__float__(value) if isinstance(value, float) else float(value), False
         except OverflowError:
-            return math.copysign(math.inf, -1 if value < 0 else 1)
-    raise ConfigError(f"{name} must be a number, got {shown(value)}")
+            overflown = True
+    else:
+        raise ConfigError(f"{name} must be a number, got {shown(value)}")
+    if overflown:
+        raise ConfigError(f"{name} = {shown(value)} is out of range: it must be at most {SIZES[1]:g} in size")
+    return number
 
 
 def _whole(name: str, value: Any) -> int:

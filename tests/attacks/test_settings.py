@@ -190,12 +190,14 @@ def _flushed(stream):
 def number_of(given):
     """What a value or a text means as a number, or None."""
     if isinstance(given, str):
-        return float(given) if NUMBER.fullmatch(given.strip()) else None
+        number = float(given) if NUMBER.fullmatch(given.strip()) else None
+        return None if number is not None and math.isinf(number) and "inf" not in given else number
     if isinstance(given, float):
         return float.__add__(given, 0.0)  # also of one that raises when asked
-    known = int | float | Fraction | np.integer | np.floating
     given = given[()] if isinstance(given, np.ndarray) and given.ndim == 0 else given
-    return given if isinstance(given, known) and not isinstance(given, bool) else None
+    if isinstance(given, Fraction | np.floating):
+        return float(given) if abs(given) < 1e300 or not np.isfinite(float(given)) else None
+    return given if isinstance(given, int | np.integer) and not isinstance(given, bool) else None
 
 
 def meant(name, given, got):
@@ -208,9 +210,8 @@ def meant(name, given, got):
         parts = given.strip("[]() ").split(",") if isinstance(given, str) else list(given)
         parts = [part for part in parts if not (isinstance(part, str) and not part.strip())]
         numbers = [number_of(part) for part in parts]
-        return None not in numbers and [float(number) for number in numbers] == list(got)
-    number = number_of(given)
-    return number is not None and (float(number) == got if isinstance(got, float) else number == got)
+        return numbers == list(got)
+    return number_of(given) == got
 
 
 def faults(config):

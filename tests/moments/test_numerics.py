@@ -176,8 +176,8 @@ def test_erf_at_the_ends_of_float32():
         u, v, m = (float(single(x)) for x in (steepness, variance, mean))
         truth = math.erf((u * m + 0.25) / math.sqrt(1 + 2 * u * u * v))
         np.testing.assert_allclose(value, truth, rtol=1e-5, atol=1e-37, err_msg=f"{steepness} {variance} {mean}")
-        assert finite(slopes) or steepness > 1e15, (steepness, variance, mean)  # that by the variance has u² in it
-        assert not any(np.isnan(leaf).any() for leaf in jax.tree.leaves(slopes))
+        beyond = u * u > 1e38 and v < 1e-6  # the slope by the variance has u² in it, and is no float32 itself
+        assert beyond or finite(slopes), (steepness, variance, mean)
 
 
 @pytest.mark.parametrize("kind", ["shared", "per basis"])

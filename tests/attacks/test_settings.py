@@ -195,8 +195,8 @@ def number_of(given):
     if isinstance(given, float):
         return float.__add__(given, 0.0)  # also of one that raises when asked
     given = given[()] if isinstance(given, np.ndarray) and given.ndim == 0 else given
-    if isinstance(given, Fraction | np.floating):
-        return float(given) if abs(given) < 1e300 or not np.isfinite(float(given)) else None
+    if isinstance(given, np.floating) or (isinstance(given, Fraction) and abs(given) < 10**300):
+        return float(given)
     return given if isinstance(given, int | np.integer) and not isinstance(given, bool) else None
 
 

@@ -64,15 +64,18 @@ class Run:
 
         An agent with a filter acts on a belief that grows over an episode: `policy` keeps one.
         """
-        return self._inference.predict(observation, self._refuse_run(run))
+        run = self._refuse_run(run)
+        return self._inference.predict(observation, run)
 
     def policy(self, run: int = 0) -> FollowingPolicy:
         """The greedy policy of one run, to be called with the observations of an episode one after the other."""
-        return FollowingPolicy(self._inference, self._refuse_run(run))
+        run = self._refuse_run(run)
+        return FollowingPolicy(self._inference, run)
 
     def value(self, observation: Any, run: int = 0) -> np.ndarray:
         """The discounted return that the agent expects from a state (obs,), or from many (n, obs)."""
-        return self._inference.value(observation, self._refuse_run(run))
+        run = self._refuse_run(run)
+        return self._inference.value(observation, run)
 
     @property
     def model(self) -> Model:

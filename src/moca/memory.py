@@ -30,8 +30,8 @@ def refuse_too_large(config: Config, state: Any, runs: int, observed: int, acted
         largest = max(parts, key=lambda what: parts[what])
         fewer = ", or have fewer runs at once" if runs > 1 else ""
         raise ConfigError(
-            f"training needs at least {need / 1e9:,.1f} GB of memory and there are {have / 1e9:,.1f} GB: lower {largest}"
-            f" ({parts[largest] / 1e9:,.1f} GB){fewer}"
+            f"training needs at least {need / 1e9:,.1f} GB of memory, and there are {have / 1e9:,.1f} GB: "
+            f"lower {largest} ({parts[largest] / 1e9:,.1f} GB){fewer}"
         )
 
 

@@ -223,7 +223,7 @@ TOO_LARGE = {
 def test_what_cannot_fit_is_refused_before_it_is_compiled(name, monkeypatch):
     settings, named = TOO_LARGE[name]
     monkeypatch.setattr(memory, "available", lambda: 4 * 10**9)
-    with pytest.raises(ConfigError, match=f"training needs at least .* GB of memory and there are 4.0 GB: .*{named}"):
+    with pytest.raises(ConfigError, match=f"training needs at least .* GB of memory, and there are 4.0 GB: .*{named}"):
         Trainer([presets.build("tuned", None, TASK | settings)], [0], probes.Drift())
 
 

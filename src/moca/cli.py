@@ -3,13 +3,14 @@
 import argparse
 import itertools
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from moca import __version__, presets, sweep
-from moca.arguments import Parser, at_least_one, seconds
+from moca.arguments import Parser, a_path, at_least_one, from_zero, seconds
 from moca.config import (
     AGENTS,
     NOISES,
@@ -17,11 +18,11 @@ from moca.config import (
     Config,
     ConfigError,
     nearest,
-    override,
     parse_assignment,
     read_settings,
     to_json,
 )
+from moca.envs.names import folder_name
 from moca.runs import interrupts
 from moca.runs.files import DiskError
 from moca.studies import cli as studies
@@ -111,9 +112,10 @@ def _look(arguments: argparse.Namespace, env: str) -> dict[str, Any]:
 def _out(arguments: argparse.Namespace, config: Config) -> Path:
     """--out, or a directory named after the run that is not there yet."""
     if arguments.out:
+        if arguments.out.exists() and not arguments.out.is_dir():
+            raise ConfigError(f"--out {arguments.out} is there already, and is no directory: choose another")
         return arguments.out
-    task = config.env.name.replace(":", "-").replace("/", "-")
-    name = f"{task}-{config.agent}-{config.noise.kind}-{config.noise.sigma:g}"
+    name = f"{folder_name(config.env.name)}-{config.agent}-{config.noise.kind}-{config.noise.sigma:g}"
     names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
     return next(path for path in (Path("runs") / each for each in names) if not path.exists())
 
@@ -137,15 +139,11 @@ def _train(arguments: argparse.Namespace) -> None:
 
 def _sweep(arguments: argparse.Namespace) -> None:
     config = _config(arguments)
-    points = sweep.grid(dict(sweep.parse_axis(text, ",") for text in arguments.grid))
-    if arguments.random:
-        ranges = {name: (low, high) for name, (low, high) in (sweep.parse_axis(t, ":") for t in arguments.random)}
-        random_points = sweep.draws(ranges, arguments.samples, config.seed)
-        points = [{**point, **extra} for point in points for extra in random_points]
-    if points == [{}]:
+    axes, ranges = sweep.parse_axes(arguments.grid, arguments.random)
+    if not axes and not ranges:
         raise ConfigError("nothing to sweep: give --grid NAME=A,B,… or --random NAME=LOW:HIGH")
-    for point in points:
-        override(config, point)
+    random_points = sweep.draws(ranges, arguments.samples, config.seed) if ranges else [{}]
+    points = sweep.points(config, [{**point, **extra} for point in sweep.grid(axes) for extra in random_points])
     if arguments.dry_run:
         for point in points:
             print(", ".join(f"{name} = {value:g}" for name, value in point.items()))
@@ -177,7 +175,7 @@ def _finish(arguments: argparse.Namespace, start: Callable[[Any, Any], Any]) -> 
     from moca.training import use_device
 
     use_device(arguments.device)
-    return start(launch, Console())
+    return start(launch, Console(markup=False, emoji=False))  # a path may have brackets
 
 
 def _refuse_no_run(directory: Path) -> None:
@@ -240,11 +238,11 @@ def _parser() -> tuple[Parser, dict[str, Parser]]:
     demo = command(
         "demo", _demo, "a first look: closed form against sampling, Figure 1, and what the covariance is worth"
     )
-    demo.add_argument("--out", type=Path, default=Path("demo"), help="folder for pictures and films (default: demo)")
+    demo.add_argument("--out", type=a_path, default=Path("demo"), help="folder for pictures and films (default: demo)")
 
     train = command("train", _train, "train an agent: all seeds in one compiled program")
     _add_run_options(train)
-    train.add_argument("--resume", type=Path, metavar="DIR", help="go on with the unfinished run in DIR, exactly")
+    train.add_argument("--resume", type=a_path, metavar="DIR", help="go on with the unfinished run in DIR, exactly")
 
     sweep_ = command("sweep", _sweep, "a small search over settings that are real numbers, in one compiled program")
     _add_run_options(sweep_)
@@ -253,21 +251,21 @@ def _parser() -> tuple[Parser, dict[str, Parser]]:
     sweep_.add_argument("--samples", type=at_least_one, default=8, help="how many random points (default: 8)")
 
     evaluate = command("evaluate", _evaluate, "returns of the learned policies over fresh episodes")
-    evaluate.add_argument("directory", type=Path, help="a run directory")
+    evaluate.add_argument("directory", type=a_path, help="a run directory")
     evaluate.add_argument("--episodes", type=at_least_one, default=10, help="per run (default: 10)")
-    evaluate.add_argument("--seed", type=int, default=0, help="of the episodes (default: 0)")
+    evaluate.add_argument("--seed", type=from_zero, default=0, help="of the episodes (default: 0)")
     evaluate.add_argument("--device", choices=["cpu", "gpu"], help="default: the best there is")
 
     render = command("render", _render, "a film of a learned policy")
-    render.add_argument("directory", type=Path, help="a run directory")
-    render.add_argument("--run", type=int, default=0, help="which of its runs (default: the first, 0)")
-    render.add_argument("--seed", type=int, default=0, help="of the episode (default: 0)")
+    render.add_argument("directory", type=a_path, help="a run directory")
+    render.add_argument("--run", type=from_zero, default=0, help="which of its runs (default: the first, 0)")
+    render.add_argument("--seed", type=from_zero, default=0, help="of the episode (default: 0)")
     render.add_argument("--device", choices=["cpu", "gpu"], help="default: the best there is")
 
     export = command("export", _export, "a learned policy as one file that runs with NumPy alone: see moca.deploy")
-    export.add_argument("directory", type=Path, help="a run directory")
-    export.add_argument("--run", type=int, default=0, help="which of its runs (default: the first, 0)")
-    export.add_argument("--out", type=Path, default=Path("policy.npz"), help="the file (default: policy.npz)")
+    export.add_argument("directory", type=a_path, help="a run directory")
+    export.add_argument("--run", type=from_zero, default=0, help="which of its runs (default: the first, 0)")
+    export.add_argument("--out", type=a_path, default=Path("policy.npz"), help="the file (default: policy.npz)")
 
     doctor = command("doctor", _doctor, "what this machine has, and whether it works: versions, device, a self-test")
     doctor.add_argument("--device", choices=["cpu", "gpu"], help="default: the best there is")
@@ -313,8 +311,8 @@ def _add_run_options(parser: Parser) -> None:
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="any setting, as in config.json"
     )
-    parser.add_argument("--config", type=Path, help="a JSON or TOML file of settings, config.json for example")
-    parser.add_argument("--out", type=Path, help="the run directory (default: runs/…, after the settings)")
+    parser.add_argument("--config", type=a_path, help="a JSON or TOML file of settings, config.json for example")
+    parser.add_argument("--out", type=a_path, help="the run directory (default: runs/…, after the settings)")
     parser.add_argument("--device", choices=["cpu", "gpu"], help="default: the best there is")
     parser.add_argument(
         "--checkpoint-every", type=seconds, default=60.0, metavar="SECONDS", help="from one to the next (default: 60)"
@@ -339,6 +337,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Runs the command named in `argv`."""
     _import_plugins()
     parser, parsers = _parser()
+    argv = sys.argv[1:] if argv is None else argv
+    if bare := [word for word in argv if re.fullmatch(r"--[\w-]+=--", word)]:
+        parser.error(f"{bare[0].removesuffix('=--')} needs a value, and -- is none")  # argparse makes a list of it
     arguments, unknown = parser.parse_known_args(argv)
     if unknown:
         parsers.get(arguments.command, parser).error(f"unrecognized arguments: {' '.join(unknown)}")

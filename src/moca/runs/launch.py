@@ -13,8 +13,10 @@ import jax
 import numpy as np
 from rich.console import Console
 
+from moca import sweep
 from moca.agents import make_agent
-from moca.config import Config, ConfigError, override
+from moca.arguments import MOST
+from moca.config import INT32, Config, ConfigError, as_path, override, real, shown, whole
 from moca.envs.check import refuse_broken
 from moca.envs.environment import Environment, Spaces
 from moca.envs.host import HostEnvironment
@@ -64,15 +66,17 @@ class Run:
 
         An agent with a filter acts on a belief that grows over an episode: `policy` keeps one.
         """
+        run = self._refuse_run(run)
         return self._inference.predict(observation, run)
 
     def policy(self, run: int = 0) -> FollowingPolicy:
         """The greedy policy of one run, to be called with the observations of an episode one after the other."""
-        self._refuse_run(run)
+        run = self._refuse_run(run)
         return FollowingPolicy(self._inference, run)
 
     def value(self, observation: Any, run: int = 0) -> np.ndarray:
         """The discounted return that the agent expects from a state (obs,), or from many (n, obs)."""
+        run = self._refuse_run(run)
         return self._inference.value(observation, run)
 
     @property
@@ -82,7 +86,7 @@ class Run:
 
     def export(self, path: Path | str, run: int = 0) -> Path:
         """Writes one run's policy as a file that `moca.deploy` runs without jax."""
-        self._refuse_run(run)
+        run = self._refuse_run(run)
         config, own = self.config, self.directory.runs[run]
         noise = override(config, _settings(own)).noise
         origin = {
@@ -94,7 +98,7 @@ class Run:
 
     def save(self, path: Path | str) -> Path:
         """Copies the run directory, without the checkpoints that an unfinished run would need."""
-        path = Path(path)
+        path = as_path("path", path)
         if path.exists():
             raise ConfigError(f"{path} exists already: choose another path, or remove it")
         try:
@@ -108,13 +112,16 @@ class Run:
         env, learners = self.restore()
         return Inference(env, [override(self.config, _settings(run)) for run in self.directory.runs], learners)
 
-    def _refuse_run(self, run: int) -> None:
+    def _refuse_run(self, run: int) -> int:
+        """The number of a run, if there is one of that number."""
         count = len(self.directory.runs)
-        if not 0 <= run < count:
+        if whole("run", run, -INT32) not in range(count):
             raise ConfigError(f"run = {run} is out of range: the directory holds {count}, numbered from 0")
+        return int(run)
 
     def evaluate(self, episodes: int = 10, seed: int = 0) -> list[dict[str, float]]:
         """Returns of the final policies over fresh episodes, one row per run."""
+        episodes, seed = whole("episodes", episodes, 1, MOST), whole("seed", seed)
         env, learners = self.restore()
         decisions = self.config.env.episode_length // self.config.env.action_repeat
 
@@ -135,11 +142,11 @@ class Run:
 
     def render(self, run: int = 0, seed: int = 0, path: Path | None = None) -> tuple[Path, str, float]:
         """Films one greedy episode of one run: the file, how it was drawn, and the return it shows."""
-        self._refuse_run(run)
+        run, seed = self._refuse_run(run), whole("seed", seed)
+        path = self.path / "rollout.mp4" if path is None else as_path("path", path)
         env, learners = self.restore()
         config = override(self.config, _settings(self.directory.runs[run]))
         learner = jax.tree.map(lambda leaf: leaf[run], learners)
-        path = path or self.path / "rollout.mp4"
         if isinstance(env, HostEnvironment):
             return path, *film.record(path, env, config, learner, seed)
         agent, noise = make_agent(config, env), make_noise(config.noise, env.observation_size)
@@ -196,11 +203,12 @@ def train(
         InterruptedRun: after a signal that asked it to stop; the run was saved.
         DivergedRun: where every run diverged; it then stops at once.
     """
+    config, out, varied = override(config, {}), as_path("out", out), sweep.points(config, varied)
+    _refuse_types(env, console)
+    checkpoint_every, keep = real("checkpoint_every", checkpoint_every), whole("keep", keep, 1, MOST)
     if isinstance(env, HostEnvironment) and env.name:
         config, env = override(config, {"env.name": env.name}), None  # so that the directory tells all
     seeds = [config.seed + i for i in range(config.seeds)]
-    for settings in varied:
-        override(config, settings)
     use_all_cores()  # before the check of an environment, or the directory's notes, start JAX
     if env is None:
         refuse_unknown(config.env.name)
@@ -209,7 +217,7 @@ def train(
         if isinstance(env, Environment):
             refuse_broken(env)
     runs = [{"seed": seed, **settings} for settings in varied for seed in seeds]
-    directory = RunDirectory(Path(out))
+    directory = RunDirectory(out)
     with directory.locked():
         directory.begin(config, runs)
         return _train(directory, env, console, checkpoint_every, keep)
@@ -224,7 +232,9 @@ def resume(
     keep: int = 2,
 ) -> Run:
     """Goes on with the unfinished run in that directory, from its newest valid checkpoint; arguments as for `train`."""
-    directory = RunDirectory.open(Path(path))
+    _refuse_types(env, console)
+    checkpoint_every, keep = real("checkpoint_every", checkpoint_every), whole("keep", keep, 1, MOST)
+    directory = RunDirectory.open(as_path("path", path))
     use_all_cores()
     with directory.locked():
         directory.refuse_other(directory.config, directory.runs)
@@ -342,9 +352,18 @@ class _Saver:
 
 def load(path: Path | str, env: Spaces | None = None) -> Run:
     """The run in that directory; one trained on an environment of your own needs that environment again."""
+    _refuse_types(env)
+    return Run(RunDirectory.open(as_path("path", path)), env)
+
+
+def _refuse_types(env: Any, console: Any = None) -> None:
+    """Raises unless these are what they should be, or None."""
     if env is not None and not isinstance(env, Spaces):
-        raise ConfigError(f"env = {env!r} must be the environment that the run was trained on, as an object")
-    return Run(RunDirectory.open(Path(path)), env)
+        raise ConfigError(
+            f"env = {shown(env)} must be an environment, as an object of one of moca's classes for them, or None"
+        )
+    if console is not None and not isinstance(console, Console):
+        raise ConfigError(f"console must be a rich.console.Console, or None, got {shown(console)}")
 
 
 def _follow(

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from moca.arguments import Parser, at_least_one, seconds
+from moca.arguments import Parser, a_path, at_least_one, from_zero, seconds
 from moca.config import ConfigError, parse_assignment
 from moca.studies import grid, look
 
@@ -15,13 +15,13 @@ def add_commands(command: Callable[[str, Callable[[argparse.Namespace], None], s
     """Adds the commands to the command line, through its own function for that."""
     study = command("study", _study, "run a grid of agents, tasks and noise levels; the same command goes on with it")
     study.add_argument("name", help=f"{', '.join(grid.GRIDS)}, or a TOML file of your own")
-    study.add_argument("--seeds", type=int, help="runs per cell (default: as the grid)")
-    study.add_argument("--seed", type=int, help="the first of the seeds (default: as the grid, 1000)")
-    study.add_argument("--steps", type=int, help="environment steps per run (default: as the grid)")
+    study.add_argument("--seeds", type=from_zero, help="runs per cell (default: as the grid)")
+    study.add_argument("--seed", type=from_zero, help="the first of the seeds (default: as the grid, 1000)")
+    study.add_argument("--steps", type=from_zero, help="environment steps per run (default: as the grid)")
     study.add_argument("--presets", nargs="+", metavar="PRESET", help="default: all of the grid")
     study.add_argument("--agents", nargs="+", metavar="AGENT", help="default: all of the grid")
     study.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="any setting, for all cells")
-    study.add_argument("--out", type=Path, help="the study's directory (default: studies/NAME)")
+    study.add_argument("--out", type=a_path, help="the study's directory (default: studies/NAME)")
     study.add_argument("--launcher", choices=["local", "ray"], default="local", help="default: local")
     study.add_argument("--ray-address", metavar="ADDRESS", help="of a Ray cluster (default: one of this machine alone)")
     study.add_argument("--parallel", type=at_least_one, default=1, help="jobs at once on a machine (default: 1)")
@@ -38,15 +38,15 @@ def add_commands(command: Callable[[str, Callable[[argparse.Namespace], None], s
         "where it does not (trains for a few minutes); cartpole: Figure 2; pendulum: Figure 3; degradation: return "
         "against noise; further: six tasks that nobody tuned; these four from a study's results",
     )
-    figure.add_argument("--results", type=Path, metavar="DIR", help="the study's directory (default: studies/NAME)")
-    figure.add_argument("--out", type=Path, default=Path("figures"), help="folder for the files (default: figures)")
+    figure.add_argument("--results", type=a_path, metavar="DIR", help="the study's directory (default: studies/NAME)")
+    figure.add_argument("--out", type=a_path, default=Path("figures"), help="folder for the files (default: figures)")
     figure.add_argument(
         "--formats", nargs="+", choices=["pdf", "svg", "png"], default=["pdf", "svg", "png"], help="default: all three"
     )
 
     report = command("report", _report, "one page about a study: scores, claims, curves, settings; opens offline")
-    report.add_argument("directory", type=Path, help="a study's directory")
-    report.add_argument("--out", type=Path, help="the page (default: report.html in that directory)")
+    report.add_argument("directory", type=a_path, help="a study's directory")
+    report.add_argument("--out", type=a_path, help="the page (default: report.html in that directory)")
 
 
 def _study(arguments: argparse.Namespace) -> None:
@@ -71,7 +71,7 @@ def _study(arguments: argparse.Namespace) -> None:
 
     from moca.studies import launch
 
-    console = Console()
+    console = Console(markup=False, emoji=False)  # a path may have brackets
     if arguments.only:
         launch.prepare(out, plan)
         launch.work(out, arguments.only, arguments.checkpoint_every, arguments.device, console)

@@ -15,6 +15,7 @@ from typing import Any
 
 from moca import presets
 from moca.config import AGENTS, NOISES, Config, ConfigError, nearest, plain
+from moca.envs.names import folder_name
 from moca.presets import SAC_USUAL
 
 # Agents of a study that are an agent of ours with a setting.
@@ -71,7 +72,7 @@ class Job:
     @property
     def name(self) -> str:
         """Of its run directory."""
-        return f"{self.preset}-{self.config.env.name.replace(':', '-')}-{self.agent}"
+        return f"{self.preset}-{folder_name(self.config.env.name)}-{self.agent}"
 
     @cached_property
     def varied(self) -> list[dict[str, float]]:

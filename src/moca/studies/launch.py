@@ -306,7 +306,13 @@ if __name__ == "__main__":
     _stop_with_parent()
     try:
         import_plugins()
-        work(Path(folder), name, float(seconds), None if device == "any" else device, Console(width=100))
+        work(
+            Path(folder),
+            name,
+            float(seconds),
+            None if device == "any" else device,
+            Console(width=100, markup=False, emoji=False),
+        )
     except InterruptedRun as stopped:
         print(stopped)
         sys.exit(RESUMABLE)

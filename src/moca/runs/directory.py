@@ -13,7 +13,6 @@ import os
 import platform
 import subprocess
 import warnings
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
@@ -26,6 +25,7 @@ import numpy as np
 
 from moca import __version__
 from moca.config import Config, ConfigError, flatten, from_json, to_json
+from moca.deploy import read_arrays
 from moca.training import Report
 
 LOGS = ("metrics.jsonl", "timing.jsonl")
@@ -188,7 +188,7 @@ class RunDirectory:
         leaves = jax.device_get(jax.tree.leaves(learners))
         aside = path.with_name("policy.writing.npz")
         try:
-            np.savez(aside, **{f"leaf{number:03d}": leaf for number, leaf in enumerate(leaves)})
+            np.savez(aside, **{_leaf(number): leaf for number, leaf in enumerate(leaves)})
             aside.replace(path)
         except OSError as error:
             aside.unlink(missing_ok=True)
@@ -196,20 +196,26 @@ class RunDirectory:
         return path
 
     def load_policy(self, like: Any) -> Any:
-        """The learners that `save_policy` wrote, in the structure of `like`."""
+        """The learners that `save_policy` wrote, in the structure of `like`; every number in them is finite."""
         path = self.path / "policy.npz"
-        if not path.is_file():
-            raise ConfigError(f"{self.path} holds no policy.npz: the run has not got that far")
-        try:
-            with np.load(path, allow_pickle=False) as file:
-                stored = [file[name] for name in sorted(file.files)]
-        except (ValueError, OSError, zipfile.BadZipFile) as error:
-            raise ConfigError(f"{path} cannot be read: {error}") from None
         leaves, structure = jax.tree.flatten(like)
-        shapes = [leaf.shape for leaf in leaves]
-        if [array.shape for array in stored] != shapes:
+        wanted = {_leaf(number): (leaf.shape, leaf.dtype) for number, leaf in enumerate(leaves)}
+        try:
+            stored = read_arrays(path, sum(math.prod(shape) * dtype.itemsize for shape, dtype in wanted.values()))
+        except FileNotFoundError:
+            raise ConfigError(f"{self.path} holds no policy.npz: the run has not got that far") from None
+        except ValueError as error:
+            raise ConfigError(f"{path} cannot be read: {error}") from None
+        if {name: (array.shape, array.dtype) for name, array in stored.items()} != wanted:
             raise ConfigError(f"{path} does not fit the run's config.json{self._made_by}: it holds other arrays")
-        return jax.tree.unflatten(structure, stored)
+        for name, array in stored.items():
+            if not np.isfinite(array).all():
+                raise ConfigError(f"{path} holds numbers that are not finite, in {name}")
+        return jax.tree.unflatten(structure, [stored[name] for name in wanted])
+
+
+def _leaf(number: int) -> str:
+    return f"leaf{number:03d}"
 
 
 def _number(value: np.ndarray) -> float | None:

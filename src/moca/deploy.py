@@ -102,8 +102,7 @@ class Policy:
         """The action after one more observation, in the environment's bounds; it is assumed to be taken.
 
         With a filter, NaN is a missing value: the belief is not corrected there, and `missing` counts it. The first
-        observation of an episode has to be whole, and so has one after so many gaps that the belief was lost, with
-        which a new one begins.
+        observation of an episode has to be whole, and so has the next after so many gaps that the belief is lost.
 
         Raises:
             ValueError: if a value is missing that is needed, or is none that can have been measured (beyond ±`LIMIT`).

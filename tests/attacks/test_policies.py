@@ -282,10 +282,12 @@ FACTS = (
 
 def mutated_array(rng, array):
     """Another value, dtype or shape."""
+    if np.asarray(array).dtype.kind not in "fiu" or not np.size(array):  # it has been changed enough
+        return array
     match rng.integers(6):
         case 0:
             array = np.array(array, float)
-            array.flat[rng.integers(max(1, array.size))] = rng.choice(VALUES)
+            array.flat[rng.integers(array.size)] = rng.choice(VALUES)
         case 1:
             array = np.full(np.shape(array), rng.choice(VALUES)).astype(rng.choice(["f4", "f8"]))
         case 2:

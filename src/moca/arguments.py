@@ -40,3 +40,12 @@ def seconds(text: str) -> float:
     if not 0 <= number < float("inf"):
         raise argparse.ArgumentTypeError(f"a number of seconds, at least 0, is needed, got {text!r}")
     return number
+
+
+def add_trust(parser: Parser) -> None:
+    """The option that lets a file name a module to import."""
+    parser.add_argument(
+        "--trust",
+        action="store_true",
+        help="import the module that a run's or a study's file names for its environment, and so run its code",
+    )

@@ -21,6 +21,7 @@ from moca.envs.host import HostEnvironment
 from moca.envs.named import refuse_unknown
 from moca.envs.names import OWN
 from moca.envs.noise import make_noise
+from moca.envs.trust import import_module_of, remember, remembered
 from moca.evaluation import evaluate as evaluate_learner
 from moca.evaluation import rollout
 from moca.host_evaluation import evaluate_on_host
@@ -175,6 +176,7 @@ def train(
     *,
     varied: Sequence[Mapping[str, float]] = ({},),
     env: Spaces | None = None,
+    trust: bool = False,
     console: Console | None = None,
     checkpoint_every: float = 60.0,
     keep: int = 2,
@@ -186,6 +188,7 @@ def train(
         out: a directory that holds no run yet, or this very run unfinished, which then goes on.
         varied: settings by dotted name, all of them floats; each is run with every seed.
         env: the environment, if not the one the config names.
+        trust: whether the config may name an environment for which a module of someone's own is imported.
         console: where progress goes; nowhere by default.
         checkpoint_every: seconds from one checkpoint to the next.
         keep: how many checkpoints are kept.
@@ -201,12 +204,14 @@ def train(
         override(config, settings)
     use_all_cores()  # before the check of an environment, or the directory's notes, start JAX
     if env is None:
+        _import_trusted(Path(out), config, trust)
         refuse_unknown(config.env.name)
     else:
         config = override(config, {"env.name": OWN + type(env).__name__})
         if isinstance(env, Environment):
             refuse_broken(env)
     directory = RunDirectory.create(Path(out), config, variations, seeds * len(varied))
+    remember(directory.path, config.env.name)
     return _train(directory, env, console, checkpoint_every, keep)
 
 
@@ -214,12 +219,14 @@ def resume(
     path: Path | str,
     *,
     env: Spaces | None = None,
+    trust: bool = False,
     console: Console | None = None,
     checkpoint_every: float = 60.0,
     keep: int = 2,
 ) -> Run:
     """Goes on with the unfinished run in that directory, from its newest valid checkpoint; arguments as for `train`."""
     directory = RunDirectory.open(Path(path))
+    _import_trusted(directory.path, directory.config, trust)
     directory.refuse_other(directory.config, directory.runs)
     use_all_cores()
     return _train(directory, env, console, checkpoint_every, keep)
@@ -307,11 +314,22 @@ class _Saver:
             raise ConfigError(f"cannot write a checkpoint to {self._directory.path}: {error.strerror}") from None
 
 
-def load(path: Path | str, env: Spaces | None = None) -> Run:
-    """The run in that directory; one trained on an environment of your own needs that environment again."""
+def load(path: Path | str, env: Spaces | None = None, *, trust: bool = False) -> Run:
+    """The run in that directory; one trained on an environment of your own needs that environment again.
+
+    With `trust` it may name an environment for which a module of someone's own is imported.
+    """
     if env is not None and not isinstance(env, Spaces):
         raise ConfigError(f"env = {env!r} must be the environment that the run was trained on, as an object")
-    return Run(RunDirectory.open(Path(path)), env)
+    directory = RunDirectory.open(Path(path))
+    _import_trusted(directory.path, directory.config, trust)
+    return Run(directory, env)
+
+
+def _import_trusted(path: Path, config: Config, trust: bool) -> None:
+    """Imports the module that an environment's name asks for, if the user said so or made that directory."""
+    if trust or remembered(path, config.env.name):
+        import_module_of(config.env.name)
 
 
 def _follow(

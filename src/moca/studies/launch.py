@@ -175,7 +175,7 @@ def _log(directory: Path, name: str) -> Path:
 
 
 def _last_line(directory: Path, name: str) -> str:
-    lines = [line for line in _log(directory, name).read_text().splitlines() if line.strip()]
+    lines = [line for line in _log(directory, name).read_text(errors="replace").splitlines() if line.strip()]
     return lines[-1] if lines else ""
 
 

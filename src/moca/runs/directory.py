@@ -25,7 +25,7 @@ import numpy as np
 
 from moca import __version__
 from moca.config import Config, ConfigError, flatten, from_json, to_json
-from moca.deploy import read_arrays
+from moca.deploy import LARGEST, read_arrays
 from moca.training import Report
 
 LOGS = ("metrics.jsonl", "timing.jsonl")
@@ -200,8 +200,9 @@ class RunDirectory:
         path = self.path / "policy.npz"
         leaves, structure = jax.tree.flatten(like)
         wanted = {_leaf(number): (leaf.shape, leaf.dtype) for number, leaf in enumerate(leaves)}
+        size = sum(math.prod(shape) * dtype.itemsize for shape, dtype in wanted.values())
         try:
-            stored = read_arrays(path, sum(math.prod(shape) * dtype.itemsize for shape, dtype in wanted.values()))
+            stored = read_arrays(path, max(size, LARGEST))
         except FileNotFoundError:
             raise ConfigError(f"{self.path} holds no policy.npz: the run has not got that far") from None
         except ValueError as error:

@@ -78,10 +78,9 @@ class Inference:
         return self._programs["follow"](*self._at(run), belief, action, measured, **gaps)
 
     def _fills_gaps(self, run: int) -> bool:
-        """Whether a run's belief can go on without a value: it has a filter, that filter is ours, and has learned."""
-        config, model = self._configs[run], self._learners.model
-        ours = type(make_agent(config, self.env)).track is Agent.track
-        return bool(config.belief.filter and ours and model.ensemble.statistics.batches[run] > 0)
+        """Whether a run's belief can go on without a value: it has a filter, and that filter is ours."""
+        config = self._configs[run]
+        return config.belief.filter and type(make_agent(config, self.env)).track is Agent.track
 
     def refuse_without_model(self) -> None:
         """Raises if the agents have no model of the next state."""

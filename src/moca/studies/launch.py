@@ -263,7 +263,7 @@ def _cluster(ray: Any, address: str | None) -> Iterator[None]:
 
 
 def _work(
-    text: str, directory: str, name: str, checkpoint_every: float, device: str | None, trust: bool
+    text: str, directory: str, name: str, checkpoint_every: float, device: str | None, trust: bool = False
 ) -> dict[str, bytes]:
     """What a Ray worker does: the small files of the finished job."""
     from moca.studies.work import run_job
@@ -272,7 +272,7 @@ def _work(
     use_device(device)
     import_plugins()
     job = next(job for job in grid.plan(grid.from_json(text)) if job.name == name)
-    run = run_job(Path(directory), job, checkpoint_every, trust=trust)
+    run = run_job(Path(directory), job, checkpoint_every, None, trust)
     return {path.name: path.read_bytes() for path in run.path.iterdir() if path.is_file() and path.name != "lock"}
 
 

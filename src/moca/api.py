@@ -21,6 +21,7 @@ from moca import presets
 from moca.config import Config, ConfigError, as_path, field_of, shown
 from moca.envs.defaults import defaults
 from moca.envs.environment import Spaces
+from moca.envs.trust import import_module_of
 from moca.runs.inference import FollowingPolicy, Model
 from moca.runs.launch import Run, train
 from moca.training import use_all_cores
@@ -77,6 +78,7 @@ class MoCA:
         task = env if isinstance(env, str) else None
         self._env: Spaces | None = None if isinstance(env, str) else env
         use_all_cores()  # before a look at the environment starts JAX
+        import_module_of(task or "")
         found = defaults(env) if presets.lacks(preset, task, chosen) else {}
         self._layers = (preset, task, chosen, found)
         self._build(one)  # refuses now what is wrong

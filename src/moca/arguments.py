@@ -58,3 +58,12 @@ def a_path(text: str) -> Path:
         return as_path("it", text)
     except ConfigError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def add_trust(parser: Parser) -> None:
+    """The option that lets a file name a module to import."""
+    parser.add_argument(
+        "--trust",
+        action="store_true",
+        help="import the module that a run's or a study's file names for its environment, and so run its code",
+    )

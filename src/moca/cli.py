@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from moca import __version__, presets, sweep
-from moca.arguments import Parser, a_path, at_least_one, from_zero, seconds
+from moca.arguments import Parser, a_path, add_trust, at_least_one, from_zero, seconds
 from moca.config import (
     AGENTS,
     NOISES,
@@ -23,6 +23,7 @@ from moca.config import (
     to_json,
 )
 from moca.envs.names import folder_name
+from moca.envs.trust import import_module_of
 from moca.runs import interrupts
 from moca.runs.files import DiskError
 from moca.studies import cli as studies
@@ -95,6 +96,8 @@ def _config(arguments: argparse.Namespace) -> Config:
     settings |= dict(map(parse_assignment, arguments.set))
     settings = ({"env.name": arguments.env} if arguments.env else {}) | settings
     env = settings.get("env.name", "CartpoleBalance")
+    if arguments.trust or env in (arguments.env, dict(map(parse_assignment, arguments.set)).get("env.name")):
+        import_module_of(str(env))
     found = _look(arguments, env) if presets.lacks(arguments.preset, env, settings) else {}
     return presets.build(arguments.preset, env, settings, found)
 
@@ -126,7 +129,9 @@ def _train(arguments: argparse.Namespace) -> None:
         print(
             _finish(
                 arguments,
-                lambda launch, console: launch.resume(arguments.resume, **_saving(arguments), console=console),
+                lambda launch, console: launch.resume(
+                    arguments.resume, trust=arguments.trust, **_saving(arguments), console=console
+                ),
             ).path
         )
         return
@@ -190,7 +195,7 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     from moca.training import use_device
 
     use_device(arguments.device)
-    for row in load(arguments.directory).evaluate(arguments.episodes, arguments.seed):
+    for row in load(arguments.directory, trust=arguments.trust).evaluate(arguments.episodes, arguments.seed):
         print(", ".join(f"{name} {value:g}" for name, value in row.items()))
 
 
@@ -200,7 +205,7 @@ def _render(arguments: argparse.Namespace) -> None:
     from moca.training import use_device
 
     use_device(arguments.device)
-    path, how, total = load(arguments.directory).render(arguments.run, arguments.seed)
+    path, how, total = load(arguments.directory, trust=arguments.trust).render(arguments.run, arguments.seed)
     print(f"return {total:.1f}, {how}")
     print(path)
 
@@ -211,7 +216,7 @@ def _export(arguments: argparse.Namespace) -> None:
     from moca.training import use_device
 
     use_device("cpu")
-    print(load(arguments.directory).export(arguments.out, arguments.run))
+    print(load(arguments.directory, trust=arguments.trust).export(arguments.out, arguments.run))
 
 
 def _doctor(arguments: argparse.Namespace) -> None:
@@ -267,6 +272,9 @@ def _parser() -> tuple[Parser, dict[str, Parser]]:
     export.add_argument("--run", type=from_zero, default=0, help="which of its runs (default: the first, 0)")
     export.add_argument("--out", type=a_path, default=Path("policy.npz"), help="the file (default: policy.npz)")
 
+    for each in (evaluate, render, export):
+        add_trust(each)
+
     doctor = command("doctor", _doctor, "what this machine has, and whether it works: versions, device, a self-test")
     doctor.add_argument("--device", choices=["cpu", "gpu"], help="default: the best there is")
 
@@ -319,6 +327,7 @@ def _add_run_options(parser: Parser) -> None:
     )
     parser.add_argument("--keep", type=at_least_one, default=2, help="how many checkpoints are kept (default: 2)")
     parser.add_argument("--dry-run", action="store_true", help="print what would be run, and stop")
+    add_trust(parser)
 
 
 def _import_plugins() -> None:
@@ -337,7 +346,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Runs the command named in `argv`."""
     _import_plugins()
     parser, parsers = _parser()
-    argv = sys.argv[1:] if argv is None else argv
+    if argv is None:
+        argv = sys.argv[1:]
+        interrupts.own_process()
     if bare := [word for word in argv if re.fullmatch(r"--[\w-]+=--", word)]:
         parser.error(f"{bare[0].removesuffix('=--')} needs a value, and -- is none")  # argparse makes a list of it
     arguments, unknown = parser.parse_known_args(argv)
@@ -346,8 +357,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     if arguments.command is None:
         parser.print_help()
         sys.exit(2)
-    if argv is None:
-        interrupts.own_process()
     try:
         arguments.handler(arguments)
     except (interrupts.InterruptedRun, interrupts.DivergedRun) as stopped:

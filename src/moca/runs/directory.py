@@ -15,7 +15,6 @@ import os
 import platform
 import subprocess
 import warnings
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
@@ -28,12 +27,13 @@ import numpy as np
 
 from moca import __version__
 from moca.config import Config, ConfigError, flatten, from_json, to_json
+from moca.deploy import LARGEST, read_arrays
+from moca.received import read_json, read_rows
 from moca.runs import OVER, STATES, files
 from moca.training import Report
 
 LOGS = ("metrics.jsonl", "timing.jsonl")
 PACKAGES = ("jax", "jaxlib", "equinox", "optax", "playground", "mujoco", "mujoco-mjx", "gymnasium", "numpy")
-LARGEST = 2**24  # bytes of a JSON file
 ROOM = 256  # bytes of status.json at least, so that it can be written to in place when the disk is full
 
 
@@ -176,7 +176,7 @@ class RunDirectory:
             edited = path if told.get("settings") != ours["settings"] else self.path / "meta.json"
             raise ConfigError(f"{edited} was edited after the run began: undo that, or begin a new run elsewhere")
         try:
-            return from_json(self._text("config.json"))
+            return from_json(path.read_text())
         except ValueError as error:
             raise ConfigError(f"{path} cannot be read{self._made_by}: {error}") from None
 
@@ -210,29 +210,15 @@ class RunDirectory:
         """Seed and varied settings of each run."""
         return self.meta["runs"]
 
-    def _text(self, name: str) -> str:
-        path = self.path / name
-        try:
-            with files.open_to_read(path) as file:
-                content = file.read(LARGEST + 1)
-            if len(content) > LARGEST:
-                raise ConfigError(f"{path} is larger than any that this program writes")
-            return content.decode()
-        except OSError as error:
-            raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from None
-        except UnicodeDecodeError:
-            raise ConfigError(f"{path} cannot be read: it is not text") from None
-
     def _read(self, name: str) -> dict[str, Any]:
         """The object in a JSON file of this directory."""
+        path = self.path / name
         try:
-            found = json.loads(self._text(name))
-        except (ValueError, RecursionError) as error:
-            if isinstance(error, ConfigError):
-                raise
-            raise ConfigError(f"{self.path / name} cannot be read: {error}") from None
+            found = read_json(path)
+        except FileNotFoundError:
+            raise ConfigError(f"{self.path} is no run directory: it holds no {name}") from None
         if not isinstance(found, dict):
-            raise ConfigError(f"{self.path / name} cannot be read: it holds no object with names and values")
+            raise ConfigError(f"{path} cannot be read: it holds no object with names and values")
         return found
 
     def append(self, report: Report, seconds: float) -> None:
@@ -253,21 +239,14 @@ class RunDirectory:
 
     def rows(self) -> list[dict[str, Any]]:
         """All rows of metrics.jsonl."""
-        path, rows = self.path / "metrics.jsonl", []
+        path = self.path / "metrics.jsonl"
         try:
-            with files.open_to_read(path) as file:
-                lines = file.read().splitlines()
+            rows = read_rows(path)
         except FileNotFoundError:
             return []
-        except OSError as error:
-            raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from None
-        for number, line in enumerate(lines, 1):
-            try:
-                rows.append(json.loads(line))
-            except (ValueError, RecursionError):
-                raise ConfigError(f"{path} is damaged: line {number} is not a row of metrics") from None
-            if not isinstance(rows[-1], dict) or not {"step", "seed", "diverged"} <= rows[-1].keys():
-                raise ConfigError(f"{path} is damaged: line {number} is not a row of metrics")
+        for number, row in enumerate(rows, 1):
+            if not {"step", "seed", "diverged"} <= row.keys():
+                raise ConfigError(f"{path} cannot be read: line {number} is no row of metrics")
         return rows
 
     def write_status(self, state: str, step: int, diverged: Sequence[Mapping[str, Any]] = ()) -> None:
@@ -292,7 +271,7 @@ class RunDirectory:
         leaves = jax.device_get(jax.tree.leaves(learners))
         aside = path.with_name("policy.writing.npz")
         try:
-            np.savez(aside, **{f"leaf{number:03d}": leaf for number, leaf in enumerate(leaves)})
+            np.savez(aside, **{_leaf(number): leaf for number, leaf in enumerate(leaves)})
             aside.replace(path)
         except OSError as error:
             aside.unlink(missing_ok=True)
@@ -300,20 +279,27 @@ class RunDirectory:
         return path
 
     def load_policy(self, like: Any) -> Any:
-        """The learners that `save_policy` wrote, in the structure of `like`."""
+        """The learners that `save_policy` wrote, in the structure of `like`; every number in them is finite."""
         path = self.path / "policy.npz"
-        if not path.is_file():
-            raise ConfigError(f"{self.path} holds no policy.npz: the run has not got that far")
-        try:
-            with np.load(path, allow_pickle=False) as file:
-                stored = [file[name] for name in sorted(file.files)]
-        except (ValueError, OSError, zipfile.BadZipFile) as error:
-            raise ConfigError(f"{path} cannot be read: {error}") from None
         leaves, structure = jax.tree.flatten(like)
-        shapes = [leaf.shape for leaf in leaves]
-        if [array.shape for array in stored] != shapes:
+        wanted = {_leaf(number): (leaf.shape, leaf.dtype) for number, leaf in enumerate(leaves)}
+        size = sum(math.prod(shape) * dtype.itemsize for shape, dtype in wanted.values())
+        try:
+            stored = read_arrays(path, max(size, LARGEST))
+        except FileNotFoundError:
+            raise ConfigError(f"{self.path} holds no policy.npz: the run has not got that far") from None
+        except ValueError as error:
+            raise ConfigError(f"{path} cannot be read: {error}") from None
+        if {name: (array.shape, array.dtype) for name, array in stored.items()} != wanted:
             raise ConfigError(f"{path} does not fit the run's config.json{self._made_by}: it holds other arrays")
-        return jax.tree.unflatten(structure, stored)
+        for name, array in stored.items():
+            if not np.isfinite(array).all():
+                raise ConfigError(f"{path} holds numbers that are not finite, in {name}")
+        return jax.tree.unflatten(structure, [stored[name] for name in wanted])
+
+
+def _leaf(number: int) -> str:
+    return f"leaf{number:03d}"
 
 
 def _identity(settings: Mapping[str, Any], runs: Sequence[Mapping[str, float]]) -> dict[str, str]:

@@ -23,6 +23,7 @@ from moca.envs.host import HostEnvironment
 from moca.envs.named import refuse_unknown
 from moca.envs.names import OWN
 from moca.envs.noise import make_noise
+from moca.envs.trust import import_module_of, remember, remembered
 from moca.evaluation import evaluate as evaluate_learner
 from moca.evaluation import rollout
 from moca.host_evaluation import evaluate_on_host
@@ -184,6 +185,7 @@ def train(
     *,
     varied: Sequence[Mapping[str, float]] = ({},),
     env: Spaces | None = None,
+    trust: bool = False,
     console: Console | None = None,
     checkpoint_every: float = 60.0,
     keep: int = 2,
@@ -195,6 +197,7 @@ def train(
         out: a directory that holds no run yet, or this very run unfinished, which then goes on.
         varied: settings by dotted name, all of them floats; each is run with every seed.
         env: the environment, if not the one the config names.
+        trust: whether the config may name an environment for which a module of someone's own is imported.
         console: where progress goes; nowhere by default.
         checkpoint_every: seconds from one checkpoint to the next.
         keep: how many checkpoints are kept.
@@ -211,6 +214,7 @@ def train(
     seeds = [config.seed + i for i in range(config.seeds)]
     use_all_cores()  # before the check of an environment, or the directory's notes, start JAX
     if env is None:
+        _import_trusted(Path(out), config, trust)
         refuse_unknown(config.env.name)
     else:
         config = override(config, {"env.name": OWN + type(env).__name__})
@@ -220,6 +224,7 @@ def train(
     directory = RunDirectory(out)
     with directory.locked():
         directory.begin(config, runs)
+        remember(directory.path, config.env.name)
         return _train(directory, env, console, checkpoint_every, keep)
 
 
@@ -227,6 +232,7 @@ def resume(
     path: Path | str,
     *,
     env: Spaces | None = None,
+    trust: bool = False,
     console: Console | None = None,
     checkpoint_every: float = 60.0,
     keep: int = 2,
@@ -235,6 +241,7 @@ def resume(
     _refuse_types(env, console)
     checkpoint_every, keep = real("checkpoint_every", checkpoint_every), whole("keep", keep, 1, MOST)
     directory = RunDirectory.open(as_path("path", path))
+    _import_trusted(directory.path, directory.config, trust)
     use_all_cores()
     with directory.locked():
         directory.refuse_other(directory.config, directory.runs)
@@ -350,10 +357,21 @@ class _Saver:
                 pending.result()
 
 
-def load(path: Path | str, env: Spaces | None = None) -> Run:
-    """The run in that directory; one trained on an environment of your own needs that environment again."""
+def load(path: Path | str, env: Spaces | None = None, *, trust: bool = False) -> Run:
+    """The run in that directory; one trained on an environment of your own needs that environment again.
+
+    With `trust` it may name an environment for which a module of someone's own is imported.
+    """
     _refuse_types(env)
-    return Run(RunDirectory.open(as_path("path", path)), env)
+    directory = RunDirectory.open(as_path("path", path))
+    _import_trusted(directory.path, directory.config, trust)
+    return Run(directory, env)
+
+
+def _import_trusted(path: Path, config: Config, trust: bool) -> None:
+    """Imports the module that an environment's name asks for, if the user said so or made that directory."""
+    if trust or remembered(path, config.env.name):
+        import_module_of(config.env.name)
 
 
 def _refuse_types(env: Any, console: Any = None) -> None:

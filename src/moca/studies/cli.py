@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from moca.arguments import Parser, a_path, at_least_one, from_zero, seconds
+from moca.arguments import Parser, a_path, add_trust, at_least_one, from_zero, seconds
 from moca.config import ConfigError, parse_assignment
 from moca.studies import grid, look
 
@@ -29,6 +29,7 @@ def add_commands(command: Callable[[str, Callable[[argparse.Namespace], None], s
     study.add_argument("--checkpoint-every", type=seconds, default=120.0, metavar="SECONDS", help="default: 120")
     study.add_argument("--device", choices=["cpu", "gpu"], help="default: the best there is")
     study.add_argument("--dry-run", action="store_true", help="print the plan and about how long it takes, and stop")
+    add_trust(study)
 
     figure = command("figure", _figure, "draw a figure of the paper, or of a study")
     figure.add_argument(
@@ -60,7 +61,7 @@ def _study(arguments: argparse.Namespace) -> None:
         settings=dict(map(parse_assignment, arguments.set)),
     )
     out = arguments.out or Path("studies") / plan.name
-    plan = look.complete(plan, out)
+    plan = look.complete(plan, out, arguments.trust)
     jobs = grid.plan(plan)
     if arguments.dry_run:
         from moca.studies import display
@@ -73,11 +74,13 @@ def _study(arguments: argparse.Namespace) -> None:
 
     console = Console(markup=False, emoji=False)  # a path may have brackets
     if arguments.only:
-        launch.prepare(out, plan)
-        launch.work(out, arguments.only, arguments.checkpoint_every, arguments.device, console)
+        launch.prepare(out, plan, trust=True)
+        launch.work(out, arguments.only, arguments.checkpoint_every, arguments.device, console, trust=True)
         print(out)
         return
-    options = launch.Options(arguments.parallel, arguments.device, arguments.checkpoint_every, arguments.ray_address)
+    options = launch.Options(
+        arguments.parallel, arguments.device, arguments.checkpoint_every, arguments.ray_address, trust=True
+    )
     table = launch.study(plan, out, launcher=arguments.launcher, options=options, console=console)
     print(_page(out, None))
     print(table)

@@ -24,15 +24,18 @@ ANGLES = np.linspace(-np.pi, np.pi, 73)  # of the pendulum, zero upright
 VELOCITIES = np.linspace(-8, 8, 65)
 
 
-def run_job(directory: Path, job: Job, checkpoint_every: float, console: Console | None = None) -> Run:
+def run_job(
+    directory: Path, job: Job, checkpoint_every: float, console: Console | None = None, trust: bool = False
+) -> Run:
     """Trains a job, or goes on with it, and adds landscapes and film; a finished one is left as it is.
 
     Its checkpoints go when it is done: the policies stay.
     """
     path = directory / CELLS / job.name
     if not (RunDirectory(path).status["state"] in OVER and (path / "policy.npz").exists()):
+        saving: dict[str, Any] = {"checkpoint_every": checkpoint_every, "keep": 1}
         with suppress(DivergedRun):  # that is a result
-            train(job.config, path, varied=job.varied, console=console, checkpoint_every=checkpoint_every, keep=1)
+            train(job.config, path, varied=job.varied, trust=trust, console=console, **saving)
     if job.has_landscape and not (path / LANDSCAPE).exists():
         _write_landscapes(path, job)
     if job.filmed and not (path / FILM).exists():

@@ -33,24 +33,24 @@ def read_text(path: Path, most: int = SETTINGS) -> str:
 
 def read_json(path: Path) -> Any:
     """What a file holds as JSON; raises `FileNotFoundError` if there is none."""
-    return _parsed(path, read_text(path))
-
-
-def read_rows(path: Path) -> list[dict[str, Any]]:
-    """The lines of a file, each a table as JSON; raises `FileNotFoundError` if there is none."""
-    rows = []
-    for number, line in enumerate(read_text(path, RECORDS).splitlines(), 1):
-        row = _parsed(path, line)
-        if not isinstance(row, dict):
-            raise ConfigError(f"{path} cannot be read: line {number} is no table")
-        rows.append(row)
-    return rows
-
-
-def _parsed(path: Path, text: str) -> Any:
+    text = read_text(path)
     try:
         return json.loads(text)
     except ValueError as error:
         raise ConfigError(f"{path} cannot be read as JSON: {error}") from None
     except RecursionError:
         raise ConfigError(f"{path} cannot be read as JSON: it is nested too deeply") from None
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """The lines of a file, each a table as JSON; raises `FileNotFoundError` if there is none."""
+    rows = []
+    for number, line in enumerate(read_text(path, RECORDS).splitlines(), 1):
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            row = None
+        if not isinstance(row, dict):
+            raise ConfigError(f"{path} cannot be read: line {number} is no table")
+        rows.append(row)
+    return rows

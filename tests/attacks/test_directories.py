@@ -284,7 +284,7 @@ def test_a_folder_of_ones_own_is_not_taken_for_a_run(server, tmp_path):
 def test_damaged_rows_are_named(tmp_path):
     for text in ("{", "3", "[]", '{"step": 1}', "\x00\x00", "[" * 9999):
         (tmp_path / "metrics.jsonl").write_text('{"step": 1, "seed": 0, "diverged": 0.0}\n' + text + "\n")
-        with pytest.raises(ConfigError, match=r"metrics.jsonl is damaged: line 2"):
+        with pytest.raises(ConfigError, match=r"metrics.jsonl cannot be read: line 2 is no"):
             RunDirectory(tmp_path).rows()
 
 

@@ -229,7 +229,7 @@ class Runs(ABC):
         options = {"xla_backend_optimization_level": 1} if jax.default_backend() == "cpu" else {}
         begin = jax.jit(start, out_shardings=self._spread, compiler_options=options)
         sizes = (len(configs), self.env.observation_size, self.env.action_size)
-        refuse_too_large(self.config, begin.eval_shape(self.configs, keys), *sizes)
+        refuse_too_large(self.config, jax.eval_shape(begin, self.configs, keys), *sizes)
         self.state = begin(self.configs, keys)
 
     @property

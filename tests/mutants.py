@@ -1,7 +1,7 @@
 # ruff: noqa: E501
-"""Breaks each formula of `moca.moments` and each rule of `moca.studies.claims`, one at a time; which tests notice?
+"""Breaks formulas of `moca.moments`, rules of run directories and of `moca.studies.claims`, one at a time; who notices?
 
-    python tests/mutants.py [moments] [claims]
+    python tests/mutants.py [moments] [directories] [claims]
 
 Run by `make mutants`. A mutant that no test kills is a hole in the suite, and the exit code says so.
 """
@@ -147,8 +147,52 @@ CLAIMS = [
     ("paper.py", 'learned=(("bnaf", noise),)', "learned=None"),
 ]  # fmt: skip
 # where the mutants live, what they are, and what should notice
+DIRECTORIES = [
+    (
+        "launch.py",
+        "    with directory.locked():\n        directory.begin(config, runs)\n",
+        "    directory.path.mkdir(parents=True, exist_ok=True)\n    directory.begin(config, runs)\n    with directory.locked():\n",
+    ),
+    ("launch.py", 'if identity != directory.meta.get("identity"):', "if False:"),
+    ("launch.py", "if path.stem != f", "if False and path.stem != f"),
+    ("launch.py", "if lengths.keys() != set(LOGS):", "if False:"),
+    ("launch.py", "if short := directory.ends_a_row(lengths):", "if short := None:"),
+    ("launch.py", "if not plausible(", "if False and not plausible("),
+    ("launch.py", "directory.sync()  # the logs", "pass  # the logs"),
+    ("launch.py", "if request or all_diverged:", "if request:"),
+    ("launch.py", "with request.at_once(leave):", "if True:"),
+    ("directory.py", "if told and told != ours:", "if False:"),
+    ("directory.py", "fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)", "pass"),
+    ("directory.py", 'files.refuse_odd(self.path / "lock")', "pass"),
+    ("directory.py", "                files.refuse_odd(self.path / name)", "                pass"),
+    ("directory.py", "files.refuse_odd(self.checkpoints, folder=True)", "pass"),
+    ("directory.py", "if not self._is_ours():", "if False:"),
+    ("directory.py", "self.cut(before)  # the logs", "pass  # the logs"),
+    ("directory.py", "text.ljust(length - 1)", "text"),
+    ("files.py", "if os.fstat(handle).st_size > length:", "if True:"),
+    ("files.py", 'getattr(os, "O_NOFOLLOW", 0)', "0"),
+    ("files.py", "aside.replace(path)", "path.write_bytes(aside.read_bytes()); aside.unlink()"),
+    ("files.py", "            os.ftruncate(handle, before)\n            raise", "            raise"),
+    ("files.py", "found.st_nlink > 1", "False"),
+    ("checkpoint.py", 'if told != digest.hexdigest().encode() + b"\\n":', "if False:"),
+    ("checkpoint.py", "if length > min(HEADER, size - before):", "if False:"),
+    ("checkpoint.py", "type(value) is int and 0 <= value", "value is not None and 0 <= value"),
+    ("checkpoint.py", "if expected is not None and layout != expected:", "if False:"),
+    ("interrupts.py", "if asked and number[0] == signal.SIGINT:", "if False:"),
+]
 SUITES = {
     "moments": ("moments", MOMENTS, ["tests/moments", "-n", "2"]),
+    "directories": (
+        "runs",
+        DIRECTORIES,
+        [
+            "tests/attacks/test_directories.py",
+            "tests/attacks/test_stateful.py",
+            "tests/runs/test_checkpoint.py",
+            "-m",
+            "not slow",
+        ],
+    ),
     "claims": ("studies/claims", CLAIMS, [f"tests/studies/test_claim{end}.py" for end in ("_rules", "_scores", "s")]),
 }
 

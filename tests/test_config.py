@@ -127,7 +127,7 @@ def test_sweeps():
     assert 60 < sum(point["sac.tau"] < 1e-2 for point in points) < 140  # log-uniform
     for text, message in {
         "sac.width=1,2": "cannot be swept",
-        "sac.tau=a,b": "needs numbers",
+        "sac.tau=a,b": "needs finite numbers",
         "sac.tua=1": "sac.tau",
     }.items():
         with pytest.raises(c.ConfigError, match=message):

@@ -142,7 +142,9 @@ def test_actions_are_the_agents_without_jax(played, case):
 def stored(path, config, env, count=1):
     """A run directory with agents that never learned."""
     config = override(config, {"seeds": count})
-    directory = RunDirectory.create(path, config, [{}] * count, range(count))
+    directory = RunDirectory(path)
+    with directory.locked():
+        directory.begin(config, [{"seed": seed} for seed in range(count)])
     directory.save_policy(learners_of(config, env, count))
     return moca.load(path, env if config.env.name.startswith("own:") else None)
 

@@ -18,9 +18,10 @@ import numpy as np
 from rich.console import Console
 
 from moca import presets
-from moca.config import Config, ConfigError, field_of
+from moca.config import Config, ConfigError, as_path, field_of, shown
 from moca.envs.defaults import defaults
 from moca.envs.environment import Spaces
+from moca.envs.trust import import_module_of
 from moca.runs.inference import FollowingPolicy, Model
 from moca.runs.launch import Run, train
 from moca.training import use_all_cores
@@ -60,6 +61,8 @@ class MoCA:
         settings: Mapping[str, Any] | None = None,
         **named: Any,
     ) -> None:
+        if not isinstance(settings, Mapping | None):
+            raise ConfigError(f"settings must be a dictionary of values by dotted name, got {shown(settings)}")
         chosen = {**(settings or {}), **{name.replace("__", "."): value for name, value in named.items()}}
         for name in chosen:
             field_of(name)
@@ -70,15 +73,16 @@ class MoCA:
         if not isinstance(env, str | Spaces):
             raise ConfigError(
                 "an environment is a name, such as CartpoleBalance, or an object of one of moca's classes for them, "
-                f"but got {env!r}"
+                f"but got {shown(env)}"
             )
         task = env if isinstance(env, str) else None
         self._env: Spaces | None = None if isinstance(env, str) else env
         use_all_cores()  # before a look at the environment starts JAX
+        import_module_of(task or "")
         found = defaults(env) if presets.lacks(preset, task, chosen) else {}
         self._layers = (preset, task, chosen, found)
         self._build(one)  # refuses now what is wrong
-        self._out = None if out is None else Path(out)
+        self._out = None if out is None else as_path("out", out)
         self._run: Run | None = None
 
     def learn(self, steps: int, console: Console | None = None) -> Self:

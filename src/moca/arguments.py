@@ -3,9 +3,12 @@
 import argparse
 import re
 import sys
+from pathlib import Path
 from typing import Any, NoReturn
 
-from moca.config import nearest
+from moca.config import ConfigError, as_path, nearest, real, shown, whole
+
+MOST = 100_000  # of what is kept, drawn or run at once
 
 
 class Parser(argparse.ArgumentParser):
@@ -26,17 +29,41 @@ class Parser(argparse.ArgumentParser):
 
 def at_least_one(text: str) -> int:
     """A whole number above zero."""
-    if not text.lstrip("-").isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"a whole number of at least 1 is needed, got {text!r}")
-    return int(text)
+    try:
+        return whole("", text, 1, MOST)
+    except ConfigError:
+        wanted = f"a whole number of at least 1 is needed, got {shown(text)}; {MOST} is the most"
+        raise argparse.ArgumentTypeError(wanted) from None
+
+
+def from_zero(text: str) -> int:
+    """A whole number that is not negative: a seed, or the number of a run."""
+    try:
+        return whole("", text)
+    except ConfigError:
+        raise argparse.ArgumentTypeError(f"a whole number of at least 0 is needed, got {shown(text)}") from None
 
 
 def seconds(text: str) -> float:
     """A length of time."""
     try:
-        number = float(text)
-    except ValueError:
-        number = -1.0
-    if not 0 <= number < float("inf"):
-        raise argparse.ArgumentTypeError(f"a number of seconds, at least 0, is needed, got {text!r}")
-    return number
+        return real("", text)
+    except ConfigError:
+        raise argparse.ArgumentTypeError(f"a number of seconds, at least 0, is needed, got {shown(text)}") from None
+
+
+def a_path(text: str) -> Path:
+    """A path that a file system can hold."""
+    try:
+        return as_path("it", text)
+    except ConfigError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def add_trust(parser: Parser) -> None:
+    """The option that lets a file name a module to import."""
+    parser.add_argument(
+        "--trust",
+        action="store_true",
+        help="import the module that a run's or a study's file names for its environment, and so run its code",
+    )

@@ -3,13 +3,14 @@
 import argparse
 import itertools
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from moca import __version__, presets, sweep
-from moca.arguments import Parser, at_least_one, seconds
+from moca.arguments import Parser, a_path, add_trust, at_least_one, from_zero, seconds
 from moca.config import (
     AGENTS,
     NOISES,
@@ -17,11 +18,14 @@ from moca.config import (
     Config,
     ConfigError,
     nearest,
-    override,
     parse_assignment,
     read_settings,
     to_json,
 )
+from moca.envs.names import folder_name
+from moca.envs.trust import import_module_of
+from moca.runs import interrupts
+from moca.runs.files import DiskError
 from moca.studies import cli as studies
 from moca.studies.grid import VARIANTS
 
@@ -37,16 +41,11 @@ def _demo(arguments: argparse.Namespace) -> None:
     from rich.console import Console
 
     from moca import demo
-    from moca.runs.interrupts import RESUMABLE, InterruptedRun
     from moca.training import use_device
 
     use_device("cpu")
-    try:
-        for path in demo.run(arguments.out, Console()):
-            print(path)
-    except InterruptedRun as stopped:
-        print(stopped)
-        sys.exit(RESUMABLE)
+    for path in demo.run(arguments.out, Console()):
+        print(path)
 
 
 def _benchmark(arguments: argparse.Namespace) -> None:
@@ -97,6 +96,8 @@ def _config(arguments: argparse.Namespace) -> Config:
     settings |= dict(map(parse_assignment, arguments.set))
     settings = ({"env.name": arguments.env} if arguments.env else {}) | settings
     env = settings.get("env.name", "CartpoleBalance")
+    if arguments.trust or env in (arguments.env, dict(map(parse_assignment, arguments.set)).get("env.name")):
+        import_module_of(str(env))
     found = _look(arguments, env) if presets.lacks(arguments.preset, env, settings) else {}
     return presets.build(arguments.preset, env, settings, found)
 
@@ -114,9 +115,10 @@ def _look(arguments: argparse.Namespace, env: str) -> dict[str, Any]:
 def _out(arguments: argparse.Namespace, config: Config) -> Path:
     """--out, or a directory named after the run that is not there yet."""
     if arguments.out:
+        if arguments.out.exists() and not arguments.out.is_dir():
+            raise ConfigError(f"--out {arguments.out} is there already, and is no directory: choose another")
         return arguments.out
-    task = config.env.name.replace(":", "-").replace("/", "-")
-    name = f"{task}-{config.agent}-{config.noise.kind}-{config.noise.sigma:g}"
+    name = f"{folder_name(config.env.name)}-{config.agent}-{config.noise.kind}-{config.noise.sigma:g}"
     names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
     return next(path for path in (Path("runs") / each for each in names) if not path.exists())
 
@@ -127,7 +129,9 @@ def _train(arguments: argparse.Namespace) -> None:
         print(
             _finish(
                 arguments,
-                lambda launch, console: launch.resume(arguments.resume, **_saving(arguments), console=console),
+                lambda launch, console: launch.resume(
+                    arguments.resume, trust=arguments.trust, **_saving(arguments), console=console
+                ),
             ).path
         )
         return
@@ -140,15 +144,11 @@ def _train(arguments: argparse.Namespace) -> None:
 
 def _sweep(arguments: argparse.Namespace) -> None:
     config = _config(arguments)
-    points = sweep.grid(dict(sweep.parse_axis(text, ",") for text in arguments.grid))
-    if arguments.random:
-        ranges = {name: (low, high) for name, (low, high) in (sweep.parse_axis(t, ":") for t in arguments.random)}
-        random_points = sweep.draws(ranges, arguments.samples, config.seed)
-        points = [{**point, **extra} for point in points for extra in random_points]
-    if points == [{}]:
+    axes, ranges = sweep.parse_axes(arguments.grid, arguments.random)
+    if not axes and not ranges:
         raise ConfigError("nothing to sweep: give --grid NAME=A,B,… or --random NAME=LOW:HIGH")
-    for point in points:
-        override(config, point)
+    random_points = sweep.draws(ranges, arguments.samples, config.seed) if ranges else [{}]
+    points = sweep.points(config, [{**point, **extra} for point in sweep.grid(axes) for extra in random_points])
     if arguments.dry_run:
         for point in points:
             print(", ".join(f"{name} = {value:g}" for name, value in point.items()))
@@ -173,19 +173,14 @@ def _saving(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _finish(arguments: argparse.Namespace, start: Callable[[Any, Any], Any]) -> Any:
-    """What `start` returns; a run that was asked to stop ends the program with the code that says it can go on."""
+    """What `start` returns, which trains."""
     from rich.console import Console
 
-    from moca.runs import interrupts, launch
+    from moca.runs import launch
     from moca.training import use_device
 
     use_device(arguments.device)
-
-    try:
-        return start(launch, Console())
-    except interrupts.InterruptedRun as stopped:
-        print(stopped)
-        sys.exit(interrupts.RESUMABLE)
+    return start(launch, Console(markup=False, emoji=False))  # a path may have brackets
 
 
 def _refuse_no_run(directory: Path) -> None:
@@ -200,7 +195,7 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     from moca.training import use_device
 
     use_device(arguments.device)
-    for row in load(arguments.directory).evaluate(arguments.episodes, arguments.seed):
+    for row in load(arguments.directory, trust=arguments.trust).evaluate(arguments.episodes, arguments.seed):
         print(", ".join(f"{name} {value:g}" for name, value in row.items()))
 
 
@@ -210,7 +205,7 @@ def _render(arguments: argparse.Namespace) -> None:
     from moca.training import use_device
 
     use_device(arguments.device)
-    path, how, total = load(arguments.directory).render(arguments.run, arguments.seed)
+    path, how, total = load(arguments.directory, trust=arguments.trust).render(arguments.run, arguments.seed)
     print(f"return {total:.1f}, {how}")
     print(path)
 
@@ -221,7 +216,7 @@ def _export(arguments: argparse.Namespace) -> None:
     from moca.training import use_device
 
     use_device("cpu")
-    print(load(arguments.directory).export(arguments.out, arguments.run))
+    print(load(arguments.directory, trust=arguments.trust).export(arguments.out, arguments.run))
 
 
 def _doctor(arguments: argparse.Namespace) -> None:
@@ -248,11 +243,11 @@ def _parser() -> tuple[Parser, dict[str, Parser]]:
     demo = command(
         "demo", _demo, "a first look: closed form against sampling, Figure 1, and what the covariance is worth"
     )
-    demo.add_argument("--out", type=Path, default=Path("demo"), help="folder for pictures and films (default: demo)")
+    demo.add_argument("--out", type=a_path, default=Path("demo"), help="folder for pictures and films (default: demo)")
 
     train = command("train", _train, "train an agent: all seeds in one compiled program")
     _add_run_options(train)
-    train.add_argument("--resume", type=Path, metavar="DIR", help="go on with the unfinished run in DIR, exactly")
+    train.add_argument("--resume", type=a_path, metavar="DIR", help="go on with the unfinished run in DIR, exactly")
 
     sweep_ = command("sweep", _sweep, "a small search over settings that are real numbers, in one compiled program")
     _add_run_options(sweep_)
@@ -261,21 +256,24 @@ def _parser() -> tuple[Parser, dict[str, Parser]]:
     sweep_.add_argument("--samples", type=at_least_one, default=8, help="how many random points (default: 8)")
 
     evaluate = command("evaluate", _evaluate, "returns of the learned policies over fresh episodes")
-    evaluate.add_argument("directory", type=Path, help="a run directory")
+    evaluate.add_argument("directory", type=a_path, help="a run directory")
     evaluate.add_argument("--episodes", type=at_least_one, default=10, help="per run (default: 10)")
-    evaluate.add_argument("--seed", type=int, default=0, help="of the episodes (default: 0)")
+    evaluate.add_argument("--seed", type=from_zero, default=0, help="of the episodes (default: 0)")
     evaluate.add_argument("--device", choices=["cpu", "gpu"], help="default: the best there is")
 
     render = command("render", _render, "a film of a learned policy")
-    render.add_argument("directory", type=Path, help="a run directory")
-    render.add_argument("--run", type=int, default=0, help="which of its runs (default: the first, 0)")
-    render.add_argument("--seed", type=int, default=0, help="of the episode (default: 0)")
+    render.add_argument("directory", type=a_path, help="a run directory")
+    render.add_argument("--run", type=from_zero, default=0, help="which of its runs (default: the first, 0)")
+    render.add_argument("--seed", type=from_zero, default=0, help="of the episode (default: 0)")
     render.add_argument("--device", choices=["cpu", "gpu"], help="default: the best there is")
 
     export = command("export", _export, "a learned policy as one file that runs with NumPy alone: see moca.deploy")
-    export.add_argument("directory", type=Path, help="a run directory")
-    export.add_argument("--run", type=int, default=0, help="which of its runs (default: the first, 0)")
-    export.add_argument("--out", type=Path, default=Path("policy.npz"), help="the file (default: policy.npz)")
+    export.add_argument("directory", type=a_path, help="a run directory")
+    export.add_argument("--run", type=from_zero, default=0, help="which of its runs (default: the first, 0)")
+    export.add_argument("--out", type=a_path, default=Path("policy.npz"), help="the file (default: policy.npz)")
+
+    for each in (evaluate, render, export):
+        add_trust(each)
 
     doctor = command("doctor", _doctor, "what this machine has, and whether it works: versions, device, a self-test")
     doctor.add_argument("--device", choices=["cpu", "gpu"], help="default: the best there is")
@@ -321,14 +319,15 @@ def _add_run_options(parser: Parser) -> None:
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="any setting, as in config.json"
     )
-    parser.add_argument("--config", type=Path, help="a JSON or TOML file of settings, config.json for example")
-    parser.add_argument("--out", type=Path, help="the run directory (default: runs/…, after the settings)")
+    parser.add_argument("--config", type=a_path, help="a JSON or TOML file of settings, config.json for example")
+    parser.add_argument("--out", type=a_path, help="the run directory (default: runs/…, after the settings)")
     parser.add_argument("--device", choices=["cpu", "gpu"], help="default: the best there is")
     parser.add_argument(
         "--checkpoint-every", type=seconds, default=60.0, metavar="SECONDS", help="from one to the next (default: 60)"
     )
     parser.add_argument("--keep", type=at_least_one, default=2, help="how many checkpoints are kept (default: 2)")
     parser.add_argument("--dry-run", action="store_true", help="print what would be run, and stop")
+    add_trust(parser)
 
 
 def _import_plugins() -> None:
@@ -347,6 +346,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Runs the command named in `argv`."""
     _import_plugins()
     parser, parsers = _parser()
+    if argv is None:
+        argv = sys.argv[1:]
+        interrupts.own_process()
+    if bare := [word for word in argv if re.fullmatch(r"--[\w-]+=--", word)]:
+        parser.error(f"{bare[0].removesuffix('=--')} needs a value, and -- is none")  # argparse makes a list of it
     arguments, unknown = parser.parse_known_args(argv)
     if unknown:
         parsers.get(arguments.command, parser).error(f"unrecognized arguments: {' '.join(unknown)}")
@@ -355,8 +359,14 @@ def main(argv: Sequence[str] | None = None) -> None:
         sys.exit(2)
     try:
         arguments.handler(arguments)
+    except (interrupts.InterruptedRun, interrupts.DivergedRun) as stopped:
+        print(stopped)
+        sys.exit(stopped.code)
+    except DiskError as error:
+        print(f"moca {arguments.command}: {error}", file=sys.stderr)
+        sys.exit(error.code)
     except ConfigError as error:
         parsers[arguments.command].error(str(error))
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
-        sys.exit(130)
+        sys.exit(interrupts.AT_ONCE)

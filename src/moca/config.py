@@ -8,13 +8,18 @@ import dataclasses
 import difflib
 import json
 import math
+import numbers
+import os
+import re
+import struct
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
-from moca.envs.names import GYMNASIUM, OWN, PLAYGROUND
+from moca.envs.names import GYMNASIUM, OWN, PLAYGROUND, is_name
 
 # Lists, to which moca.extending adds.
 QUADRATIC_AGENTS = ["moca", "moca-ce", "moca-mc", "moca-mixture", "bnaf", "naf"]
@@ -28,6 +33,13 @@ RANDOM_ACTIONS = ("uniform", "extreme")
 NOISE_LEVELS = ("known", "learned")
 NOISES = ("homoscedastic", "state-norm")
 
+INT32 = 2**31 - 1  # whole numbers become counters and sizes of arrays
+SIZES = (1e-15, 1e15)  # of real numbers but 0 and infinities: float32 holds these, their squares and their inverses
+DEEPEST = 100  # layers are traced one by one
+WIDEST = 2**16
+FILE_LIMIT = 2**20  # bytes of a file of settings
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?|[+-]?inf|nan", re.ASCII | re.IGNORECASE)
+
 
 class ConfigError(ValueError):
     """A setting that cannot be; the message names it, its value and what is allowed."""
@@ -36,7 +48,8 @@ class ConfigError(ValueError):
 def _limits(**bounds: Any) -> dict[str, Any]:
     """Metadata of a field: `low`, `high` (inclusive unless `above`/`below` are given), `infinite`, or `among`.
 
-    Beside the words of `among`, any that begins with one of `prefixes` is allowed.
+    Beside the words of `among`, any that begins with one of `prefixes` is allowed. What all numbers must fit is
+    `INT32` and `SIZES`.
     """
     return {"limits": bounds}
 
@@ -62,7 +75,7 @@ class Noise:
     kind: str = field(default="homoscedastic", metadata=_limits(among=NOISES))
     sigma: float = field(default=0.0, metadata=_limits(low=0))
     sigma_min: float = field(default=0.0, metadata=_limits(low=0))
-    scales: tuple[float, ...] = field(default=(), metadata=_limits(above=0))
+    scales: tuple[float, ...] = field(default=(), metadata=_limits(above=0, infinite=True))
     action: float = field(default=0.0, metadata=_limits(low=0))
 
 
@@ -85,8 +98,8 @@ class Train:
 class SAC:
     """Soft actor-critic (Haarnoja et al. 2018): twin critics, tanh-Gaussian actor, learned temperature."""
 
-    width: int = field(default=256, metadata=_limits(low=1))
-    depth: int = field(default=2, metadata=_limits(low=1))
+    width: int = field(default=256, metadata=_limits(low=1, high=WIDEST))
+    depth: int = field(default=2, metadata=_limits(low=1, high=DEEPEST))
     actor_lr: float = field(default=3e-4, metadata=_limits(low=0))
     critic_lr: float = field(default=3e-4, metadata=_limits(low=0))
     alpha_lr: float = field(default=3e-4, metadata=_limits(low=0))  # zero keeps the temperature where it starts
@@ -100,8 +113,8 @@ class SAC:
 class Critic:
     """The quadratic action-value of the paper's agents [Eq. 3]; rates go linearly from the first to the end value."""
 
-    width: int = field(default=256, metadata=_limits(low=1))
-    depth: int = field(default=2, metadata=_limits(low=1))
+    width: int = field(default=256, metadata=_limits(low=1, high=WIDEST))
+    depth: int = field(default=2, metadata=_limits(low=1, high=DEEPEST))
     lr: float = field(default=1e-4, metadata=_limits(low=0))
     lr_end: float = field(default=1e-4, metadata=_limits(low=0))
     vertex_lr: float = field(default=1e-5, metadata=_limits(low=0))
@@ -123,7 +136,9 @@ class Value:
     low: tuple[float, ...] = field(default=(), metadata=_limits())
     high: tuple[float, ...] = field(default=(), metadata=_limits())
     lengthscales: tuple[float, ...] = field(default=(), metadata=_limits(above=0))
-    encoder: int = field(default=0, metadata=_limits(low=0))  # dimensions of a learned latent state; zero: V is on s
+    encoder: int = field(
+        default=0, metadata=_limits(low=0, high=WIDEST)
+    )  # dimensions of a learned latent state; zero: V is on s
     lr: float = field(default=1e-4, metadata=_limits(low=0))  # of what V is linear in
     constant_lr: float = field(default=0.0, metadata=_limits(low=0))  # of a constant basis; zero leaves it out
     basis_lr: float = field(default=0.0, metadata=_limits(low=0))  # of learned bases and of an encoder
@@ -136,8 +151,8 @@ class Dynamics:
     """The ensemble that predicts the next state."""
 
     members: int = field(default=5, metadata=_limits(low=1))
-    width: int = field(default=256, metadata=_limits(low=1))
-    depth: int = field(default=2, metadata=_limits(low=1))
+    width: int = field(default=256, metadata=_limits(low=1, high=WIDEST))
+    depth: int = field(default=2, metadata=_limits(low=1, high=DEEPEST))
     lr: float = field(default=1e-3, metadata=_limits(low=0))
     covariance: str = field(default="diagonal", metadata=_limits(among=COVARIANCES))
     activation: str = field(default="silu", metadata=_limits(among=ACTIVATIONS))
@@ -176,7 +191,7 @@ class Config:
     """All settings of a set of runs that differ in their seed."""
 
     agent: str = field(default="moca", metadata=_limits(among=AGENTS))
-    seed: int = field(default=0, metadata=_limits(low=0, high=2**31 - 1))
+    seed: int = field(default=0, metadata=_limits(low=0))
     seeds: int = field(default=1, metadata=_limits(low=1, high=100_000))
     env: Environment = field(default_factory=Environment)
     noise: Noise = field(default_factory=Noise)
@@ -189,13 +204,21 @@ class Config:
     sac: SAC = field(default_factory=SAC)
 
     def validated(self) -> "Config":
-        """The config itself, if every field is in its range and the fields fit each other; raises `ConfigError` if not.
+        """The config with plain numbers, if each is in its range and they fit each other; raises `ConfigError` if not.
 
         Not done by the constructor: inside a compiled program the numbers of a config have no value yet.
         """
-        for name, value in flatten(self).items():
-            _check(name, value, field_of(name))
+        for item in dataclasses.fields(self):
+            kind, value = item.type, getattr(self, item.name)
+            if isinstance(kind, type) and dataclasses.is_dataclass(kind) and not isinstance(value, kind):
+                raise ConfigError(f"{item.name} must be a moca.config.{kind.__name__}, got {shown(value)}")
+        return _replaced(self, {name: _convert(name, value) for name, value in flatten(self).items()})._fitting()
+
+    def _fitting(self) -> "Config":
+        """The config itself, if its settings fit each other."""
         env, noise, train = self.env, self.noise, self.train
+        if self.seed + self.seeds - 1 > INT32:
+            raise ConfigError(f"seed = {self.seed} with seeds = {self.seeds} leads beyond {INT32}: take a smaller seed")
         if env.episode_length % env.action_repeat:
             raise ConfigError(
                 f"env.action_repeat = {env.action_repeat} must divide env.episode_length = {env.episode_length}"
@@ -204,6 +227,11 @@ class Config:
             raise ConfigError(
                 f"train.steps = {train.steps} must be a multiple of env.episode_length = {env.episode_length}: "
                 f"try {max(1, round(train.steps / env.episode_length)) * env.episode_length}"
+            )
+        if (updates := train.steps // env.action_repeat * train.updates) > INT32:
+            raise ConfigError(
+                f"train.steps = {train.steps} with train.updates = {train.updates} makes {updates} updates, more than "
+                f"the {INT32} that can be counted: lower one of the two"
             )
         if train.batch > train.capacity:
             raise ConfigError(f"train.batch = {train.batch} must not exceed train.capacity = {train.capacity}")
@@ -220,14 +248,14 @@ class Config:
         value = self.value
         if value.encoder and not value.basis_lr:
             raise ConfigError("value.encoder needs value.basis_lr above 0: an encoder that does not learn is no use")
-        if not value.least < value.most:
-            raise ConfigError(f"value.least = {value.least:g} must lie below value.most = {value.most:g}")
+        if not _single(value.least) < _single(value.most):
+            raise ConfigError(f"value.least = {shown(value.least)} must lie below value.most = {shown(value.most)}")
         for name in ("high", "lengthscales"):
             if len(getattr(value, name)) != len(value.low):
                 raise ConfigError(
                     f"value.{name} has {len(getattr(value, name))} numbers, but value.low has {len(value.low)}"
                 )
-        if not all(low < high for low, high in zip(value.low, value.high, strict=True)):
+        if not all(_single(low) < _single(high) for low, high in zip(value.low, value.high, strict=True)):
             raise ConfigError(f"value.low = {list(value.low)} must lie below value.high = {list(value.high)}")
         if self.agent in QUADRATIC_AGENTS and not value.low:
             raise ConfigError(
@@ -243,7 +271,7 @@ class Config:
                 )
             if noise.sigma_min > noise.sigma:
                 raise ConfigError(
-                    f"noise.sigma_min = {noise.sigma_min:g} must not exceed noise.sigma = {noise.sigma:g}"
+                    f"noise.sigma_min = {shown(noise.sigma_min)} must not exceed noise.sigma = {shown(noise.sigma)}"
                 )
         return self
 
@@ -264,10 +292,17 @@ def flatten(config: Config) -> dict[str, Any]:
 
 def override(config: Config, settings: Mapping[str, Any]) -> Config:
     """The config with some settings, by dotted name, replaced and everything checked once more."""
+    if not isinstance(config, Config):
+        raise ConfigError(f"config must be a moca.config.Config, as moca.presets.build makes one, got {shown(config)}")
+    if not isinstance(settings, Mapping):
+        raise ConfigError(f"settings must be a dictionary of values by dotted name, got {shown(settings)}")
+    return _replaced(config, {name: _convert(name, value) for name, value in settings.items()}).validated()
+
+
+def _replaced(config: Config, settings: Mapping[str, Any]) -> Config:
     top: dict[str, Any] = {}
     sections: dict[str, dict[str, Any]] = {}
     for name, value in settings.items():
-        value = _convert(name, value, field_of(name))
         section, _, inner = name.rpartition(".")
         if section:
             sections.setdefault(section, {})[inner] = value
@@ -275,7 +310,7 @@ def override(config: Config, settings: Mapping[str, Any]) -> Config:
             top[name] = value
     for section, values in sections.items():
         top[section] = dataclasses.replace(getattr(config, section), **values)
-    return dataclasses.replace(config, **top).validated()
+    return dataclasses.replace(config, **top)
 
 
 def to_json(config: Config) -> str:
@@ -285,34 +320,67 @@ def to_json(config: Config) -> str:
 
 def from_json(text: str) -> Config:
     """The config that `to_json` wrote; what is not named keeps its default."""
-    return override(Config(), _dotted(json.loads(text)))
+    return override(Config(), settings_of(text))
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """Settings by dotted name from a JSON or TOML file."""
+    """Settings by dotted name from a JSON or TOML file, each of them checked."""
     try:
-        text = path.read_text()
-        return _dotted(tomllib.loads(text) if path.suffix == ".toml" else json.loads(text))
+        if path.exists() and not path.is_file():
+            raise ConfigError(f"cannot read the config file {path}: it is no regular file")
+        with path.open("rb") as file:
+            content = file.read(FILE_LIMIT + 1)
+        if len(content) > FILE_LIMIT:
+            raise ConfigError(f"the config file {path} is too large: settings take at most {FILE_LIMIT} bytes")
+        found = settings_of(content.decode("utf-8-sig"), path.suffix == ".toml")
+        return {name: _convert(name, value) for name, value in found.items()}
     except OSError as error:
         raise ConfigError(f"cannot read the config file {path}: {error.strerror}") from None
-    except (ValueError, AttributeError) as error:
-        kind = "TOML" if path.suffix == ".toml" else "JSON"
-        raise ConfigError(f"the config file {path} does not hold settings as {kind}: {error}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"the config file {path} is no text in UTF-8") from None
+    except ConfigError as error:
+        raise error if str(path) in str(error) else ConfigError(f"the config file {path}: {error}") from None
 
 
-def _dotted(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested settings by dotted name."""
-    flat: dict[str, Any] = {}
+def settings_of(text: str, toml: bool = False) -> dict[str, Any]:
+    """Settings by dotted name from the text of a JSON or TOML file: one table, of values and of tables of values."""
+    read: Any = tomllib.loads if toml else partial(json.loads, object_pairs_hook=_once, parse_constant=_no_constant)
+    try:
+        tree = read(text)
+    except RecursionError:
+        raise ConfigError("it is nested too deeply: settings are a table of tables") from None
+    except ConfigError:
+        raise
+    except ValueError as error:
+        raise ConfigError(f"it does not hold settings as {'TOML' if toml else 'JSON'}: {error}") from None
+    if not isinstance(tree, dict):
+        raise ConfigError(f'settings are a table, such as {{"train": {{"gamma": 0.98}}}}, got {shown(tree)}')
+    pairs: list[tuple[str, Any]] = []
     for name, value in tree.items():
-        flat |= {f"{name}.{inner}": leaf for inner, leaf in value.items()} if isinstance(value, dict) else {name: value}
-    return flat
+        pairs += (
+            [(f"{name}.{inner}", leaf) for inner, leaf in value.items()] if isinstance(value, dict) else [(name, value)]
+        )
+    return _once(pairs)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The pairs as a dictionary; raises if a name is there twice."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ConfigError(f"{shown(next(name for name in names if names.count(name) > 1))} is set twice")
+    return found
+
+
+def _no_constant(word: str) -> Any:
+    raise ConfigError(f'{word} is no JSON: an infinite number is the word "inf" or "-inf"')
 
 
 def parse_assignment(text: str) -> tuple[str, Any]:
     """`critic.lr=3e-4` as name and value."""
     name, equals, value = text.partition("=")
     if not equals:
-        raise ConfigError(f"a setting is NAME=VALUE, for example train.gamma=0.98; got {text!r}")
+        raise ConfigError(f"a setting is NAME=VALUE, for example train.gamma=0.98; got {shown(text)}")
     field_of(name.strip())
     return name.strip(), value.strip()
 
@@ -325,69 +393,180 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 def field_of(name: str) -> dataclasses.Field:
     """The field a dotted name means."""
-    section, _, inner = name.rpartition(".")
-    owner: Any = Config
-    if section:
-        owner = get_type_hints(Config).get(section)
-    found = {f.name: f for f in dataclasses.fields(owner)} if dataclasses.is_dataclass(owner) else {}
-    if inner not in found or (not section and dataclasses.is_dataclass(get_type_hints(Config)[inner])):
-        known = [*flatten(_DEFAULTS)]
-        raise ConfigError(f"there is no setting {name!r}.{nearest(name, known)} All settings: {', '.join(known)}")
-    return found[inner]
+    if not isinstance(name, str):
+        raise ConfigError(f"a setting has a dotted name, such as train.gamma, got {shown(name)}")
+    known = _fields()
+    if name not in known:
+        hint = nearest(name, known)
+        if inside := [each for each in known if name and each.startswith(f"{name}.")]:
+            hint = f" It is a group of them, with {inside[0]}."
+        raise ConfigError(f"there is no setting {shown(name)}.{hint} All settings: {', '.join(known)}")
+    return known[name]
 
 
-def _convert(name: str, value: Any, item: dataclasses.Field) -> Any:
-    """`value`, from a command line or a file, as the type of its field."""
-    kind: Any = item.type
+@cache
+def _fields() -> dict[str, dataclasses.Field]:
+    """Every field by its dotted name, in order."""
+    found: dict[str, dataclasses.Field] = {}
+    for item in dataclasses.fields(Config):
+        if dataclasses.is_dataclass(section := item.type):
+            found |= {f"{item.name}.{inner.name}": inner for inner in dataclasses.fields(section)}
+        else:
+            found[item.name] = item
+    return found
+
+
+def shown(value: Any) -> str:
+    """A value as a message has it: a few letters, numbers with all the digits they need."""
     try:
-        if kind is float and not isinstance(value, bool):
-            return float(value)
-        if kind is int and not isinstance(value, bool):
-            whole = float(value)
-            if whole.is_integer():
-                return int(whole)
-        if kind is bool and str(value).lower() in ("true", "yes", "1", "false", "no", "0"):
-            return str(value).lower() in ("true", "yes", "1")
-        if kind is str and isinstance(value, str):
-            return value
-        if kind == tuple[float, ...]:
-            parts = value.strip("[]() ").split(",") if isinstance(value, str) else value
-            return tuple(float(part) for part in parts if part != "")
-    except (TypeError, ValueError):
+        if type(value) is float:
+            return f"{value:g}" if float(f"{value:g}") == value else repr(value)
+        text = repr(value)
+    except Exception:  # what a foreign object raises when asked for its words
+        text = f"an object of type {type(value).__name__}"
+    return text if len(text) <= 80 else f"{text[:60]} … {text[-10:]}"
+
+
+def whole(name: str, value: Any, low: int = 0, high: int = INT32) -> int:
+    """`value` as a whole number within these limits; raises `ConfigError` if it is none."""
+    return _within(name, _whole(name, value), {"low": low, "high": high})
+
+
+def real(name: str, value: Any, low: float = 0.0) -> float:
+    """`value` as a finite number of at least `low`; raises `ConfigError` if it is none."""
+    return _within(name, _real(name, value), {"low": low})
+
+
+def as_path(name: str, value: Any) -> Path:
+    """`value` as a path that a file system can hold; raises `ConfigError` if it is none."""
+    if not isinstance(value, str | os.PathLike) or not isinstance(text := os.fspath(value), str):
+        raise ConfigError(f"{name} must be a path, got {shown(value)}")
+    parts = os.fsencode(text).split(b"/") if text.isprintable() else []
+    if not text or not parts or max(map(len, parts)) > 255 or len(text) > 1024:
+        raise ConfigError(
+            f"{name} = {shown(text)} is no path: it must be made of printable letters, at most 255 between two slashes"
+        )
+    return Path(text)
+
+
+def _convert(name: str, value: Any) -> Any:
+    """`value`, from a command line, a file or a caller, as the type of its field, if it is within the limits."""
+    item = field_of(name)
+    kind, limits = item.type, item.metadata["limits"]
+    value = _unwrapped(value)
+    if kind is float:
+        return _within(name, _real(name, value), limits)
+    if kind is int:
+        return _within(name, _whole(name, value), {"high": INT32, **limits})
+    if kind == tuple[float, ...]:
+        return tuple(_within(name, number, limits) for number in _list(name, value))
+    if kind is bool:
+        word = str.lower(value) if isinstance(value, str) else value
+        for answer, words in ((True, (True, "true", "yes", "1")), (False, (False, "false", "no", "0"))):
+            if isinstance(word, str | bool | int) and word in words:
+                return answer
+        raise ConfigError(f"{name} must be true or false, got {shown(value)}")
+    if not isinstance(value, str):
+        raise ConfigError(f"{name} must be a word, got {shown(value)}")
+    return _known(name, str.__str__(value), limits)
+
+
+def _unwrapped(value: Any) -> Any:
+    """What an array of one number, such as NumPy's, holds."""
+    return value.item() if getattr(value, "ndim", None) == 0 and callable(getattr(value, "item", None)) else value
+
+
+def _list(name: str, value: Any) -> list[float]:
+    """Numbers from a text, as `[1, 2]`, from a list, or from an array with one axis."""
+    parts = value.tolist() if getattr(value, "ndim", None) == 1 else value
+    if isinstance(value, str):
+        inner = value.strip("[]() ")
+        parts = [part.strip() for part in inner.split(",")] if inner else []
+    try:
+        if isinstance(parts, list | tuple):
+            return [_real(name, _unwrapped(part)) for part in parts]
+    except ConfigError:
         pass
-    wanted = {float: "a number", int: "a whole number", bool: "true or false", str: "a word"}.get(
-        kind, "a list of numbers"
-    )
-    raise ConfigError(f"{name} must be {wanted}, got {value!r}")
+    raise ConfigError(f"{name} must be a list of numbers, got {shown(value)}")
 
 
-def _check(name: str, value: Any, item: dataclasses.Field) -> None:
-    limits = item.metadata.get("limits", {})
+def _real(name: str, value: Any) -> float:
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        number = float(value)
+        overflown = math.isinf(number) and value.strip("+-").lower() != "inf"
+    elif isinstance(value, numbers.Real) and not isinstance(value, bool):
+        try:
+            number, overflown = float.__float__(value) if isinstance(value, float) else float(value), False
+        except OverflowError:
+            overflown = True
+    else:
+        raise ConfigError(f"{name} must be a number, got {shown(value)}")
+    if overflown:
+        raise ConfigError(f"{name} = {shown(value)} is out of range: it must be at most {SIZES[1]:g} in size")
+    return number
+
+
+def _whole(name: str, value: Any) -> int:
+    if isinstance(value, numbers.Integral) and not isinstance(value, bool):
+        return int(value)
+    try:
+        number = _real(name, value)
+    except ConfigError:
+        number = math.nan
+    if not number.is_integer():
+        raise ConfigError(f"{name} must be a whole number, got {shown(value)}")
+    return int(number)
+
+
+def _known(name: str, word: str, limits: Mapping[str, Any]) -> str:
+    """`word`, if it is one of those that the field allows."""
     prefixes = limits.get("prefixes", ())
-    free = any(str(value).startswith(prefix) and value != prefix for prefix in prefixes)
-    if "among" in limits and not free and value not in limits["among"]:
-        shown = ", ".join(limits["among"]) + (f", or {prefixes[0]}NAME" if prefixes else "")
+    if any(word.startswith(prefix) for prefix in prefixes):
+        if not is_name(word.partition(":")[2]):
+            raise ConfigError(f"{name} = {shown(word)} is no name: letters, digits and any of _ - . : / make one")
+    elif word not in limits["among"]:
+        allowed = ", ".join(limits["among"]) + (f", or {prefixes[0]}NAME" if prefixes else "")
         if isinstance(limits["among"], list):
-            shown += ", and what a file in MOCA_PLUGINS registers"
-        raise ConfigError(f"{name} = {value!r} is unknown.{nearest(str(value), limits['among'])} Allowed: {shown}")
-    for number in value if isinstance(value, tuple) else [value]:
-        if isinstance(number, int | float):
-            _check_range(name, number, limits, isinstance(value, tuple) or limits.get("infinite", False))
+            allowed += ", and what a file in MOCA_PLUGINS registers"
+        hint = nearest(word, limits["among"])
+        if prefixes and is_name(word) and re.search(r"-v\d+$", word):
+            hint = f" Did you mean {prefixes[0]}{word}?"
+        raise ConfigError(f"{name} = {shown(word)} is unknown.{hint} Allowed: {allowed}")
+    return word
 
 
-def _check_range(name: str, number: float, limits: Mapping[str, Any], may_be_infinite: bool) -> None:
+def _within(name: str, number: Any, limits: Mapping[str, Any]) -> Any:
+    """`number`, if it is within the limits, and would be as a float32 too."""
     tests = {
-        "low": (lambda bound: number >= bound, "at least"),
-        "above": (lambda bound: number > bound, "above"),
-        "high": (lambda bound: number <= bound, "at most"),
-        "below": (lambda bound: number < bound, "below"),
+        "low": (lambda number, bound: number >= bound, "at least"),
+        "above": (lambda number, bound: number > bound, "above"),
+        "high": (lambda number, bound: number <= bound, "at most"),
+        "below": (lambda number, bound: number < bound, "below"),
     }
-    allowed = " and ".join(f"{tests[key][1]} {bound:g}" for key, bound in limits.items() if key in tests)
-    inside = all(tests[key][0](bound) for key, bound in limits.items() if key in tests)
-    if math.isnan(number) or (math.isinf(number) and not may_be_infinite) or not inside:
-        finite = math.isfinite(number) or may_be_infinite
-        wanted = [*([] if finite else ["finite"]), *([allowed] if allowed else [])]
-        raise ConfigError(f"{name} = {number:g} is out of range: it must be {' and '.join(wanted) or 'a number'}")
+    bounds = {key: bound for key, bound in limits.items() if key in tests}
+    wanted = [f"{tests[key][1]} {bound if isinstance(bound, int) else shown(bound)}" for key, bound in bounds.items()]
+    inside = all(tests[key][0](number, bound) for key, bound in bounds.items())
+    if isinstance(number, float):
+        least, most = SIZES
+        fits = number == 0 or least <= abs(number) <= most
+        if math.isinf(number) or math.isnan(number):
+            fits = limits.get("infinite", False) and not math.isnan(number)
+            wanted = [*([] if limits.get("infinite") else ["finite"]), *wanted]
+        elif not fits:
+            size = f"from {least:g} to {most:g} in size"
+            wanted.append(size if "above" in bounds else f"0 or {size}")
+        elif any(_single(number) == bound != number for bound in bounds.values()):
+            fits = False
+            wanted.append(f"further from {_single(number):g} than single precision can tell")
+        inside = inside and fits
+    if not inside:
+        raise ConfigError(f"{name} = {shown(number)} is out of range: it must be {' and '.join(wanted) or 'a number'}")
+    return number
+
+
+def _single(number: float) -> float:
+    """The number as a float32 holds it."""
+    return struct.unpack("f", struct.pack("f", number))[0]
 
 
 def plain(tree: Any) -> Any:
@@ -397,6 +576,3 @@ def plain(tree: Any) -> Any:
     if isinstance(tree, tuple):
         return [plain(value) for value in tree]
     return {math.inf: "inf", -math.inf: "-inf"}.get(tree, tree) if isinstance(tree, float) else tree
-
-
-_DEFAULTS = Config()

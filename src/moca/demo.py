@@ -78,8 +78,7 @@ def _picture(directory: Path) -> Figure:
     left.set(xlabel="environment steps (thousands)", ylabel="return of an episode", ylim=(0, 1000))
     left.set_title(f"{GRID.seeds} seeds each (thin) and their median")
     left.legend(loc="upper left", bbox_to_anchor=(0, -0.14), ncols=2)
-    with np.load(directory / f"landscape-{PRESET}.npz", allow_pickle=False) as file:
-        arrays = dict(file)
+    arrays = results.read_landscape(directory / f"landscape-{PRESET}.npz")
     values = {agent: arrays[f"value/{agent}/{NOISE}"] for agent in TITLES}
     top = max(float(value.max()) for value in values.values())
     for axes, (agent, value) in zip(maps, values.items(), strict=True):

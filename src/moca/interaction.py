@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, UInt32
 
 from moca import replay as memory
@@ -255,6 +256,19 @@ def conclude(
     metrics = {name: jnp.where(diverged > 0, jnp.nan, value) for name, value in metrics.items()}
     metrics |= {"diverged": diverged.astype(jnp.float32)}
     return RunState(learner, diverged, knowledge.replay, state.key), metrics
+
+
+def plausible(state: RunState) -> bool:
+    """Whether runs can be in this state, given as arrays on the host with a leading axis over runs.
+
+    A run that diverged has a learner as it was before, but may have stored what made it diverge.
+    """
+    if not ((state.diverged >= 0) & (state.diverged < len(CAUSES))).all():
+        return False
+    numbers = [*jax.tree.leaves(state.learner), state.replay[state.diverged == 0]]
+    floats = [leaf for leaf in numbers if np.issubdtype(leaf.dtype, np.floating)]
+    counts = [leaf for leaf in numbers if np.issubdtype(leaf.dtype, np.signedinteger)]
+    return all(np.isfinite(leaf).all() for leaf in floats) and all((leaf >= 0).all() for leaf in counts)
 
 
 def _cause(learner: Any, episode: memory.Transition, metrics: Info) -> Int[Array, ""]:

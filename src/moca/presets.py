@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from math import inf
 from typing import Any
 
-from moca.config import QUADRATIC_AGENTS, Config, ConfigError, nearest, override
+from moca.config import QUADRATIC_AGENTS, Config, ConfigError, nearest, override, shown
 
 # Facts about a task that hold whatever the preset. The scales are those of App. A; sine and cosine are left out.
 # Bounds and lengthscales are those of App. B.4 and B.5, in the order in which Playground shows the dimensions.
@@ -161,16 +161,20 @@ def build(preset: str, env: str | None, settings: Mapping[str, Any], found: Mapp
 
     `env` is None for one that is not Playground's; `found` is what a look at it told.
     """
-    if preset not in PRESETS:
-        raise ConfigError(f"preset = {preset!r} is unknown.{nearest(preset, PRESETS)} Allowed: {', '.join(PRESETS)}")
+    if not isinstance(preset, str) or preset not in PRESETS:
+        raise ConfigError(
+            f"preset = {shown(preset)} is unknown.{nearest(str(preset), PRESETS)} Allowed: {', '.join(PRESETS)}"
+        )
+    if not isinstance(settings, Mapping) or not isinstance(env, str | None):
+        raise ConfigError(f"settings must be by dotted name, and env a name: got {shown(settings)} and {shown(env)}")
     facts = ENVIRONMENTS.get(env or "", {})
     name = {"env.name": env} if env else {}
     merged: dict[str, Any] = {}
-    layers = (PRESETS[preset].get(key, {}) for key in ("", env or "", settings.get("agent", Config().agent)))
+    layers = (PRESETS[preset].get(key, {}) for key in ("", env or "", str(settings.get("agent", Config().agent))))
     for layer in (name, found or {}, facts, *layers, settings):
         merged.update(layer)
     config = override(Config(), merged)
-    shown = len(facts.get("value.low", config.value.low))
-    if len(config.value.low) != shown:
-        raise ConfigError(f"value.low has {len(config.value.low)} numbers, but {env} shows {shown} dimensions")
+    size = len(facts.get("value.low", config.value.low))
+    if len(config.value.low) != size:
+        raise ConfigError(f"value.low has {len(config.value.low)} numbers, but {env} shows {size} dimensions")
     return config

@@ -45,6 +45,7 @@ from moca.interaction import (
     interact,
     keys_of,
 )
+from moca.memory import refuse_too_large
 
 
 def _register(section: type, data: Callable[[dataclasses.Field], bool]) -> None:
@@ -215,6 +216,9 @@ class Runs(ABC):
         self.config = configs[0]
         self.env: Any = make_env(self.config, env)
         make_noise(self.config.noise, self.env.observation_size)  # refuses scales of another dimension
+        low, size = self.config.value.low, self.env.observation_size
+        if low and len(low) != size:
+            raise ConfigError(f"value.low has {len(low)} numbers, but the environment shows {size} dimensions")
         self.episode = 0
         stacked = jax.tree.map(lambda *numbers: jnp.asarray(numbers, jnp.float32), *configs)
         keys = jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32))
@@ -223,7 +227,10 @@ class Runs(ABC):
         start = jax.vmap(lambda c, k: init_run(c, self.env, k))
         # What is run once need not be fast: on a CPU this takes a third of the time to compile, to the same numbers.
         options = {"xla_backend_optimization_level": 1} if jax.default_backend() == "cpu" else {}
-        self.state = jax.jit(start, out_shardings=self._spread, compiler_options=options)(self.configs, keys)
+        begin = jax.jit(start, out_shardings=self._spread, compiler_options=options)
+        sizes = (len(configs), self.env.observation_size, self.env.action_size)
+        refuse_too_large(self.config, jax.eval_shape(begin, self.configs, keys), *sizes)
+        self.state = begin(self.configs, keys)
 
     @property
     def episodes(self) -> int:

@@ -197,3 +197,13 @@ def test_a_pair_of_ones_own_is_one_line(monkeypatch):
         mm.expectation(mm.Gaussian(ZERO, EYE), f)
     monkeypatch.setitem(mm.CLOSED_FORMS, (mm.Gaussian, Linear), lambda p, f: f(p.mean))
     assert mm.expectation(mm.Gaussian(ONES2, EYE), f) == 2
+
+
+def test_weights_of_a_mixture_count_under_jit_too():
+    """They cannot be looked at there: they are divided by their sum, and negative ones give no number."""
+    parts = mm.DiagonalGaussian(jnp.array([[0.0], [1.0]]), jnp.ones((2, 1)))
+    mean = jax.jit(lambda weights: mm.GaussianMixture(weights, parts).mean)
+    np.testing.assert_allclose(mean(jnp.array([2.0, 6.0])), 0.75)
+    np.testing.assert_allclose(mean(jnp.array([0.5, 0.5])), 0.5)
+    for wrong in ([-1.0, 2.0], [0.0, 0.0], [np.nan, 1.0]):
+        assert np.isnan(mean(jnp.array(wrong))).all()

@@ -1,7 +1,11 @@
 """Float32 where it hurts: underflow, extreme widths, cancellation, and the shape of the compiled program."""
 
+import itertools
+import math
+
 import jax
 import jax.numpy as jnp
+import mpmath
 import numpy as np
 import pytest
 
@@ -113,3 +117,81 @@ def test_many_narrow_bases_in_float32():
             value = float(f(centers[weight.argmax()]))
             assert value <= 1 + 1e-6
             assert lengthscale < 1e-3 or abs(value - 1) < 1e-3
+
+
+def student_reference(df, q):
+    """The characteristic function of a Student-t from mpmath's Bessel function."""
+    with mpmath.workdps(60):
+        t, order = mpmath.sqrt(df * mpmath.mpf(q)), mpmath.mpf(df) / 2
+        value = mpmath.besselk(order, t) * t**order * 2 ** (1 - order) / mpmath.gamma(order) if q else mpmath.mpf(1)
+        return float(value)
+
+
+@pytest.mark.parametrize("df", [1, 3, 61, 63, 1001, 5001])
+def test_a_student_t_and_waves_at_any_degrees_of_freedom(df):
+    """The polynomial in closed form overflows at df = 1001 and ω = 3; the answer there is 0.011."""
+    frequencies = np.array([0.0, 0.01, 0.3, 1.0, 3.0, 6.0, 10.0])
+    truth = np.array([student_reference(df, w * w) for w in frequencies])
+    # Rounding of the exponent, −log χ, is what limits it.
+    slack = 1 - np.log(np.maximum(truth, 1e-300))
+    for dtype, eps in ((np.float64, 1e-14), (np.float32, 2e-6)):
+        with jax.enable_x64(dtype == np.float64):
+            p = mm.StudentT(np.zeros(1, dtype), np.ones((1, 1), dtype), df)
+            f = mm.Fourier(None, frequencies[:, None].astype(dtype), np.zeros(len(frequencies), dtype))
+            values = np.asarray(mm.expectation(p, f), np.float64)
+            slopes = jax.jacobian(lambda scale: mm.expectation(mm.StudentT(p.mean, scale, df), f))(p.scale)  # noqa: B023
+        assert (np.abs(values - truth) <= eps * slack * truth + 1e-30).all()
+        assert np.isfinite(slopes).all()
+        if df > 3:  # E[τ exp(−½τq)] = χ_{df−2}(q df / (df − 2)) df / (df − 2)
+            ratio = df / (df - 2)
+            known = [-w * w / 2 * ratio * student_reference(df - 2, w * w * ratio) for w in frequencies]
+            np.testing.assert_allclose(slopes[:, 0, 0], known, rtol=200 * eps, atol=1e-30)
+
+
+@pytest.mark.parametrize("df", [1, 5, 61, 1001])
+@pytest.mark.parametrize("frequency", [1e3, 1e10, 1e18])
+def test_a_wave_far_too_fast_averages_out(df, frequency):
+    p = mm.StudentT(single([0.0]), single([[1.0]]), df)
+    f = mm.Fourier(single([1.0]), single([[frequency]]), single([0.0]))
+    value, slopes = jax.value_and_grad(mm.expectation, 1)(p, f)
+    assert value == 0
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(slopes))
+
+
+SIZES = (1e-30, 1e-12, 1e-3, 1.0, 1e3, 1e12, 1e30)
+VARIANCES = (0.0, 2e-38, 1e-12, 1.0, 1e12, 1e30)
+MEANS = (0.0, 1e-30, 1.0, 1e6, 1e30)
+
+
+def finite(tree):
+    return all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(tree))
+
+
+def test_erf_at_the_ends_of_float32():
+    step = jax.jit(jax.value_and_grad(mm.expectation, (0, 1)))
+    for steepness, variance, mean in itertools.product(SIZES, VARIANCES, MEANS):
+        p = mm.DiagonalGaussian(single([mean, 0.0]), single([variance, 0.0]))
+        f = mm.Erf(single([1.0]), single([[steepness, 0.5]]), single([0.25]))
+        value, slopes = step(p, f)
+        u, v, m = (float(single(x)) for x in (steepness, variance, mean))
+        truth = math.erf((u * m + 0.25) / math.sqrt(1 + 2 * u * u * v))
+        np.testing.assert_allclose(value, truth, rtol=1e-5, atol=1e-37, err_msg=f"{steepness} {variance} {mean}")
+        beyond = u * u > 1e38 and v < 1e-6  # the slope by the variance has u² in it, and is no float32 itself
+        assert beyond or finite(slopes), (steepness, variance, mean)
+
+
+@pytest.mark.parametrize("kind", ["shared", "per basis"])
+def test_rbf_at_the_ends_of_float32(kind):
+    """One basis where it matters, and one beside it, so that the centres' mean is not the centre itself."""
+    basis = jax.jit(jax.value_and_grad(lambda p, f: mm.expectation(p, f)[0], (0, 1)))
+    for precision, variance, mean in itertools.product(SIZES, VARIANCES, MEANS):
+        p = mm.DiagonalGaussian(single([mean]), single([variance]))
+        both = single([precision]) if kind == "shared" else single([[precision], [precision]])
+        f = mm.RBF(None, single([[0.5], [0.5]]), both)
+        value, slopes = basis(p, f)
+        s, v, m = (float(single(x)) for x in (precision, variance, mean))
+        exponent = s * (m - 0.5) ** 2 / (1 + v * s) + math.log1p(v * s)
+        truth = math.exp(-exponent / 2)
+        slack = 1e-6 * (2 + exponent)  # the exponent is rounded
+        np.testing.assert_allclose(value, truth, rtol=slack, atol=1e-37, err_msg=f"{precision} {variance} {mean}")
+        assert finite(slopes), (precision, variance, mean)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from moca.runs import checkpoint
-from moca.runs.checkpoint import Checkpoint, DamagedError
+from moca.runs.checkpoint import Checkpoint, DamagedError, Facts
 
 
 def tree():
@@ -29,13 +29,13 @@ def tree():
 @pytest.fixture
 def saved(tmp_path):
     for step in (1000, 2000, 3000):
-        checkpoint.save(tmp_path, step, Checkpoint({"episode": step // 1000}, checkpoint.to_host(tree())), keep=2)
+        checkpoint.save(tmp_path, step, Checkpoint(Facts(step // 1000, {}, {}), checkpoint.to_host(tree())), keep=2)
     return tmp_path
 
 
 def test_what_is_written_is_what_is_read(saved):
     found, complaints = checkpoint.newest(saved)
-    assert (found.facts, complaints) == ({"episode": 3}, [])
+    assert (found.facts, complaints) == (Facts(3, {}, {}), [])
     restored = checkpoint.from_host(found.arrays, tree())
     assert jax.random.uniform(restored["keys"][1]) == jax.random.uniform(tree()["keys"][1])
     for a, b in zip(checkpoint.to_host(restored), checkpoint.to_host(tree()), strict=True):
@@ -71,7 +71,7 @@ def test_every_flipped_byte_and_every_cut_is_found(saved):
     for length in [0, 1, 17, 18, 50, 90, *random.integers(0, len(good), 14)]:
         newest.write_bytes(good[:length])
         found, complaints = checkpoint.newest(saved)
-        assert found.facts == {"episode": 2}
+        assert found.facts.episode == 2
         assert [newest.name in text for text in complaints] == [True]
 
 
@@ -88,14 +88,15 @@ def test_no_code_is_run(saved, tmp_path):
 
 
 def test_another_run_s_arrays_are_refused(saved):
-    found, _ = checkpoint.newest(saved)
+    newest = max(saved.glob("*.checkpoint"))
+    assert checkpoint.load(newest, checkpoint.layout(tree()))
     with pytest.raises(DamagedError, match="other arrays"):
-        checkpoint.from_host(found.arrays, tree() | {"count": jnp.float32(7)})
+        checkpoint.load(newest, checkpoint.layout(tree() | {"count": jnp.float32(7)}))
 
 
 def test_what_was_left_half_written_is_removed(saved):
-    (saved / "000000004000.writing").write_bytes(b"half")
-    assert checkpoint.newest(saved)[0].facts == {"episode": 3}
+    (saved / "000000004000.checkpoint.writing").write_bytes(b"half")
+    assert checkpoint.newest(saved)[0].facts.episode == 3
     assert not list(saved.glob("*.writing"))
 
 
@@ -105,7 +106,7 @@ from moca.runs import checkpoint
 arrays = [np.arange(400_000.0), np.ones((300, 300))]
 folder = pathlib.Path(sys.argv[1])
 for step in range(10_000):
-    checkpoint.save(folder, step, checkpoint.Checkpoint({"episode": step}, arrays), keep=2)
+    checkpoint.save(folder, step, checkpoint.Checkpoint(checkpoint.Facts(step, {}, {}), arrays), keep=2)
     print(step, flush=True)
 """
 
@@ -124,5 +125,5 @@ def test_a_kill_while_saving_leaves_a_valid_one(tmp_path, kills):
         assert len(list(folder.glob("*.writing"))) <= 1
         found, complaints = checkpoint.newest(folder)
         assert complaints == []
-        assert found.facts["episode"] >= told
+        assert found.facts.episode >= told
         np.testing.assert_array_equal(found.arrays[0], np.arange(400_000.0))

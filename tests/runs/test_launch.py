@@ -119,6 +119,10 @@ def test_a_directory_of_another_version_is_named(run, tmp_path):
     settings = json.loads((directory / "config.json").read_text())
     settings["critic"]["gears"] = 3
     (directory / "config.json").write_text(json.dumps(settings))
+    with pytest.raises(ConfigError, match=r"config.json was edited after the run began"):
+        moca.load(directory).evaluate(1)
+    del meta["identity"]  # as in a directory of the release before
+    (directory / "meta.json").write_text(json.dumps(meta))
     with pytest.raises(ConfigError, match=r"config.json cannot be read: there is no setting 'critic.gears'"):
         moca.load(directory).evaluate(1)
     (directory / "meta.json").write_text(json.dumps(meta | {"versions": {"moca-rl": "0.0.7"}}))
@@ -133,6 +137,9 @@ def test_a_policy_of_another_config_is_refused(run, tmp_path):
     settings = json.loads((copy / "config.json").read_text())
     settings["sac"]["width"] = 4
     (copy / "config.json").write_text(json.dumps(settings))
+    meta = json.loads((copy / "meta.json").read_text())
+    del meta["identity"]
+    (copy / "meta.json").write_text(json.dumps(meta))
     with pytest.raises(ConfigError, match="does not fit"):
         moca.load(copy).evaluate(1)
 

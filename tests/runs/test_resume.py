@@ -162,6 +162,22 @@ def test_two_processes_do_not_train_in_one_directory(tmp_path):
         process.kill()
 
 
+RELEASES = sorted((Path(__file__).parents[1] / "fixtures").glob("release-*"))  # one more with each
+
+
+@pytest.mark.parametrize("release", RELEASES, ids=lambda path: path.name)
+def test_an_unfinished_directory_of_an_earlier_release_goes_on(tmp_path, release):
+    """MoCA on two dimensions, stopped after two of six episodes."""
+    path = tmp_path / "run"
+    shutil.copytree(release, path)
+    before = (path / "metrics.jsonl").read_text()
+    run = resume(path, env=probes.Drift())
+    assert (path / "metrics.jsonl").read_text().startswith(before)
+    assert [row["step"] for row in run.rows] == [20 * (1 + number // 2) for number in range(12)]
+    assert json.loads((path / "status.json").read_text()) == {"state": "finished", "step": 120}
+    assert np.isfinite(run.predict([0.1, 0.2])).all()
+
+
 def test_another_run_is_not_gone_on_with(whole):
     with pytest.raises(ConfigError, match="holds a run already, and it is finished"):
         moca.train(config(), whole, env=Slow())

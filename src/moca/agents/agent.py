@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from moca.belief import Belief, correct, propagate, surprise
 from moca.config import Config
@@ -66,18 +66,26 @@ class Agent(eqx.Module):
         return Belief(measured, None if noise is None else jnp.diag(noise))
 
     def track(
-        self, state: Any, belief: Belief, action: Float[Array, "act"], measured: Float[Array, "obs"]
+        self,
+        state: Any,
+        belief: Belief,
+        action: Float[Array, "act"],
+        measured: Float[Array, "obs"],
+        missing: Bool[Array, "obs"] | None = None,
     ) -> tuple[Belief, Float[Array, "obs"] | None]:
         """The belief after an action and the observation that followed; and `Transition.spread`.
 
-        Until the model has seen its first batch, each observation is believed alone.
+        Until the model has seen its first batch, each observation is believed alone. Where a dimension is `missing`,
+        which it never is in training, a filter believes what it predicted: the noise there is infinite.
         """
         alone = self.observe(state, measured)
         if belief.covariance is None:
             return alone, None
         prior, spread = propagate(state.model.ensemble, belief, self.from_bounds(action))
-        noise = self.noise_variance(state.model, prior.mean)
-        posterior, _ = correct(prior, measured, cast(Array, noise))
+        noise = cast(Array, self.noise_variance(state.model, prior.mean))
+        if missing is not None:
+            noise, measured = jnp.where(missing, jnp.inf, noise), jnp.where(missing, prior.mean, measured)
+        posterior, _ = correct(prior, measured, noise)
         unfiltered = (alone, jnp.diagonal(belief.covariance))
         blind = state.model.ensemble.statistics.batches == 0
         return jax.tree.map(lambda a, b: jnp.where(blind, a, b), unfiltered, (posterior, spread))

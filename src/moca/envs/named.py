@@ -4,11 +4,16 @@ from moca.config import ConfigError
 from moca.envs.environment import Spaces
 from moca.envs.names import GYMNASIUM, OWN
 from moca.envs.playground import Playground
+from moca.envs.trust import refuse_untrusted
 
 
 def named(name: str) -> Spaces:
-    """The environment of that name: one of Playground's, or Gymnasium's after `gymnasium:`."""
+    """The environment of that name: one of Playground's, or Gymnasium's after `gymnasium:`.
+
+    One that would import a module of its own is refused unless that was imported before: see `moca.envs.trust`.
+    """
     if name.startswith(GYMNASIUM):
+        refuse_untrusted(name)
         from moca.envs.gymnasium import Gymnasium  # an optional package
 
         return Gymnasium(name.removeprefix(GYMNASIUM))

@@ -3,8 +3,22 @@
 Those of Gymnasium are open: whatever is registered there, after a prefix. So are those that only their user has.
 """
 
+import re
+
 GYMNASIUM = "gymnasium:"
 OWN = "own:"  # and the name of the class
+
+
+def is_name(text: str) -> bool:
+    """Whether an environment may have that name, as `module:namespace/Task-v1`; a directory is named after it."""
+    parts = re.split(r"[/:]", text)
+    return bool(re.fullmatch(r"[\w.:/-]+", text)) and len(text.encode()) <= 150 and not {"", ".", ".."} & set(parts)
+
+
+def folder_name(name: str) -> str:
+    """The name of an environment as a part of the name of a directory."""
+    return re.sub(r"[^\w.-]", "-", name)
+
 
 PLAYGROUND = (
     "AcrobotSwingup",

@@ -78,6 +78,19 @@ def sums_to_one(owner: object, **fields: Array) -> None:
             raise ValueError(f"{_name(owner, field)} must sum to one, got {value.sum(-1).ravel()[0]}")
 
 
+def as_weights(x: Any) -> Float[Array, "..."]:
+    """`x` as weights along its last axis.
+
+    While they are traced, and cannot be looked at, they are divided by their sum; where one is negative, or all are
+    zero, every weight is nan rather than a result silently wrong.
+    """
+    weights = as_float(x)
+    if not isinstance(weights, jax.core.Tracer) or weights.ndim == 0:
+        return weights
+    valid = (weights >= 0).all(axis=-1, keepdims=True)
+    return jnp.where(valid, weights / weights.sum(axis=-1, keepdims=True), jnp.nan)
+
+
 def is_positive_matrix(owner: object, field: str, matrix: Array, *, definite: bool = False) -> None:
     """Raises unless the last two axes are a symmetric positive semi-definite (or definite) matrix.
 

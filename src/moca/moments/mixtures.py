@@ -15,7 +15,8 @@ class GaussianMixture(Distribution):
     """Σₖ weightsₖ · componentsₖ: a Gaussian ensemble taken as it is.
 
     `components` is a `DiagonalGaussian` or `Gaussian` whose arrays have a leading axis of length K, or a
-    sequence of K such distributions.
+    sequence of K such distributions. `weights` must be non-negative and sum to one; inside `jax.jit`, where that cannot
+    be checked, they are divided by their sum, and negative ones make every result nan.
     """
 
     weights: Float[Array, "*batch k"]
@@ -26,7 +27,7 @@ class GaussianMixture(Distribution):
         weights: check.Numbers,
         components: DiagonalGaussian | Gaussian | Sequence[DiagonalGaussian] | Sequence[Gaussian],
     ) -> None:
-        self.weights = check.as_float(weights)
+        self.weights = check.as_weights(weights)
         if isinstance(components, Sequence):
             kinds = {type(c).__name__ for c in components}
             if len(kinds) != 1:

@@ -2,13 +2,17 @@
 
 A file is a line that names the format, a line with the SHA-256 of all that follows, the length of a JSON header in
 eight bytes, the header, and the arrays' bytes one after the other. Nothing in it is executed when it is read: the
-header is JSON, the arrays are numbers of the kinds in `KINDS`.
+header is JSON, the arrays are numbers of the kinds in `KINDS`. No name in it is ever used as a path, and no memory is
+taken for an array before the sizes in the header were compared with the file's.
 """
 
 import hashlib
 import json
+import math
 import os
 import struct
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,29 +21,30 @@ import jax.numpy as jnp
 import numpy as np
 
 from moca.config import ConfigError
+from moca.runs import files
 
-MAGIC = b"moca checkpoint 1\n"  # the number is the version of the format
-KINDS = (
-    "bool",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-    "float16",
-    "float32",
-    "float64",
-)
-SUFFIX, ASIDE = ".checkpoint", ".writing"
+MAGIC = b"moca checkpoint 2\n"  # the number is the version of the format
+BEFORE = b"moca checkpoint 1\n"  # which had no identity
+KINDS = ("bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)))
+KINDS += ("float16", "float32", "float64")
+HEADER = 2**24  # the most bytes of a header
+SUFFIX = ".checkpoint"
+
+Layout = list[tuple[str, tuple[int, ...]]]  # kind and shape of each array
+
+
+class Facts(NamedTuple):
+    """What a checkpoint says of its run."""
+
+    episode: int  # how many are behind it
+    lengths: dict[str, int]  # of the logs, in bytes
+    identity: Mapping[str, str] | None = None  # see `RunDirectory.identity`; None in the format before
 
 
 class Checkpoint(NamedTuple):
-    """What a file holds: numbers about the run by name, and the arrays of a pytree in its order."""
+    """What a file holds: facts about the run, and the arrays of a pytree in its order."""
 
-    facts: dict[str, Any]
+    facts: Facts
     arrays: list[np.ndarray]
 
 
@@ -56,14 +61,20 @@ def to_host(tree: Any) -> list[np.ndarray]:
     return [np.array(leaf, copy=True) for leaf in jax.device_get(leaves)]
 
 
+def layout(tree: Any) -> Layout:
+    """Kind and shape of each array that `to_host` returns."""
+    plain = [jax.eval_shape(jax.random.key_data, leaf) if _is_key(leaf) else leaf for leaf in jax.tree.leaves(tree)]
+    return [(np.dtype(leaf.dtype).name, tuple(leaf.shape)) for leaf in plain]
+
+
+def unflatten(arrays: list[np.ndarray], like: Any) -> Any:
+    """The arrays, still on the host, in the structure of `like`."""
+    return jax.tree.unflatten(jax.tree.structure(like), arrays)
+
+
 def from_host(arrays: list[np.ndarray], like: Any) -> Any:
-    """The pytree again, shaped, typed and placed as `like`; raises `DamagedError` if it does not fit."""
+    """The pytree again, typed and placed as `like`, whose layout the arrays have."""
     leaves, structure = jax.tree.flatten(like)
-    plain = [jax.eval_shape(jax.random.key_data, leaf) if _is_key(leaf) else leaf for leaf in leaves]
-    if [(a.shape, a.dtype) for a in arrays] != [(p.shape, p.dtype) for p in plain]:
-        raise DamagedError(
-            "the checkpoint holds other arrays than this run: it is of other settings or of another version"
-        )
     restored = [
         jax.random.wrap_key_data(jnp.asarray(array), impl=jax.random.key_impl(leaf)) if _is_key(leaf) else array
         for array, leaf in zip(arrays, leaves, strict=True)
@@ -75,70 +86,109 @@ def save(folder: Path, step: int, checkpoint: Checkpoint, keep: int) -> Path:
     """Writes the checkpoint of a step, then removes all but the newest `keep`."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{step:012d}{SUFFIX}"
-    aside = path.with_suffix(ASIDE)
-    header = json.dumps(
-        {"facts": checkpoint.facts, "arrays": [[a.dtype.name, list(a.shape)] for a in checkpoint.arrays]}
-    ).encode()
+    arrays = [[array.dtype.name, list(array.shape)] for array in checkpoint.arrays]
+    header = json.dumps({"facts": checkpoint.facts._asdict(), "arrays": arrays}).encode()
     parts: list[Any] = [struct.pack(">Q", len(header)), header]
-    parts += [np.ascontiguousarray(array).view(np.uint8).data for array in checkpoint.arrays]
+    parts += [np.ascontiguousarray(array).reshape(-1).view(np.uint8).data for array in checkpoint.arrays]
     digest = hashlib.sha256()
     for part in parts:
         digest.update(part)
-    try:
-        with aside.open("wb") as file:
-            file.write(MAGIC + digest.hexdigest().encode() + b"\n")
-            for part in parts:
-                file.write(part)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
-        _sync_folder(folder)
-    except OSError:
-        aside.unlink(missing_ok=True)
-        raise
+    files.write(path, MAGIC + digest.hexdigest().encode() + b"\n", *parts)
     for old in _newest_first(folder)[keep:]:
         old.unlink(missing_ok=True)
     return path
 
 
-def load(path: Path) -> Checkpoint:
-    """What a file holds; raises `DamagedError` unless every byte is as it was written."""
+def load(path: Path, expected: Layout | None = None) -> Checkpoint:
+    """What a file holds; raises `DamagedError` unless every byte is as it was written, and the layout as expected."""
     try:
-        content = path.read_bytes()
+        with files.open_to_read(path) as file:
+            return _read(file, expected)
     except OSError as error:
-        raise DamagedError(f"{path} cannot be read: {error.strerror}") from None
-    start = len(MAGIC) + 65
-    if not content.startswith(MAGIC) or len(content) < start + 8:
-        raise DamagedError(f"{path} is no checkpoint of this version")
-    body = memoryview(content)[start:]
-    if content[len(MAGIC) : start] != hashlib.sha256(body).hexdigest().encode() + b"\n":
-        raise DamagedError(f"{path} is damaged: its bytes are not those that were written")
-    (length,) = struct.unpack(">Q", body[:8])
-    header = json.loads(bytes(body[8 : 8 + length]))
-    arrays, offset = [], 8 + length
-    for kind, shape in header["arrays"]:
-        if kind not in KINDS:
-            raise DamagedError(f"{path} holds an array of the unknown kind {kind!r}")
-        count = int(np.prod(shape, dtype=np.int64))
-        arrays.append(np.frombuffer(body, np.dtype(kind), count, offset).reshape(shape))
-        offset += arrays[-1].nbytes
-    return Checkpoint(header["facts"], arrays)
+        raise DamagedError(f"{path} cannot be read: {error.strerror or error}") from None
+    except DamagedError as error:
+        raise DamagedError(f"{path} {error}") from None
 
 
-def newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
+def newest(
+    folder: Path, expected: Layout | None = None, accept: Callable[[Path, Checkpoint], None] = lambda *_: None
+) -> tuple[Checkpoint | None, list[str]]:
     """The newest valid checkpoint, if there is one, and what is wrong with newer ones.
 
-    Removes what was left half-written.
+    Removes what was left half-written. Passes over what `accept` raises `DamagedError` for.
     """
-    for aside in folder.glob(f"*{ASIDE}"):
-        aside.unlink(missing_ok=True)
+    for aside in folder.glob(f"*{files.ASIDE}"):
+        with suppress(OSError):
+            aside.unlink()
     complaints: list[str] = []
     for path in _newest_first(folder):
         try:
-            return load(path), complaints
+            found = load(path, expected)
+            accept(path, found)
         except DamagedError as error:
             complaints.append(str(error))
+        else:
+            return found, complaints
     return None, complaints
+
+
+def _read(file: Any, expected: Layout | None) -> Checkpoint:
+    """The checkpoint in an open file; what it raises begins with a verb."""
+    size, magic, told = os.fstat(file.fileno()).st_size, file.readline(len(MAGIC)), file.read(65)
+    lead = file.read(8)
+    if magic not in (MAGIC, BEFORE) or len(lead) < 8:
+        raise DamagedError("is no checkpoint of this version")
+    (length,) = struct.unpack(">Q", lead)
+    before = len(magic) + 65 + 8
+    if length > min(HEADER, size - before):
+        raise DamagedError("is damaged: its header is longer than the file")
+    header = file.read(length)
+    damaged = DamagedError("is damaged: its bytes are not those that were written")
+    try:
+        facts, layout = _parse(json.loads(header), magic == BEFORE)
+    except (ValueError, RecursionError):
+        raise damaged from None
+    if size - before - length != sum(np.dtype(kind).itemsize * math.prod(shape) for kind, shape in layout):
+        raise DamagedError("is damaged: it is not as long as its header says")
+    if expected is not None and layout != expected:
+        raise DamagedError("holds other arrays than this run: it is of other settings or of another version")
+    digest = hashlib.sha256(lead + header)
+    arrays = []
+    for kind, shape in layout:
+        array = np.empty(math.prod(shape), kind)
+        bytes_ = array.view(np.uint8).data
+        if file.readinto(bytes_) != len(bytes_) or (kind == "bool" and np.max(bytes_, initial=0) > 1):
+            raise damaged
+        digest.update(bytes_)
+        arrays.append(array.reshape(shape))
+    if told != digest.hexdigest().encode() + b"\n":
+        raise damaged
+    return Checkpoint(facts, arrays)
+
+
+def _parse(header: Any, without_identity: bool) -> tuple[Facts, Layout]:
+    """Facts and layout, if the header has the shape that `save` gives it; raises `ValueError` if not."""
+
+    def must(true: bool) -> None:
+        if not true:
+            raise ValueError
+
+    must(isinstance(header, dict) and header.keys() == {"facts", "arrays"})
+    facts, arrays = header["facts"], header["arrays"]
+    names = {"episode", "lengths"} if without_identity else set(Facts._fields)
+    must(isinstance(facts, dict) and facts.keys() == names and isinstance(arrays, list))
+    must(isinstance(facts["lengths"], dict) and all(map(_is_count, [facts["episode"], *facts["lengths"].values()])))
+    must(without_identity or isinstance(facts["identity"], dict))
+    layout = []
+    for each in arrays:
+        must(isinstance(each, list) and len(each) == 2 and each[0] in KINDS and isinstance(each[1], list))
+        must(all(map(_is_count, each[1])) and math.prod(each[1]) < 2**62)
+        layout.append((each[0], tuple(each[1])))
+    return Facts(**facts), layout
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 2**62
 
 
 def _newest_first(folder: Path) -> list[Path]:
@@ -147,12 +197,3 @@ def _newest_first(folder: Path) -> list[Path]:
 
 def _is_key(leaf: Any) -> bool:
     return jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Has the folder's own entry on disk, so that the rename survives a power cut."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -7,13 +7,14 @@ checkpoints/     all that is needed to go on             lock   who is training 
 tensorboard/     figures/              rollout.mp4
 """
 
+import fcntl
+import hashlib
 import json
 import math
 import os
 import platform
 import subprocess
 import warnings
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
@@ -26,10 +27,14 @@ import numpy as np
 
 from moca import __version__
 from moca.config import Config, ConfigError, flatten, from_json, to_json
+from moca.deploy import LARGEST, read_arrays
+from moca.received import read_json, read_rows
+from moca.runs import OVER, STATES, files
 from moca.training import Report
 
 LOGS = ("metrics.jsonl", "timing.jsonl")
 PACKAGES = ("jax", "jaxlib", "equinox", "optax", "playground", "mujoco", "mujoco-mjx", "gymnasium", "numpy")
+ROOM = 256  # bytes of status.json at least, so that it can be written to in place when the disk is full
 
 
 class InHandError(ConfigError):
@@ -43,26 +48,69 @@ class RunDirectory:
         self.path = Path(path)
 
     @classmethod
-    def create(
-        cls,
-        path: Path,
-        config: Config,
-        varied: Sequence[Mapping[str, float]],
-        seeds: Sequence[int],
-    ) -> "RunDirectory":
-        """A new directory, or one whose unfinished run is this very one; refuses one that holds another run."""
-        run = cls(path)
-        runs = [{"seed": seed, **settings} for seed, settings in zip(seeds, varied, strict=True)]
-        if (run.path / "metrics.jsonl").exists():
-            run.refuse_other(config, runs)
-            return run
+    def open(cls, path: Path) -> "RunDirectory":
+        """An existing directory; says so if it is none."""
+        for name in ("config.json", "meta.json"):
+            if not (Path(path) / name).is_file():
+                raise ConfigError(f"{path} is no run directory: it holds no {name}")
+        return cls(path)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keeps other processes from training in this directory, which is made if need be, while the block runs.
+
+        Nothing is written before the lock is held.
+        """
+        with files.writing(f"to {self.path}"):
+            self.path.mkdir(parents=True, exist_ok=True)
+            files.refuse_odd(self.path / "lock")
+            file = files.open_lock(self.path / "lock")
+        with file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                owner = file.read(20).decode(errors="replace").strip()
+                raise InHandError(f"{self.path} is being trained in by process {owner or '?'}") from None
+            with suppress(OSError):  # a full disk; the lock itself holds
+                file.truncate(0)
+                file.write(str(os.getpid()).encode())
+            for name in LOGS:
+                files.refuse_odd(self.path / name)
+            files.refuse_odd(self.checkpoints, folder=True)
+            yield
+
+    def begin(self, config: Config, runs: list[dict[str, float]]) -> None:
+        """Notes what is asked, in a directory that is locked; refuses one that holds another run, or a finished one."""
+        if self._holds_a_run():
+            self.refuse_other(config, runs)
+            return
+        if not self._is_ours():
+            raise ConfigError(
+                f"{self.path} holds a config.json or meta.json that is of no run: choose another directory"
+            )
+        for name in ("config", "meta", "identity"):
+            self.__dict__.pop(name, None)
+        text = to_json(config)
+        identity = _identity(json.loads(text), runs)
+        with files.writing(f"to {self.path}"):
+            # In this order: whoever finds a config.json finds what belongs to it.
+            meta = {**_meta(), "identity": identity, "runs": runs}
+            files.write(self.path / "meta.json", (json.dumps(meta, indent=2) + "\n").encode())
+            files.write(self.path / "config.json", (text + "\n").encode())
+
+    def _holds_a_run(self) -> bool:
+        """Whether something was learned or measured here."""
+        names = ("metrics.jsonl", "policy.npz")
+        return any((self.path / name).exists() for name in names) or any(self.checkpoints.glob("*"))
+
+    def _is_ours(self) -> bool:
+        """Whether what lies here in the place of our files was written by us."""
+        if not any(os.path.lexists(self.path / name) for name in ("config.json", "meta.json")):
+            return True
         try:
-            run.path.mkdir(parents=True, exist_ok=True)
-            (run.path / "config.json").write_text(to_json(config) + "\n")
-            (run.path / "meta.json").write_text(json.dumps({**_meta(), "runs": runs}, indent=2) + "\n")
-        except OSError as error:
-            raise ConfigError(f"cannot write to {run.path}: {error.strerror}") from None
-        return run
+            return bool(self.runs)
+        except ConfigError:
+            return False
 
     def refuse_other(self, config: Config, runs: list[dict[str, float]]) -> None:
         """Raises if the run in this directory is finished, or is another than this."""
@@ -71,26 +119,9 @@ class RunDirectory:
         if changed or runs != self.runs:
             what = f"other settings ({', '.join(changed[:3])})" if changed else "other seeds or variations"
             raise ConfigError(f"{self.path} holds a run already, with {what}: choose another directory, or remove it")
-        if self.status["state"] == "finished":
-            raise ConfigError(
-                f"{self.path} holds a run already, and it is finished: choose another directory, or remove it"
-            )
-
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Keeps other processes from training in this directory while the block runs."""
-        import fcntl
-
-        with (self.path / "lock").open("a+") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                file.seek(0)
-                raise InHandError(f"{self.path} is being trained in by process {file.read().strip() or '?'}") from None
-            file.truncate(0)
-            file.write(str(os.getpid()))
-            file.flush()
-            yield
+        if (state := self.status["state"]) in OVER:
+            what = "it is finished" if state == "finished" else "all of it diverged"
+            raise ConfigError(f"{self.path} holds a run already, and {what}: choose another directory, or remove it")
 
     @property
     def checkpoints(self) -> Path:
@@ -100,58 +131,95 @@ class RunDirectory:
     @property
     def status(self) -> dict[str, Any]:
         """What `write_status` wrote last."""
-        try:
-            return json.loads((self.path / "status.json").read_text())
-        except (OSError, ValueError):
+        if not (self.path / "status.json").exists():
             return {"state": "unknown", "step": 0}
+        status = self._read("status.json")
+        step = status.get("step")
+        if status.get("state") not in STATES or not isinstance(step, int) or step < 0:
+            raise ConfigError(f"{self.path / 'status.json'} does not say how far the run got: remove it")
+        return status
 
     def lengths(self) -> dict[str, int]:
         """How long the logs are, in bytes."""
         return {name: path.stat().st_size if (path := self.path / name).exists() else 0 for name in LOGS}
 
     def cut(self, lengths: Mapping[str, int]) -> None:
-        """Makes the logs as long as they were: what came after a checkpoint is made again."""
-        for name, length in lengths.items():
-            if (self.path / name).exists():
-                os.truncate(self.path / name, length)
+        """Makes the logs as short as they were: what came after a checkpoint is made again."""
+        with files.writing(f"to {self.path}"):
+            for name in LOGS:
+                files.shorten(self.path / name, lengths[name])
 
-    @classmethod
-    def open(cls, path: Path) -> "RunDirectory":
-        """An existing directory; says so if it is none."""
-        for name in ("config.json", "meta.json"):
-            if not (Path(path) / name).is_file():
-                raise ConfigError(f"{path} is no run directory: it holds no {name}")
-        return cls(path)
+    def sync(self) -> None:
+        """Has the logs on disk."""
+        for name in LOGS:
+            if (self.path / name).exists():
+                files.sync(self.path / name)
+
+    def ends_a_row(self, lengths: Mapping[str, int]) -> str | None:
+        """The name of a log that has no row that ends at that length; None if all have."""
+        for name in LOGS:
+            try:
+                with files.open_to_read(self.path / name) as file:
+                    file.seek(max(0, lengths[name] - 1))
+                    whole = not lengths[name] or file.read(1) == b"\n"
+            except FileNotFoundError:
+                whole = not lengths[name]
+            if not whole:
+                return name
+        return None
 
     @cached_property
     def config(self) -> Config:
         """The settings of the run."""
+        path, told, ours = self.path / "config.json", self.meta.get("identity"), self.identity
+        if told and told != ours:
+            edited = path if told.get("settings") != ours["settings"] else self.path / "meta.json"
+            raise ConfigError(f"{edited} was edited after the run began: undo that, or begin a new run elsewhere")
         try:
-            return from_json((self.path / "config.json").read_text())
+            return from_json(path.read_text())
         except ValueError as error:
-            raise ConfigError(f"{self.path / 'config.json'} cannot be read{self._made_by}: {error}") from None
+            raise ConfigError(f"{path} cannot be read{self._made_by}: {error}") from None
+
+    @cached_property
+    def identity(self) -> dict[str, str]:
+        """What tells one set of runs from another: hashes of their settings, and of their seeds and variations."""
+        return _identity(self._read("config.json"), self.runs)
 
     @property
     def _made_by(self) -> str:
         """ " (it was made by …)" where that was another version of this package."""
-        try:
-            made = self.meta["versions"]["moca-rl"]
-        except (ConfigError, OSError, KeyError, TypeError):
-            return ""
+        versions = self.meta.get("versions")
+        made = versions.get("moca-rl") if isinstance(versions, dict) else None
         return f" (it was made by moca {made}, and this is {__version__})" if made not in (None, __version__) else ""
 
     @cached_property
     def meta(self) -> dict[str, Any]:
         """Versions, device, and what the runs differ in."""
-        try:
-            return json.loads((self.path / "meta.json").read_text())
-        except ValueError as error:
-            raise ConfigError(f"{self.path / 'meta.json'} cannot be read: {error}") from None
+        meta = self._read("meta.json")
+        path, runs = self.path / "meta.json", meta.get("runs")
+        if not isinstance(meta.get("identity", {}), dict):
+            raise ConfigError(f"{path} does not say which run it is of: its identity has another shape")
+        if not isinstance(runs, list) or not runs or not all(_is_run(run) for run in runs):
+            raise ConfigError(f"{path} does not list the runs, each with its seed and settings that are numbers")
+        if len({tuple(run) for run in runs}) != 1:
+            raise ConfigError(f"{path} lists runs of which some have settings that others have not")
+        return meta
 
     @property
     def runs(self) -> list[dict[str, float]]:
         """Seed and varied settings of each run."""
         return self.meta["runs"]
+
+    def _read(self, name: str) -> dict[str, Any]:
+        """The object in a JSON file of this directory."""
+        path = self.path / name
+        try:
+            found = read_json(path)
+        except FileNotFoundError:
+            raise ConfigError(f"{self.path} is no run directory: it holds no {name}") from None
+        if not isinstance(found, dict):
+            raise ConfigError(f"{path} cannot be read: it holds no object with names and values")
+        return found
 
     def append(self, report: Report, seconds: float) -> None:
         """One row per run into metrics.jsonl; one into timing.jsonl."""
@@ -160,27 +228,42 @@ class RunDirectory:
             row: dict[str, float | None] = {"step": report.step, **run}
             rows.append(row | {name: _number(values[number]) for name, values in report.metrics.items()})
         before = self.lengths()
-        try:
-            timing: list[dict[str, Any]] = [{"step": report.step, "seconds": round(seconds, 4)}]
-            for name, new in zip(LOGS, (rows, timing), strict=True):
-                with (self.path / name).open("a") as file:
-                    file.write("".join(json.dumps(row) + "\n" for row in new))
-        except OSError as error:
-            self.cut(before)  # no half a row
-            raise ConfigError(f"cannot write to {self.path}: {error.strerror}") from None
+        timing: list[dict[str, Any]] = [{"step": report.step, "seconds": round(seconds, 4)}]
+        with files.writing(f"to {self.path}"):
+            try:
+                for name, new in zip(LOGS, (rows, timing), strict=True):
+                    files.append(self.path / name, "".join(json.dumps(row) + "\n" for row in new).encode())
+            except OSError:
+                self.cut(before)  # the logs end at the same step
+                raise
 
     def rows(self) -> list[dict[str, Any]]:
         """All rows of metrics.jsonl."""
         path = self.path / "metrics.jsonl"
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        try:
+            rows = read_rows(path)
+        except FileNotFoundError:
+            return []
+        for number, row in enumerate(rows, 1):
+            if not {"step", "seed", "diverged"} <= row.keys():
+                raise ConfigError(f"{path} cannot be read: line {number} is no row of metrics")
+        return rows
 
     def write_status(self, state: str, step: int, diverged: Sequence[Mapping[str, Any]] = ()) -> None:
-        """`running`, `interrupted`, `failed` or `finished`, how many steps are behind it, and which runs diverged."""
-        status = {"state": state, "step": step} | ({"diverged": list(diverged)} if diverged else {})
-        aside = self.path / "status.json.writing"
-        with suppress(OSError):  # a full disk must not hide the error that is being reported
-            aside.write_text(json.dumps(status) + "\n")
-            aside.replace(self.path / "status.json")
+        """One of `STATES`, how many steps are behind it, and which runs diverged.
+
+        Where there is no room for a new file, over the old one: what a full disk must not hide is that it was full.
+        """
+        path = self.path / "status.json"
+        text = json.dumps({"state": state, "step": step} | ({"diverged": list(diverged)} if diverged else {}))
+        try:
+            files.write(path, text.ljust(ROOM).encode() + b"\n")
+        except OSError:
+            text = json.dumps({"state": state, "step": step})
+            with suppress(OSError), path.open("r+b") as file:
+                length = len(file.read())
+                file.seek(0)
+                file.write(text.ljust(length - 1).encode() + b"\n")
 
     def save_policy(self, learners: Any) -> Path:
         """The learners' arrays, in the order of their pytree."""
@@ -188,7 +271,7 @@ class RunDirectory:
         leaves = jax.device_get(jax.tree.leaves(learners))
         aside = path.with_name("policy.writing.npz")
         try:
-            np.savez(aside, **{f"leaf{number:03d}": leaf for number, leaf in enumerate(leaves)})
+            np.savez(aside, **{_leaf(number): leaf for number, leaf in enumerate(leaves)})
             aside.replace(path)
         except OSError as error:
             aside.unlink(missing_ok=True)
@@ -196,20 +279,40 @@ class RunDirectory:
         return path
 
     def load_policy(self, like: Any) -> Any:
-        """The learners that `save_policy` wrote, in the structure of `like`."""
+        """The learners that `save_policy` wrote, in the structure of `like`; every number in them is finite."""
         path = self.path / "policy.npz"
-        if not path.is_file():
-            raise ConfigError(f"{self.path} holds no policy.npz: the run has not got that far")
-        try:
-            with np.load(path, allow_pickle=False) as file:
-                stored = [file[name] for name in sorted(file.files)]
-        except (ValueError, OSError, zipfile.BadZipFile) as error:
-            raise ConfigError(f"{path} cannot be read: {error}") from None
         leaves, structure = jax.tree.flatten(like)
-        shapes = [leaf.shape for leaf in leaves]
-        if [array.shape for array in stored] != shapes:
+        wanted = {_leaf(number): (leaf.shape, leaf.dtype) for number, leaf in enumerate(leaves)}
+        size = sum(math.prod(shape) * dtype.itemsize for shape, dtype in wanted.values())
+        try:
+            stored = read_arrays(path, max(size, LARGEST))
+        except FileNotFoundError:
+            raise ConfigError(f"{self.path} holds no policy.npz: the run has not got that far") from None
+        except ValueError as error:
+            raise ConfigError(f"{path} cannot be read: {error}") from None
+        if {name: (array.shape, array.dtype) for name, array in stored.items()} != wanted:
             raise ConfigError(f"{path} does not fit the run's config.json{self._made_by}: it holds other arrays")
-        return jax.tree.unflatten(structure, stored)
+        for name, array in stored.items():
+            if not np.isfinite(array).all():
+                raise ConfigError(f"{path} holds numbers that are not finite, in {name}")
+        return jax.tree.unflatten(structure, [stored[name] for name in wanted])
+
+
+def _leaf(number: int) -> str:
+    return f"leaf{number:03d}"
+
+
+def _identity(settings: Mapping[str, Any], runs: Sequence[Mapping[str, float]]) -> dict[str, str]:
+    """Hashes of what config.json says, and of seeds and variations. A setting that is added later changes neither."""
+    parts = {"settings": settings, "runs": runs}
+    return {name: hashlib.sha256(json.dumps(part, sort_keys=True).encode()).hexdigest() for name, part in parts.items()}
+
+
+def _is_run(run: Any) -> bool:
+    """Whether it has the shape of an entry of `runs`."""
+    if not isinstance(run, dict) or type(run.get("seed")) is not int or not 0 <= run["seed"] < 2**32:
+        return False
+    return all(type(value) in (int, float) and math.isfinite(value) for value in run.values())
 
 
 def _number(value: np.ndarray) -> float | None:

@@ -13,7 +13,7 @@ from moca.agents.quadratic import QuadraticAgent
 from moca.agents.sac import SACAgent
 from moca.config import ConfigError
 from moca.critic import QuadraticCritic
-from moca.deploy import FORMAT
+from moca.deploy import FORMAT, Policy
 from moca.dynamics import LOG_VARIANCE
 from moca.envs.noise import make_noise
 from moca.nets import MLP
@@ -37,6 +37,10 @@ def write(path: Path | str, agent: Agent, learner: Any, origin: Mapping[str, Any
     for more_facts, more_arrays in (_greedy(agent, learner), _filter(agent, learner)):
         facts |= more_facts
         arrays |= more_arrays
+    try:
+        Policy(json.loads(json.dumps(facts)), arrays)
+    except ValueError as error:
+        raise ConfigError(f"this policy cannot be exported: {error}") from None
     arrays["header"] = np.frombuffer(json.dumps(facts).encode(), np.uint8)
     path = Path(path)
     try:

@@ -12,6 +12,7 @@ from moca import moments as mm
 from moca.agents import Agent, make_agent
 from moca.belief import Belief
 from moca.config import Config, ConfigError
+from moca.deploy import NOTHING_TO_GO_ON, checked, sane
 from moca.envs.environment import Spaces
 
 
@@ -57,13 +58,29 @@ class Inference:
         parts = (mean, aleatoric + epistemic, aleatoric, epistemic)
         return Prediction(*(np.array(part).reshape(*lead, *part.shape[1:]) for part in parts))
 
-    def start(self, observation: Any, run: int) -> tuple[Belief, np.ndarray]:
-        """Belief and action after the first observation of an episode."""
-        return self._programs["start"](*self._at(run), self._one(observation))
+    def measured(self, observation: Any, run: int) -> np.ndarray:
+        """One observation, checked; where that run has a filter, values may be missing."""
+        rows, lead = self._rows("an observation", observation, self.env.observation_size, self._fills_gaps(run))
+        if lead:
+            raise ConfigError(
+                f"a policy follows one episode, but got {lead} observations: make one for each, or use predict"
+            )
+        return rows[0]
 
-    def follow(self, belief: Belief, action: Any, observation: Any, run: int) -> tuple[Belief, np.ndarray]:
-        """Belief and action after an action and the observation that came of it."""
-        return self._programs["follow"](*self._at(run), belief, action, self._one(observation))
+    def start(self, measured: np.ndarray, run: int) -> tuple[Belief, Any]:
+        """Belief and action after the first observation of an episode."""
+        return self._programs["start"](*self._at(run), measured)
+
+    def follow(self, belief: Belief, action: Any, measured: np.ndarray, run: int) -> tuple[Belief, Any]:
+        """Belief and action after an action and the observation that came of it; NaN where that is missing."""
+        missing = np.isnan(measured)
+        gaps = {"missing": missing} if missing.any() else {}
+        return self._programs["follow"](*self._at(run), belief, action, measured, **gaps)
+
+    def _fills_gaps(self, run: int) -> bool:
+        """Whether a run's belief can go on without a value: it has a filter, and that filter is ours."""
+        config = self._configs[run]
+        return config.belief.filter and type(make_agent(config, self.env)).track is Agent.track
 
     def refuse_without_model(self) -> None:
         """Raises if the agents have no model of the next state."""
@@ -96,8 +113,8 @@ class Inference:
             belief = make_agent(config, env).observe(learner, measured)
             return belief, act(config, learner, belief.mean[None])[0]
 
-        def follow(config: Config, learner: Any, belief: Belief, action: Any, measured: Any) -> Any:
-            belief, _ = make_agent(config, env).track(learner, belief, action, measured)
+        def follow(config: Config, learner: Any, belief: Belief, action: Any, measured: Any, **gaps: Any) -> Any:
+            belief, _ = make_agent(config, env).track(learner, belief, action, measured, **gaps)
             return belief, act(config, learner, belief.mean[None])[0]
 
         return {f.__name__: jax.jit(f) for f in (act, value, foresee, start, follow)}
@@ -111,32 +128,27 @@ class Inference:
             self._placed[run] = (config, jax.device_put(jax.tree.map(lambda leaf: leaf[run], self._learners)))
         return self._placed[run]
 
-    def _rows(self, what: str, numbers: Any, size: int) -> tuple[np.ndarray, tuple[int, ...]]:
+    def _rows(self, what: str, numbers: Any, size: int, gaps: bool = False) -> tuple[np.ndarray, tuple[int, ...]]:
         """The numbers as rows of that size, and the axes that stood before."""
-        array = np.asarray(numbers, np.float32)
-        if array.ndim < 1 or array.shape[-1] != size:
-            raise ConfigError(f"{what} has {size} numbers, but got an array of shape {array.shape}")
+        try:
+            array = checked(what, numbers, size, gaps).astype(np.float32)
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
         return array.reshape(-1, size), array.shape[:-1]
-
-    def _one(self, observation: Any) -> np.ndarray:
-        rows, lead = self._rows("an observation", observation, self.env.observation_size)
-        if lead:
-            raise ConfigError(
-                f"a policy follows one episode, but got {lead} observations: make one for each, or use predict"
-            )
-        return rows[0]
 
 
 class FollowingPolicy:
     """A greedy policy that follows one episode and keeps its belief over the state.
 
     reset() at the start of every episode; then an action for each observation. Without a filter the belief is the
-    observation, and this is `predict`.
+    observation, and this is `predict`. With one, NaN is a missing value, where the belief is not corrected; `missing`
+    counts them, over all episodes.
     """
 
     def __init__(self, inference: Inference, run: int) -> None:
         self._inference, self._run = inference, run
         self._last: tuple[Belief, Any] | None = None
+        self.missing = 0
 
     def reset(self) -> None:
         """Forgets what was observed; the next observation is the first of an episode."""
@@ -148,12 +160,28 @@ class FollowingPolicy:
         return None if self._last is None else self._last[0]
 
     def __call__(self, observation: Any) -> np.ndarray:
-        """The action after one more observation, in the environment's bounds; it is assumed to be taken."""
-        if self._last is None:
-            self._last = self._inference.start(observation, self._run)
-        else:
-            self._last = self._inference.follow(*self._last, observation, self._run)
-        return np.array(self._last[1])
+        """The action after one more observation, in the environment's bounds; it is assumed to be taken.
+
+        Raises:
+            ConfigError: if a value is missing that is needed, or is none that can have been measured, as with
+                `moca.deploy.Policy`. The policy stays as it was.
+        """
+        measured = self._inference.measured(observation, self._run)
+        following = None if self._last is None else self._inference.follow(*self._last, measured, self._run)
+        if following is None or not _sane(following[0]):
+            if np.isnan(measured).any():
+                raise ConfigError(NOTHING_TO_GO_ON)
+            following = self._inference.start(measured, self._run)
+        action = np.array(following[1])
+        if not np.isfinite(action).all():
+            raise ConfigError("the policy has no action here: its numbers overflow")
+        self._last = following
+        self.missing += int(np.isnan(measured).sum())
+        return action
+
+
+def _sane(belief: Belief) -> bool:
+    return belief.covariance is None or sane(np.asarray(belief.mean), np.asarray(belief.covariance))
 
 
 class Model:

@@ -13,23 +13,28 @@ import jax
 import numpy as np
 from rich.console import Console
 
+from moca import sweep
 from moca.agents import make_agent
-from moca.config import Config, ConfigError, override
+from moca.arguments import MOST
+from moca.config import INT32, Config, ConfigError, as_path, override, real, shown, whole
 from moca.envs.check import refuse_broken
 from moca.envs.environment import Environment, Spaces
 from moca.envs.host import HostEnvironment
 from moca.envs.named import refuse_unknown
 from moca.envs.names import OWN
 from moca.envs.noise import make_noise
+from moca.envs.trust import import_module_of, remember, remembered
 from moca.evaluation import evaluate as evaluate_learner
 from moca.evaluation import rollout
 from moca.host_evaluation import evaluate_on_host
 from moca.host_training import make_trainer
-from moca.interaction import CAUSES, init_run
+from moca.interaction import CAUSES, init_run, plausible
 from moca.moments import NoClosedFormError
 from moca.runs import checkpoint, export, film, interrupts
-from moca.runs.directory import RunDirectory
+from moca.runs.directory import LOGS, RunDirectory
 from moca.runs.display import Display, label, learning_curve
+from moca.runs.events import EventFile
+from moca.runs.files import writing
 from moca.runs.inference import FollowingPolicy, Inference, Model
 from moca.runs.interrupts import noted
 from moca.training import Runs, make_env, use_all_cores
@@ -62,15 +67,17 @@ class Run:
 
         An agent with a filter acts on a belief that grows over an episode: `policy` keeps one.
         """
+        run = self._refuse_run(run)
         return self._inference.predict(observation, run)
 
     def policy(self, run: int = 0) -> FollowingPolicy:
         """The greedy policy of one run, to be called with the observations of an episode one after the other."""
-        self._refuse_run(run)
+        run = self._refuse_run(run)
         return FollowingPolicy(self._inference, run)
 
     def value(self, observation: Any, run: int = 0) -> np.ndarray:
         """The discounted return that the agent expects from a state (obs,), or from many (n, obs)."""
+        run = self._refuse_run(run)
         return self._inference.value(observation, run)
 
     @property
@@ -80,7 +87,7 @@ class Run:
 
     def export(self, path: Path | str, run: int = 0) -> Path:
         """Writes one run's policy as a file that `moca.deploy` runs without jax."""
-        self._refuse_run(run)
+        run = self._refuse_run(run)
         config, own = self.config, self.directory.runs[run]
         noise = override(config, _settings(own)).noise
         origin = {
@@ -92,7 +99,7 @@ class Run:
 
     def save(self, path: Path | str) -> Path:
         """Copies the run directory, without the checkpoints that an unfinished run would need."""
-        path = Path(path)
+        path = as_path("path", path)
         if path.exists():
             raise ConfigError(f"{path} exists already: choose another path, or remove it")
         try:
@@ -106,13 +113,16 @@ class Run:
         env, learners = self.restore()
         return Inference(env, [override(self.config, _settings(run)) for run in self.directory.runs], learners)
 
-    def _refuse_run(self, run: int) -> None:
+    def _refuse_run(self, run: int) -> int:
+        """The number of a run, if there is one of that number."""
         count = len(self.directory.runs)
-        if not 0 <= run < count:
+        if whole("run", run, -INT32) not in range(count):
             raise ConfigError(f"run = {run} is out of range: the directory holds {count}, numbered from 0")
+        return int(run)
 
     def evaluate(self, episodes: int = 10, seed: int = 0) -> list[dict[str, float]]:
         """Returns of the final policies over fresh episodes, one row per run."""
+        episodes, seed = whole("episodes", episodes, 1, MOST), whole("seed", seed)
         env, learners = self.restore()
         decisions = self.config.env.episode_length // self.config.env.action_repeat
 
@@ -133,11 +143,11 @@ class Run:
 
     def render(self, run: int = 0, seed: int = 0, path: Path | None = None) -> tuple[Path, str, float]:
         """Films one greedy episode of one run: the file, how it was drawn, and the return it shows."""
-        self._refuse_run(run)
+        run, seed = self._refuse_run(run), whole("seed", seed)
+        path = self.path / "rollout.mp4" if path is None else as_path("path", path)
         env, learners = self.restore()
         config = override(self.config, _settings(self.directory.runs[run]))
         learner = jax.tree.map(lambda leaf: leaf[run], learners)
-        path = path or self.path / "rollout.mp4"
         if isinstance(env, HostEnvironment):
             return path, *film.record(path, env, config, learner, seed)
         agent, noise = make_agent(config, env), make_noise(config.noise, env.observation_size)
@@ -175,6 +185,7 @@ def train(
     *,
     varied: Sequence[Mapping[str, float]] = ({},),
     env: Spaces | None = None,
+    trust: bool = False,
     console: Console | None = None,
     checkpoint_every: float = 60.0,
     keep: int = 2,
@@ -186,90 +197,126 @@ def train(
         out: a directory that holds no run yet, or this very run unfinished, which then goes on.
         varied: settings by dotted name, all of them floats; each is run with every seed.
         env: the environment, if not the one the config names.
+        trust: whether the config may name an environment for which a module of someone's own is imported.
         console: where progress goes; nowhere by default.
         checkpoint_every: seconds from one checkpoint to the next.
         keep: how many checkpoints are kept.
 
     Raises:
         InterruptedRun: after a signal that asked it to stop; the run was saved.
+        DivergedRun: where every run diverged; it then stops at once.
     """
+    config, out, varied = override(config, {}), as_path("out", out), sweep.points(config, varied)
+    _refuse_types(env, console)
+    checkpoint_every, keep = real("checkpoint_every", checkpoint_every), whole("keep", keep, 1, MOST)
     if isinstance(env, HostEnvironment) and env.name:
         config, env = override(config, {"env.name": env.name}), None  # so that the directory tells all
     seeds = [config.seed + i for i in range(config.seeds)]
-    variations = [dict(settings) for settings in varied for _ in seeds]
-    for settings in varied:
-        override(config, settings)
     use_all_cores()  # before the check of an environment, or the directory's notes, start JAX
     if env is None:
+        _import_trusted(Path(out), config, trust)
         refuse_unknown(config.env.name)
     else:
         config = override(config, {"env.name": OWN + type(env).__name__})
         if isinstance(env, Environment):
             refuse_broken(env)
-    directory = RunDirectory.create(Path(out), config, variations, seeds * len(varied))
-    return _train(directory, env, console, checkpoint_every, keep)
+    runs = [{"seed": seed, **settings} for settings in varied for seed in seeds]
+    directory = RunDirectory(out)
+    with directory.locked():
+        directory.begin(config, runs)
+        remember(directory.path, config.env.name)
+        return _train(directory, env, console, checkpoint_every, keep)
 
 
 def resume(
     path: Path | str,
     *,
     env: Spaces | None = None,
+    trust: bool = False,
     console: Console | None = None,
     checkpoint_every: float = 60.0,
     keep: int = 2,
 ) -> Run:
     """Goes on with the unfinished run in that directory, from its newest valid checkpoint; arguments as for `train`."""
-    directory = RunDirectory.open(Path(path))
-    directory.refuse_other(directory.config, directory.runs)
+    _refuse_types(env, console)
+    checkpoint_every, keep = real("checkpoint_every", checkpoint_every), whole("keep", keep, 1, MOST)
+    directory = RunDirectory.open(as_path("path", path))
+    _import_trusted(directory.path, directory.config, trust)
     use_all_cores()
-    return _train(directory, env, console, checkpoint_every, keep)
+    with directory.locked():
+        directory.refuse_other(directory.config, directory.runs)
+        return _train(directory, env, console, checkpoint_every, keep)
 
 
 def _train(
     directory: RunDirectory, env: Spaces | None, console: Console | None, checkpoint_every: float, keep: int
 ) -> Run:
-    """Trains the runs of a directory to the end, from wherever they stand."""
+    """Trains the runs of a directory that is locked to the end, from wherever they stand."""
     console = console or Console(quiet=True)
     run = Run(directory, env)
     run.refuse_without_env()
     config, runs = directory.config, directory.runs
-    with directory.locked(), noted() as request:
-        trainer = make_trainer(
-            [override(config, _settings(each)) for each in runs], [int(each["seed"]) for each in runs], env
-        )
-        _go_back_to_checkpoint(trainer, directory, console)
-        limit, length = getattr(trainer.env, "limit", None), config.env.episode_length
-        if limit and limit != length:
-            console.print(
-                f"note: its episodes end by themselves after {limit} steps, and env.episode_length is {length}: what "
-                f"training counts as one is several, or a part of one, unless that is set to {limit}"
+
+    def leave(signal: str) -> None:
+        directory.write_status("interrupted", directory.status["step"])
+        print(f"\nstopped by {signal} while compiling; go on with: moca train --resume {directory.path}")
+
+    with noted() as request:
+        with request.at_once(leave):
+            trainer = make_trainer(
+                [override(config, _settings(each)) for each in runs], [int(each["seed"]) for each in runs], env
             )
-        started = time.perf_counter()
-        with console.status("Compiling the training program (half a minute, once) …"):
-            try:
-                trainer.compile()
-            except NoClosedFormError as error:
-                raise ConfigError(f"agent = {config.agent} with value.kind = {config.value.kind}: {error}") from None
+            _go_back_to_checkpoint(trainer, directory, console)
+            limit, length = getattr(trainer.env, "limit", None), config.env.episode_length
+            if limit and limit != length:
+                console.print(
+                    f"note: its episodes end by themselves after {limit} steps, and env.episode_length is {length}: "
+                    f"what training counts as one is several, or a part of one, unless that is set to {limit}"
+                )
+            started = time.perf_counter()
+            with console.status("Compiling the training program (half a minute, once) …"):
+                try:
+                    trainer.compile()
+                except NoClosedFormError as error:
+                    raise ConfigError(
+                        f"agent = {config.agent} with value.kind = {config.value.kind}: {error}"
+                    ) from None
         console.print(
             f"compiled in {time.perf_counter() - started:.0f} s; training {len(runs)} run{'s' * (len(runs) > 1)}"
         )
         _follow(trainer, directory, console, _Saver(trainer, directory, checkpoint_every, keep), request)
     title = f"{config.agent} on {config.env.name.removeprefix(OWN)}, {config.noise.kind} σ = {config.noise.sigma:g}"
-    learning_curve(directory.rows(), _points(directory), title, directory.path / "figures")
+    with writing(f"a figure to {directory.path}"):
+        learning_curve(directory.rows(), _points(directory), title, directory.path / "figures")
     return run
 
 
 def _go_back_to_checkpoint(trainer: Runs, directory: RunDirectory, console: Console) -> None:
     """Puts the trainer and the logs where the newest valid checkpoint has them, or at the start if there is none."""
-    found, complaints = checkpoint.newest(directory.checkpoints)
-    for complaint in complaints:
-        console.print(f"{complaint}; going back to the one before")
+
+    def accept(path: Path, found: checkpoint.Checkpoint) -> None:
+        episode, lengths, identity = found.facts
+        if identity != directory.meta.get("identity"):
+            raise ConfigError(f"{path} is a checkpoint of another run: remove it")
+        if path.stem != f"{episode * trainer.config.env.episode_length:012d}" or episode > trainer.episodes:
+            raise checkpoint.DamagedError(f"{path} is of another step than its name says")
+        if lengths.keys() != set(LOGS):
+            raise checkpoint.DamagedError(f"{path} is damaged: it counts on other logs than a run has")
+        if short := directory.ends_a_row(lengths):
+            raise checkpoint.DamagedError(f"{path} counts on rows that {short} has not")
+        if not plausible(checkpoint.unflatten(found.arrays, trainer.state)):
+            raise checkpoint.DamagedError(f"{path} holds numbers that no run can have")
+
+    found, complaints = checkpoint.newest(directory.checkpoints, checkpoint.layout(trainer.state), accept)
+    for number, complaint in enumerate(complaints, 1):
+        back = "going back to the one before" if found or number < len(complaints) else "starting over"
+        console.print(f"{complaint}; {back}", markup=False, soft_wrap=True)
     if found is None:
-        directory.cut(dict.fromkeys(directory.lengths(), 0))
+        directory.cut(dict.fromkeys(LOGS, 0))
         return
     trainer.state = checkpoint.from_host(found.arrays, trainer.state)
-    trainer.episode = found.facts["episode"]
-    directory.cut(found.facts["lengths"])
+    trainer.episode = found.facts.episode
+    directory.cut(found.facts.lengths)
     console.print(f"going on from step {trainer.episode * trainer.config.env.episode_length:,}")
 
 
@@ -291,77 +338,102 @@ class _Saver:
         """Begins a save, after the one before has ended."""
         self.wait()
         trainer, directory = self._trainer, self._directory
-        facts = {"episode": trainer.episode, "lengths": directory.lengths()}
+        facts = checkpoint.Facts(trainer.episode, directory.lengths(), directory.meta.get("identity"))
         held = checkpoint.Checkpoint(facts, checkpoint.to_host(trainer.state))
         step = trainer.episode * trainer.config.env.episode_length
-        self._pending = self._thread.submit(checkpoint.save, directory.checkpoints, step, held, self._keep)
+
+        def write() -> None:
+            directory.sync()  # the logs, which the checkpoint counts on
+            checkpoint.save(directory.checkpoints, step, held, self._keep)
+
+        self._pending = self._thread.submit(write)
         self._last = time.perf_counter()
 
     def wait(self) -> None:
         """Returns when nothing is being written; raises if that failed."""
-        try:
-            if self._pending is not None:
-                self._pending.result()
-        except OSError as error:
-            self._pending = None
-            raise ConfigError(f"cannot write a checkpoint to {self._directory.path}: {error.strerror}") from None
+        pending, self._pending = self._pending, None
+        with writing(f"a checkpoint to {self._directory.path}"):
+            if pending is not None:
+                pending.result()
 
 
-def load(path: Path | str, env: Spaces | None = None) -> Run:
-    """The run in that directory; one trained on an environment of your own needs that environment again."""
+def load(path: Path | str, env: Spaces | None = None, *, trust: bool = False) -> Run:
+    """The run in that directory; one trained on an environment of your own needs that environment again.
+
+    With `trust` it may name an environment for which a module of someone's own is imported.
+    """
+    _refuse_types(env)
+    directory = RunDirectory.open(as_path("path", path))
+    _import_trusted(directory.path, directory.config, trust)
+    return Run(directory, env)
+
+
+def _import_trusted(path: Path, config: Config, trust: bool) -> None:
+    """Imports the module that an environment's name asks for, if the user said so or made that directory."""
+    if trust or remembered(path, config.env.name):
+        import_module_of(config.env.name)
+
+
+def _refuse_types(env: Any, console: Any = None) -> None:
+    """Raises unless these are what they should be, or None."""
     if env is not None and not isinstance(env, Spaces):
-        raise ConfigError(f"env = {env!r} must be the environment that the run was trained on, as an object")
-    return Run(RunDirectory.open(Path(path)), env)
+        raise ConfigError(
+            f"env = {shown(env)} must be an environment, as an object of one of moca's classes for them, or None"
+        )
+    if console is not None and not isinstance(console, Console):
+        raise ConfigError(f"console must be a rich.console.Console, or None, got {shown(console)}")
 
 
 def _follow(
     trainer: Runs, directory: RunDirectory, console: Console, saver: _Saver, request: interrupts.Request
 ) -> None:
     """Trains to the end, or until it is asked to stop; then all there is has been saved."""
-    from tensorboardX import SummaryWriter
-
-    length, points = trainer.config.env.episode_length, _points(directory)
-    display = Display(console, trainer.config.train.steps, len(directory.runs), trainer.episode * length)
-    writers = [
-        SummaryWriter(
-            str(directory.path / "tensorboard" / label(point).replace(" ", "")),
-            purge_step=trainer.episode * length + 1 if trainer.episode else None,
-        )
-        for point in points
-    ]
-    state = "failed"
-    directory.write_status("running", trainer.episode * length)
-    with display.live():
-        before = time.perf_counter()
-        try:
+    length, points, runs = trainer.config.env.episode_length, _points(directory), len(directory.runs)
+    display = Display(console, trainer.config.train.steps, runs, trainer.episode * length)
+    state, all_diverged = "failed", False
+    try:
+        with writing(f"to {directory.path}"):
+            purge = trainer.episode * length + 1 if trainer.episode else None
+            folder = directory.path / "tensorboard"
+            events = [EventFile(folder / label(point).replace(" ", ""), purge) for point in points]
+        directory.write_status("running", trainer.episode * length)
+        with display.live():
+            before = time.perf_counter()
             for report in trainer:
                 now = time.perf_counter()
                 directory.append(report, now - before)
                 display.update(report, now - before, length)
-                for name, values in report.metrics.items():
-                    for writer, own in zip(writers, values.reshape(len(points), -1), strict=True):
-                        if np.isfinite(own).any():
-                            writer.add_scalar(name, float(np.nanmean(own)), report.step)
+                for number, event in enumerate(events):
+                    own = {name: values.reshape(len(points), -1)[number] for name, values in report.metrics.items()}
+                    scalars = {name: float(np.nanmean(v)) for name, v in own.items() if np.isfinite(v).any()}
+                    with writing(f"to {directory.path}"):
+                        event.add(report.step, scalars)
+                all_diverged = bool((report.metrics["diverged"] > 0).all())
                 saver.save_if_due()
                 before = time.perf_counter()
-                if request:
+                if request or all_diverged:
                     break
-            saver.save()
-            saver.wait()
-            if trainer.episode == trainer.episodes:
-                directory.save_policy(trainer.learners)
-            state = "interrupted" if trainer.episode < trainer.episodes else "finished"
-        finally:
-            diverged = _diverged(directory)
-            directory.write_status(state, trainer.episode * length, diverged)
-            for writer in writers:
-                writer.close()
+        saver.save()
+        saver.wait()
+        if trainer.episode == trainer.episodes or all_diverged:
+            directory.save_policy(trainer.learners)
+        ended = "finished" if trainer.episode == trainer.episodes else "interrupted"
+        state = "diverged" if all_diverged else ended
+    finally:
+        diverged = _diverged(directory)
+        directory.write_status(state, trainer.episode * length, diverged)
     for run in diverged:
         console.print(f"seed {run['seed']} diverged in the episode that ended at step {run['step']:,}: {run['cause']}")
     if state == "interrupted":
         raise interrupts.InterruptedRun(
             f"stopped by {request.name} at step {trainer.episode * length:,}; "
             f"go on with: moca train --resume {directory.path}"
+        )
+    if state == "diverged":
+        last = diverged[-1]
+        raise interrupts.DivergedRun(
+            f"{'every run' if runs > 1 else 'the run'} diverged, the last one (seed {last['seed']}) by step "
+            f"{last['step']:,}: {last['cause']}; what was learned until then is in {directory.path}"
         )
 
 

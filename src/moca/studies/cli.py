@@ -1,11 +1,10 @@
 """The commands about studies: `study`, `figure`, `report`."""
 
 import argparse
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from moca.arguments import Parser, at_least_one, seconds
+from moca.arguments import Parser, a_path, add_trust, at_least_one, from_zero, seconds
 from moca.config import ConfigError, parse_assignment
 from moca.studies import grid, look
 
@@ -16,13 +15,13 @@ def add_commands(command: Callable[[str, Callable[[argparse.Namespace], None], s
     """Adds the commands to the command line, through its own function for that."""
     study = command("study", _study, "run a grid of agents, tasks and noise levels; the same command goes on with it")
     study.add_argument("name", help=f"{', '.join(grid.GRIDS)}, or a TOML file of your own")
-    study.add_argument("--seeds", type=int, help="runs per cell (default: as the grid)")
-    study.add_argument("--seed", type=int, help="the first of the seeds (default: as the grid, 1000)")
-    study.add_argument("--steps", type=int, help="environment steps per run (default: as the grid)")
+    study.add_argument("--seeds", type=from_zero, help="runs per cell (default: as the grid)")
+    study.add_argument("--seed", type=from_zero, help="the first of the seeds (default: as the grid, 1000)")
+    study.add_argument("--steps", type=from_zero, help="environment steps per run (default: as the grid)")
     study.add_argument("--presets", nargs="+", metavar="PRESET", help="default: all of the grid")
     study.add_argument("--agents", nargs="+", metavar="AGENT", help="default: all of the grid")
     study.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="any setting, for all cells")
-    study.add_argument("--out", type=Path, help="the study's directory (default: studies/NAME)")
+    study.add_argument("--out", type=a_path, help="the study's directory (default: studies/NAME)")
     study.add_argument("--launcher", choices=["local", "ray"], default="local", help="default: local")
     study.add_argument("--ray-address", metavar="ADDRESS", help="of a Ray cluster (default: one of this machine alone)")
     study.add_argument("--parallel", type=at_least_one, default=1, help="jobs at once on a machine (default: 1)")
@@ -30,6 +29,7 @@ def add_commands(command: Callable[[str, Callable[[argparse.Namespace], None], s
     study.add_argument("--checkpoint-every", type=seconds, default=120.0, metavar="SECONDS", help="default: 120")
     study.add_argument("--device", choices=["cpu", "gpu"], help="default: the best there is")
     study.add_argument("--dry-run", action="store_true", help="print the plan and about how long it takes, and stop")
+    add_trust(study)
 
     figure = command("figure", _figure, "draw a figure of the paper, or of a study")
     figure.add_argument(
@@ -39,15 +39,15 @@ def add_commands(command: Callable[[str, Callable[[argparse.Namespace], None], s
         "where it does not (trains for a few minutes); cartpole: Figure 2; pendulum: Figure 3; degradation: return "
         "against noise; further: six tasks that nobody tuned; these four from a study's results",
     )
-    figure.add_argument("--results", type=Path, metavar="DIR", help="the study's directory (default: studies/NAME)")
-    figure.add_argument("--out", type=Path, default=Path("figures"), help="folder for the files (default: figures)")
+    figure.add_argument("--results", type=a_path, metavar="DIR", help="the study's directory (default: studies/NAME)")
+    figure.add_argument("--out", type=a_path, default=Path("figures"), help="folder for the files (default: figures)")
     figure.add_argument(
         "--formats", nargs="+", choices=["pdf", "svg", "png"], default=["pdf", "svg", "png"], help="default: all three"
     )
 
     report = command("report", _report, "one page about a study: scores, claims, curves, settings; opens offline")
-    report.add_argument("directory", type=Path, help="a study's directory")
-    report.add_argument("--out", type=Path, help="the page (default: report.html in that directory)")
+    report.add_argument("directory", type=a_path, help="a study's directory")
+    report.add_argument("--out", type=a_path, help="the page (default: report.html in that directory)")
 
 
 def _study(arguments: argparse.Namespace) -> None:
@@ -61,7 +61,7 @@ def _study(arguments: argparse.Namespace) -> None:
         settings=dict(map(parse_assignment, arguments.set)),
     )
     out = arguments.out or Path("studies") / plan.name
-    plan = look.complete(plan, out)
+    plan = look.complete(plan, out, arguments.trust)
     jobs = grid.plan(plan)
     if arguments.dry_run:
         from moca.studies import display
@@ -70,23 +70,18 @@ def _study(arguments: argparse.Namespace) -> None:
         return
     from rich.console import Console
 
-    from moca.runs.interrupts import RESUMABLE, InterruptedRun
     from moca.studies import launch
 
-    console = Console()
-    try:
-        if arguments.only:
-            launch.prepare(out, plan)
-            launch.work(out, arguments.only, arguments.checkpoint_every, arguments.device, console)
-            print(out)
-            return
-        options = launch.Options(
-            arguments.parallel, arguments.device, arguments.checkpoint_every, arguments.ray_address
-        )
-        table = launch.study(plan, out, launcher=arguments.launcher, options=options, console=console)
-    except InterruptedRun as stopped:
-        print(stopped)
-        sys.exit(RESUMABLE)
+    console = Console(markup=False, emoji=False)  # a path may have brackets
+    if arguments.only:
+        launch.prepare(out, plan, trust=True)
+        launch.work(out, arguments.only, arguments.checkpoint_every, arguments.device, console, trust=True)
+        print(out)
+        return
+    options = launch.Options(
+        arguments.parallel, arguments.device, arguments.checkpoint_every, arguments.ray_address, trust=True
+    )
+    table = launch.study(plan, out, launcher=arguments.launcher, options=options, console=console)
     print(_page(out, None))
     print(table)
 

@@ -63,4 +63,4 @@ def _name(cells: Cells, env: str) -> str:
 
 
 def _plain(env: str) -> str:
-    return env.replace(":", "-")
+    return env.replace(":", "-").replace("/", "-")

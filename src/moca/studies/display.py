@@ -75,7 +75,7 @@ def steps(directory: Path, job: Job) -> int:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - 200))
             return int(json.loads(file.read().splitlines()[-1])["step"])
-    except (OSError, ValueError, IndexError):
+    except (OSError, ValueError, LookupError, TypeError, OverflowError, RecursionError):
         return 0
 
 

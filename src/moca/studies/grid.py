@@ -6,6 +6,7 @@ alone share a compiled program and a run directory: a job.
 
 import json
 import re
+import reprlib
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -15,7 +16,9 @@ from typing import Any
 
 from moca import presets
 from moca.config import AGENTS, NOISES, Config, ConfigError, nearest, plain
+from moca.envs.names import folder_name
 from moca.presets import SAC_USUAL
+from moca.received import read_text
 
 # Agents of a study that are an agent of ours with a setting.
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -71,7 +74,7 @@ class Job:
     @property
     def name(self) -> str:
         """Of its run directory."""
-        return f"{self.preset}-{self.config.env.name.replace(':', '-')}-{self.agent}"
+        return f"{self.preset}-{folder_name(self.config.env.name)}-{self.agent}"
 
     @cached_property
     def varied(self) -> list[dict[str, float]]:
@@ -290,7 +293,13 @@ def to_json(grid: Grid) -> str:
 
 def from_json(text: str) -> Grid:
     """The grid that `to_json` wrote."""
-    return _build(json.loads(text), "study.json")
+    try:
+        content = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"it is not JSON: {error}") from None
+    except RecursionError:
+        raise ConfigError("it is nested too deeply") from None
+    return _build(content, "study.json")
 
 
 def _config(grid: Grid, block: Block, preset: str, agent: str) -> Config:
@@ -335,15 +344,19 @@ def _settings(grid: Grid, block: Block, agent: str) -> dict[str, Any]:
 
 def _read(path: Path) -> Grid:
     try:
-        return _build(tomllib.loads(path.read_text()), str(path))
-    except OSError as error:
+        return _build(tomllib.loads(read_text(path)), str(path))
+    except FileNotFoundError as error:
         raise ConfigError(f"cannot read the study {path}: {error.strerror}") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path} is not TOML: {error}") from None
+    except RecursionError:
+        raise ConfigError(f"{path} is nested too deeply") from None
 
 
 def _build(content: Mapping[str, Any], source: str) -> Grid:
     """A grid from plain data; a name that is wrong or missing is named."""
+    if not isinstance(content, dict):
+        raise ConfigError(f"{source} must be a table, with [[blocks]] in it")
     content = dict(content)
     listed = content.pop("blocks", [])
     if not isinstance(listed, list) or not all(isinstance(block, dict) for block in listed):
@@ -366,15 +379,21 @@ def _checked(content: dict[str, Any], kind: type[Block | Grid], source: str, lis
     for name in ("env", *lists) if kind is Block else ():
         if name not in content:
             raise ConfigError(f"{source}: a block needs {name}")
-    if not isinstance(content.get("settings", {}), dict):
-        raise ConfigError(
-            f"{source}: settings = {content['settings']!r} must be a table, such as {{ 'critic.lr' = 1e-3 }}"
-        )
-    if not re.fullmatch(r"[\w.-]+", str(content.get("name", "a"))):
+    for name in ("settings", "found"):
+        if not isinstance(content.get(name, {}), dict):
+            raise ConfigError(f"{source}: {name} = {content[name]!r} must be a table, such as {{ 'critic.lr' = 1e-3 }}")
+    if not isinstance(content.get("env", ""), str):
+        raise ConfigError(f"{source}: env = {content['env']!r} must be the name of an environment")
+    for name in ("steps", "seed", "seeds"):
+        if name in content and type(content[name]) is not int:
+            raise ConfigError(f"{source}: {name} = {reprlib.repr(content[name])} must be a whole number")
+    if not re.fullmatch(r"(?!\.+$)[\w.-]{1,100}", str(content.get("name", "a"))):
         raise ConfigError(f"{source}: name = {content['name']!r} must be made of letters, digits, '.', '_' and '-'")
     for name in lists:
         if name in content:
             if not isinstance(content[name], list | tuple):
                 raise ConfigError(f"{source}: {name} = {content[name]!r} must be a list")
+            if not all(isinstance(item, str | int | float) for item in content[name]):
+                raise ConfigError(f"{source}: {name} = {reprlib.repr(content[name])} must be a list of words")
             content[name] = tuple(str(item) for item in content[name])
     return content

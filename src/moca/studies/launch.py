@@ -19,9 +19,10 @@ from typing import Any
 from rich.console import Console
 
 from moca.config import ConfigError
+from moca.envs.trust import SAFE_PATH, remember
 from moca.extending import PLUGINS, import_plugins, plugins
 from moca.runs.directory import InHandError
-from moca.runs.interrupts import RESUMABLE, InterruptedRun, noted
+from moca.runs.interrupts import RESUMABLE, InterruptedRun, noted, own_process
 from moca.studies import grid, results
 from moca.studies.display import Board
 from moca.studies.grid import Grid, Job
@@ -40,6 +41,7 @@ class Options:
     device: str | None = None
     checkpoint_every: float = 120.0
     ray_address: str | None = None
+    trust: bool = False  # whether the plan may name an environment for which a module of someone's own is imported
 
 
 def study(
@@ -58,7 +60,7 @@ def study(
     """
     directory, console, options = Path(directory), console or Console(quiet=True), options or Options()
     jobs = grid.plan(plan)
-    prepare(directory, plan)
+    prepare(directory, plan, options.trust)
     board = Board(console, directory, jobs)
     with board.live():
         failed, stopped_by = {"local": _local, "ray": _ray}[launcher](directory, jobs, options, board)
@@ -79,8 +81,8 @@ def study(
     return directory / results.TABLE
 
 
-def prepare(directory: Path, plan: Grid) -> None:
-    """Makes the study's directory; refuses one that holds another study."""
+def prepare(directory: Path, plan: Grid, trust: bool = False) -> None:
+    """Makes the study's directory; refuses one that holds another study. What is trusted now is so from then on."""
     text = grid.to_json(plan)
     try:
         (directory / results.CELLS).mkdir(parents=True, exist_ok=True)
@@ -97,6 +99,8 @@ def prepare(directory: Path, plan: Grid) -> None:
         ]
         what = ", ".join(changed) or "blocks"
         raise ConfigError(f"{directory} holds another study (it differs in {what}): choose another --out")
+    for block in plan.blocks if trust else ():
+        remember(directory, block.env)
 
 
 def _local(directory: Path, jobs: Sequence[Job], options: Options, board: Board) -> tuple[dict[str, str], str | None]:
@@ -155,9 +159,9 @@ def _start(directory: Path, job: Job, options: Options) -> subprocess.Popen:
     """A process that runs one job; it stops when this one is gone, which it learns from its standard input."""
     command = [
         sys.executable, "-m", "moca.studies.launch", str(directory), job.name,
-        str(options.checkpoint_every), options.device or "any",
+        str(options.checkpoint_every), options.device or "any", *(["trust"] if options.trust else []),
     ]  # fmt: skip
-    environment = dict(os.environ)
+    environment = os.environ | SAFE_PATH
     if options.parallel > 1:
         environment.setdefault(_PREALLOCATE, "false")
     with _log(directory, job.name).open("a") as log:
@@ -171,7 +175,7 @@ def _log(directory: Path, name: str) -> Path:
 
 
 def _last_line(directory: Path, name: str) -> str:
-    lines = [line for line in _log(directory, name).read_text().splitlines() if line.strip()]
+    lines = [line for line in _log(directory, name).read_text(errors="replace").splitlines() if line.strip()]
     return lines[-1] if lines else ""
 
 
@@ -215,7 +219,9 @@ def _ray(directory: Path, jobs: Sequence[Job], options: Options, board: Board) -
         task = ray.remote(max_retries=TRIES - 1, runtime_env={"env_vars": passed}, **share)(_work)
         text = (directory / results.PLAN).read_text()
         names = {
-            task.remote(text, str(directory.resolve()), job.name, options.checkpoint_every, options.device): job
+            task.remote(
+                text, str(directory.resolve()), job.name, options.checkpoint_every, options.device, options.trust
+            ): job
             for job in waiting
         }
         cancelled = False
@@ -245,7 +251,8 @@ def _cluster(ray: Any, address: str | None) -> Iterator[None]:
     here = ray.is_initialized()
     if not here:
         try:
-            ray.init(address=address, include_dashboard=False if address is None else None, logging_level="error")
+            with contextlib.chdir("/"):  # Ray has its workers import from the current directory before all others
+                ray.init(address=address, include_dashboard=False if address is None else None, logging_level="error")
         except (ConnectionError, ValueError) as error:
             raise ConfigError(f"--ray-address {address}: no cluster answers there ({error})") from None
     try:
@@ -255,7 +262,9 @@ def _cluster(ray: Any, address: str | None) -> Iterator[None]:
             ray.shutdown()
 
 
-def _work(text: str, directory: str, name: str, checkpoint_every: float, device: str | None) -> dict[str, bytes]:
+def _work(
+    text: str, directory: str, name: str, checkpoint_every: float, device: str | None, trust: bool
+) -> dict[str, bytes]:
     """What a Ray worker does: the small files of the finished job."""
     from moca.studies.work import run_job
     from moca.training import use_device
@@ -263,7 +272,7 @@ def _work(text: str, directory: str, name: str, checkpoint_every: float, device:
     use_device(device)
     import_plugins()
     job = next(job for job in grid.plan(grid.from_json(text)) if job.name == name)
-    run = run_job(Path(directory), job, checkpoint_every)
+    run = run_job(Path(directory), job, checkpoint_every, None, trust)
     return {path.name: path.read_bytes() for path in run.path.iterdir() if path.is_file() and path.name != "lock"}
 
 
@@ -275,7 +284,14 @@ def _put(path: Path, files: dict[str, bytes]) -> None:
             results.write(path / name, content)
 
 
-def work(directory: Path, name: str, checkpoint_every: float, device: str | None, console: Console | None) -> None:
+def work(
+    directory: Path,
+    name: str,
+    checkpoint_every: float,
+    device: str | None,
+    console: Console | None,
+    trust: bool = False,
+) -> None:
     """Runs one job of the study in that directory, named or numbered from zero, in this process."""
     from moca.studies.work import run_job
     from moca.training import use_device
@@ -287,7 +303,7 @@ def work(directory: Path, name: str, checkpoint_every: float, device: str | None
             f"only = {name!r} is no job of this study. Allowed: 0 to {len(jobs) - 1}, or {', '.join(jobs)}"
         )
     use_device(device)
-    run_job(directory, jobs[name], checkpoint_every, console)
+    run_job(directory, jobs[name], checkpoint_every, console, trust)
 
 
 def _stop_with_parent() -> None:
@@ -301,11 +317,13 @@ def _stop_with_parent() -> None:
 
 
 if __name__ == "__main__":
-    folder, name, seconds, device = sys.argv[1:]
+    folder, name, seconds, device, *trust = sys.argv[1:]
+    own_process()
     _stop_with_parent()
+    console = Console(width=100, markup=False, emoji=False)
     try:
         import_plugins()
-        work(Path(folder), name, float(seconds), None if device == "any" else device, Console(width=100))
+        work(Path(folder), name, float(seconds), None if device == "any" else device, console, bool(trust))
     except InterruptedRun as stopped:
         print(stopped)
         sys.exit(RESUMABLE)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from moca.config import ConfigError
+from moca.envs.trust import SAFE_PATH, refuse_untrusted, remembered
 from moca.studies import grid, results
 from moca.studies.grid import Grid
 
@@ -16,15 +17,24 @@ _CODE = """
 import json, sys
 from moca.config import ConfigError, plain
 from moca.envs.defaults import defaults
+from moca.envs.trust import import_module_of
 try:
+    import_module_of(sys.argv[1])
     print(json.dumps(plain(defaults(sys.argv[1]))))
 except ConfigError as error:
     sys.exit(str(error))
 """
 
 
-def complete(plan: Grid, directory: Path) -> Grid:
-    """The grid with all that its tasks need; what the study in that directory found before is taken from there."""
+def complete(plan: Grid, directory: Path, trust: bool = False) -> Grid:
+    """The grid with all that its tasks need; what the study in that directory found before is taken from there.
+
+    Raises `ConfigError` at a task for which a module of someone's own would be imported, unless the user said so
+    (`trust`) or did so before in that directory.
+    """
+    for block in plan.blocks:
+        if not trust and not remembered(directory, block.env):
+            refuse_untrusted(block.env)
     before: dict[str, Mapping[str, Any]] = {}
     if (directory / results.PLAN).exists():
         before = {block.env: block.found for block in results.load_grid(directory).blocks if block.found}
@@ -42,7 +52,10 @@ def _look(env: str) -> Mapping[str, Any]:
     """On a CPU and in a process of its own, so that this one's devices stay free for the study."""
     print(f"taking a short look at {env}, on which nothing was tuned …", flush=True)
     done = subprocess.run(
-        [sys.executable, "-c", _CODE, env], env=os.environ | {"JAX_PLATFORMS": "cpu"}, capture_output=True, text=True
+        [sys.executable, "-c", _CODE, env],
+        env=os.environ | SAFE_PATH | {"JAX_PLATFORMS": "cpu"},
+        capture_output=True,
+        text=True,
     )
     if done.returncode:
         raise ConfigError(f"env = {env}: {done.stderr.strip().splitlines()[-1]}")

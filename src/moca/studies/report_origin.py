@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from moca.config import ConfigError, to_json
+from moca.received import read_text
 from moca.studies import grid, results
 from moca.studies.grid import Grid, Job
 from moca.studies.report_charts import name_of, noise_label
@@ -26,6 +27,8 @@ def films(directory: Path, beside: Path, plan: Grid) -> str:
     parts = []
     jobs = {job.name: job for job in grid.plan(plan)}
     for film in sorted((directory / results.FILMS).glob("*.mp4")):
+        if film.is_symlink() or not film.is_file():  # which might show what is not the study's
+            continue
         name, size = escape(_filmed(jobs[film.stem]) if film.stem in jobs else film.stem), film.stat().st_size
         if size <= FILM_LIMIT:
             source = base64.b64encode(film.read_bytes()).decode()
@@ -70,7 +73,8 @@ def configuration(plan: Grid, directory: Path) -> str:
 def _settings(directory: Path, job: Job) -> str:
     """What a job was run with."""
     recorded = directory / results.CELLS / job.name / "config.json"
-    return recorded.read_text().strip() if recorded.is_file() else to_json(job.config)
+    ours = recorded.is_file() and not recorded.is_symlink()  # which might show what is not the study's
+    return read_text(recorded).strip() if ours else to_json(job.config)
 
 
 def origin(origin: Mapping[str, Any]) -> str:

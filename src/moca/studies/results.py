@@ -8,20 +8,35 @@ missing.
 import io
 import json
 import os
-from collections.abc import Sequence
+import re
+import reprlib
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from moca.config import ConfigError, from_json
+from moca.received import read_json, read_rows, read_text
+from moca.runs import OVER
 from moca.studies import grid
 from moca.studies.grid import Job, parse_noise
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
 
 KEYS = ("preset", "env", "agent", "noise", "noise_kind", "sigma", "seed", "step")
 TABLE, PLAN, ORIGIN, CELLS, LANDSCAPE = "results.parquet", "study.json", "origin.json", "cells", "landscape.npz"
 FILMS, FILM = "films", "film.mp4"
+# Columns of words, and what those may be: names of files are made of some.
+WORDS = {
+    "preset": r"[\w.-]+",
+    "env": r"[\w./:-]+",
+    "agent": r"[\w.-]+",
+    "noise": r"[\w. +-]+",
+    "noise_kind": r"[\w-]+",
+}
+LONGEST = 300  # letters of a word
+CELLS_IN_A_TABLE = 2**27  # numbers, about a gigabyte of them
 
 
 def collect(directory: Path, jobs: Sequence[Job]) -> Path:
@@ -33,12 +48,14 @@ def collect(directory: Path, jobs: Sequence[Job]) -> Path:
         run = directory / CELLS / job.name
         if not finished(directory, job):
             continue
-        tables.append(_job_table(run, job))
-        meta = json.loads((run / "meta.json").read_text())
-        seconds = sum(json.loads(line)["seconds"] for line in (run / "timing.jsonl").read_text().splitlines())
-        origin[job.name] = {key: meta[key] for key in ("versions", "python", "device", "commit")} | {
-            "seconds": round(seconds, 1)
-        }
+        try:
+            tables.append(_job_table(run, job))
+            origin[job.name] = _job_origin(run)
+        except ConfigError:
+            raise
+        except (OSError, LookupError, TypeError, ValueError, OverflowError) as error:
+            files = "metrics.jsonl, timing.jsonl and meta.json"
+            raise ConfigError(f"{run} does not hold what the study asks for in {files}: {error!r}") from None
     if not tables:
         raise ConfigError(f"{directory} holds no finished cells yet")
     path = directory / TABLE
@@ -64,9 +81,9 @@ def finished(directory: Path, job: Job) -> bool:
     run = directory / CELLS / job.name
     files = ["policy.npz", *([LANDSCAPE] if job.has_landscape else [])]
     try:
-        status = json.loads((run / "status.json").read_text())
-        return status["state"] == "finished" and all((run / name).exists() for name in files)
-    except (OSError, ValueError, KeyError):
+        status = read_json(run / "status.json")
+        return status["state"] in OVER and all((run / name).exists() for name in files)
+    except (OSError, ConfigError, KeyError, TypeError):
         return False
 
 
@@ -81,15 +98,17 @@ def load_results(path: Path | str) -> "pd.DataFrame":
     path = Path(path)
     table = path / TABLE if path.is_dir() else path
     if table.is_file():
-        try:
-            return pd.read_parquet(table)
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"{table} cannot be read: {error}") from None
+        return _read_table(table)
     if (path / "metrics.jsonl").is_file():
-        config = from_json((path / "config.json").read_text())
-        rows = pd.DataFrame(_rows(path))
+        try:
+            config = from_json(read_text(path / "config.json"))
+        except (OSError, ValueError, AttributeError, RecursionError) as error:
+            raise ConfigError(f"{path / 'config.json'} cannot be read: {error}") from None
+        rows = pd.DataFrame(read_rows(path / "metrics.jsonl"))
         given = {"agent": config.agent, "env": config.env.name, "sigma": config.noise.sigma}
         for place, (name, value) in enumerate(given.items()):
+            if name in rows:
+                raise ConfigError(f"{path / 'metrics.jsonl'} has {name} in its rows, which config.json says")
             rows.insert(place, name, value)
         return rows.drop(columns="sigma").rename(columns={"noise.sigma": "sigma"}) if "noise.sigma" in rows else rows
     if (path / PLAN).is_file():
@@ -98,19 +117,133 @@ def load_results(path: Path | str) -> "pd.DataFrame":
 
 
 def load_grid(directory: Path) -> grid.Grid:
-    """The grid of the study in that directory."""
+    """The grid of the study in that directory; every setting in it has been checked."""
+    path = directory / PLAN
     try:
-        return grid.from_json((directory / PLAN).read_text())
+        found = grid.from_json(read_text(path))
+        grid.plan(found)
+        return found
     except FileNotFoundError:
         raise ConfigError(f"{directory} is no study: it holds no {PLAN}") from None
-    except (OSError, ValueError, TypeError) as error:
-        raise ConfigError(f"{directory / PLAN} cannot be read: {error}") from None
+    except ConfigError as error:
+        raise ConfigError(str(error) if str(path) in str(error) else f"{path} cannot be read: {error}") from None
 
 
 def load_origin(directory: Path) -> dict[str, Any]:
     """Versions, device, commit and seconds of each job; empty where they are not known."""
     path = directory / ORIGIN
-    return json.loads(path.read_text()) if path.is_file() else {}
+    try:
+        origin = read_json(path)
+    except FileNotFoundError:
+        return {}
+    if not isinstance(origin, dict):
+        raise ConfigError(f"{path} is no table of jobs")
+    for name, job in origin.items():
+        if not isinstance(job, dict) or any(key in job and not _ORIGIN[key](job[key]) for key in _ORIGIN):
+            raise ConfigError(f"{path} does not say of {reprlib.repr(name)} what it was run with, as moca study does")
+    return origin
+
+
+def _is_text(value: Any) -> bool:
+    return value is None or isinstance(value, str)
+
+
+_ORIGIN: dict[str, Callable[[Any], bool]] = {  # what each entry may be
+    "versions": lambda value: value is None or (isinstance(value, dict) and all(map(_is_text, value.values()))),
+    "python": _is_text,
+    "device": lambda value: value is None or (isinstance(value, list) and all(map(_is_text, value))),
+    "commit": _is_text,
+    "seconds": lambda value: type(value) in (int, float) and 0 <= value < 1e12,
+}
+
+
+def _job_origin(run: Path) -> dict[str, Any]:
+    """What a finished job was run with, and for how long."""
+    meta = read_json(run / "meta.json")
+    seconds = sum(row["seconds"] for row in read_rows(run / "timing.jsonl"))
+    return {key: meta[key] for key in ("versions", "python", "device", "commit")} | {"seconds": round(seconds, 1)}
+
+
+def _read_table(path: Path) -> "pd.DataFrame":
+    """The table of a study, which may come from anywhere; it has all columns that its readers count on."""
+    import pandas as pd
+    from pyarrow import parquet
+
+    try:
+        held = parquet.read_metadata(path)
+        size = sum(held.row_group(number).total_byte_size for number in range(held.num_row_groups))
+        if held.num_rows * max(1, held.num_columns) > CELLS_IN_A_TABLE or size > 8 * CELLS_IN_A_TABLE:
+            raise ValueError(f"it claims to hold {held.num_rows:,} rows and {size:,} bytes, which is too much")
+        names = [name for name in held.schema.names if name in WORDS]
+        words = parquet.read_table(path, columns=names, read_dictionary=names)
+        for name in names:
+            for part in words[name].chunks:
+                if max((len(str(word)) for word in getattr(part, "dictionary", ())), default=0) > LONGEST:
+                    raise ValueError(f"{name} has more than {LONGEST} letters")
+        table = pd.read_parquet(path)
+    except Exception as error:  # Arrow and pandas raise what they like
+        raise ConfigError(f"{path} cannot be read: {' '.join(str(error).split())[:300]}") from None
+    try:
+        _refuse_table(table)
+    except ValueError as error:
+        raise ConfigError(f"{path} is no table of a study: {error}") from None
+    return table
+
+
+def _refuse_table(table: "pd.DataFrame") -> None:
+    """Raises where a table lacks a column, or has something else in it than a study writes."""
+    import numpy as np
+
+    for name in (*KEYS, "diverged", "return_mean"):
+        if name not in table:
+            raise ValueError(f"it has no column {name}")
+    if table.empty:
+        raise ValueError("it has no rows")
+    for name in table:
+        column = table[name]
+        if name in WORDS:
+            if not all(isinstance(word, str) and re.fullmatch(WORDS[name], word) for word in column.unique()):
+                raise ValueError(f"{name} has a value that is none: {reprlib.repr(list(column.unique()))}")
+        elif column.dtype.kind not in "fiu":
+            raise ValueError(f"{reprlib.repr(name)} holds {column.dtype}, not numbers")
+        elif np.isinf(column).any():
+            raise ValueError(f"{reprlib.repr(name)} is infinite somewhere")
+    for name in ("seed", "step", "diverged"):
+        if table[name].dtype.kind not in "iu" or (table[name] < 0).any() or (table[name] > 2**53).any():
+            raise ValueError(f"{name} must be whole numbers from 0 on")
+    if not (table["sigma"] >= 0).all():
+        raise ValueError("sigma must not be negative")
+    for noise in table["noise"].unique():
+        parse_noise(noise)
+    if table.duplicated(["preset", "env", "agent", "noise", "seed", "step"]).any():
+        raise ValueError("a step of a seed is there twice")
+
+
+def read_landscape(path: Path) -> "dict[str, np.ndarray]":
+    """Values and actions over Pendulum's plane by `value/AGENT/NOISE` and `action/…`, with `angle` and `velocity`."""
+    import numpy as np
+
+    from moca.deploy import read_arrays
+
+    try:
+        arrays = read_arrays(path)
+        plane = tuple(arrays[name].size for name in ("angle", "velocity") if name in arrays)
+        maps = [name for name in arrays if name not in ("angle", "velocity")]
+        if len(plane) < 2 or min(plane) < 2 or not maps:
+            raise ValueError("it has no angle, no velocity, or nothing over them")
+        for name, array in arrays.items():
+            shape = plane if name in maps else (array.size,)
+            if array.dtype.kind != "f" or array.shape != shape or (name not in maps and not np.isfinite(array).all()):
+                raise ValueError(f"{reprlib.repr(name)} has shape {array.shape} of {array.dtype}, which does not fit")
+        for name in maps:
+            kind, agent, noise = [*name.split("/"), "", ""][:3]
+            pair = {f"value/{agent}/{noise}", f"action/{agent}/{noise}"}
+            if kind not in ("value", "action") or not pair <= arrays.keys():
+                raise ValueError(f"{reprlib.repr(name)} is neither value nor action, or has not both")
+            parse_noise(noise)
+        return arrays
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from None
 
 
 def _job_table(run: Path, job: Job) -> "pd.DataFrame":
@@ -118,7 +251,12 @@ def _job_table(run: Path, job: Job) -> "pd.DataFrame":
 
     config = job.config
     every, last = config.train.eval_every * config.env.episode_length, config.train.steps
-    rows = pd.DataFrame([row for row in _rows(run) if row["step"] % every == 0 or row["step"] == last])
+    measured = read_rows(run / "metrics.jsonl")
+    while (step := measured[-1]["step"]) < last:  # all of it diverged, and it stopped there
+        kept = ("seed", "diverged", *job.varied[0])
+        gaps = [{name: row[name] for name in kept} for row in measured[-config.seeds * len(job.varied) :]]
+        measured += [{"step": step + config.env.episode_length, **row} for row in gaps]
+    rows = pd.DataFrame([row for row in measured if row["step"] % every == 0 or row["step"] == last])
     names = {tuple(point.values()): noise for point, noise in zip(job.varied, job.noises, strict=True)}
     varied = list(job.varied[0])
     labels = [names[point] for point in rows[varied].itertuples(index=False, name=None)]
@@ -140,10 +278,6 @@ def _job_table(run: Path, job: Job) -> "pd.DataFrame":
     return pd.concat([table, metrics.astype("float32")], axis=1)
 
 
-def _rows(run: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-
-
 def _collect_landscapes(directory: Path, jobs: Sequence[Job]) -> None:
     """One file per preset with what the jobs have of values and actions over Pendulum's plane."""
     import numpy as np
@@ -153,8 +287,7 @@ def _collect_landscapes(directory: Path, jobs: Sequence[Job]) -> None:
         for job in jobs:
             path = directory / CELLS / job.name / LANDSCAPE
             if job.preset == preset and path.exists():
-                with np.load(path, allow_pickle=False) as file:
-                    arrays |= dict(file)
+                arrays |= read_landscape(path)
         if arrays:
             held = io.BytesIO()
             np.savez_compressed(held, **arrays)

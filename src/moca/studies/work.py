@@ -2,6 +2,7 @@
 
 import io
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ from rich.console import Console
 
 from moca.agents import make_agent
 from moca.config import override
+from moca.runs import OVER
 from moca.runs.directory import RunDirectory
+from moca.runs.interrupts import DivergedRun
 from moca.runs.launch import Run, load, train
 from moca.studies.grid import Job
 from moca.studies.results import CELLS, FILM, LANDSCAPE, write
@@ -21,14 +24,18 @@ ANGLES = np.linspace(-np.pi, np.pi, 73)  # of the pendulum, zero upright
 VELOCITIES = np.linspace(-8, 8, 65)
 
 
-def run_job(directory: Path, job: Job, checkpoint_every: float, console: Console | None = None) -> Run:
+def run_job(
+    directory: Path, job: Job, checkpoint_every: float, console: Console | None = None, trust: bool = False
+) -> Run:
     """Trains a job, or goes on with it, and adds landscapes and film; a finished one is left as it is.
 
     Its checkpoints go when it is done: the policies stay.
     """
     path = directory / CELLS / job.name
-    if not (RunDirectory(path).status["state"] == "finished" and (path / "policy.npz").exists()):
-        train(job.config, path, varied=job.varied, console=console, checkpoint_every=checkpoint_every, keep=1)
+    if not (RunDirectory(path).status["state"] in OVER and (path / "policy.npz").exists()):
+        saving: dict[str, Any] = {"checkpoint_every": checkpoint_every, "keep": 1}
+        with suppress(DivergedRun):  # that is a result
+            train(job.config, path, varied=job.varied, trust=trust, console=console, **saving)
     if job.has_landscape and not (path / LANDSCAPE).exists():
         _write_landscapes(path, job)
     if job.filmed and not (path / FILM).exists():

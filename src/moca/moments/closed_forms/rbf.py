@@ -10,7 +10,7 @@ from moca.moments._numerics import dot
 from moca.moments.closed_forms.pairs import weigh_pairs
 from moca.moments.distributions import DiagonalGaussian, Gaussian
 from moca.moments.functions import RBF
-from moca.moments.functions.rbf import squared_distances
+from moca.moments.functions.rbf import cut_off, squared_distances
 
 
 def gaussian_rbf(p: DiagonalGaussian | Gaussian, f: RBF) -> Float[Array, "*outputs"]:
@@ -23,10 +23,21 @@ def rbf_bases(p: DiagonalGaussian | Gaussian, f: RBF) -> Float[Array, "m"]:
     if isinstance(p, Gaussian) or f.precision.ndim == 3:
         return _full_bases(Gaussian(p.mean, p.covariance), f)
     if f.precision.ndim == 1:
-        widened = 1 + p.variance * f.precision
-        exponent = squared_distances(p.mean, f.centers, f.precision / widened, plus=jnp.log(widened))
-        return jnp.exp(-exponent / 2)
+        log_widened, precision = _widened(p.variance, f.precision)
+        return jnp.exp(-squared_distances(p.mean, f.centers, precision, plus=log_widened) / 2)
     return _streamed_bases(p, f)
+
+
+def _widened(variance: Float[Array, "..."], precision: Float[Array, "..."]) -> tuple:
+    """log(1 + vΛ) and Λ / (1 + vΛ), also where vΛ overflows."""
+    most = float(jnp.finfo(precision.dtype).max) ** 0.75
+    huge = variance > most / precision
+    factor = 1 + jnp.where(huge, 0, variance) * precision
+    one = jnp.where(huge, variance, 1)
+    return (
+        jnp.where(huge, jnp.log(one) + jnp.log(precision), jnp.log(factor)),
+        jnp.where(huge, 1 / one, precision / factor),
+    )
 
 
 def _streamed_bases(p: DiagonalGaussian, f: RBF) -> Float[Array, "m"]:
@@ -39,8 +50,9 @@ def _streamed_bases(p: DiagonalGaussian, f: RBF) -> Float[Array, "m"]:
     @jax.checkpoint
     def add_dimension(total: Float[Array, "m"], column: tuple) -> tuple[Float[Array, "m"], None]:
         mean, variance, centers, precision = column
-        widened = 1 + variance * precision
-        return total + jnp.log(widened) + precision / widened * (mean - centers) ** 2, None
+        log_widened, precision = _widened(variance, precision)
+        gap = cut_off(mean - centers, precision)
+        return total + log_widened + precision * gap * gap, None
 
     start = jnp.zeros(f.count, f.centers.dtype)
     total, _ = jax.lax.scan(add_dimension, start, (p.mean, p.variance, f.centers.T, f.precision.T))

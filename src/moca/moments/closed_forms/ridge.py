@@ -21,7 +21,20 @@ Numbers = Float[Array, "..."]
 
 def gaussian_ridge(p: DiagonalGaussian | Gaussian, f: Ridge) -> Float[Array, "*outputs"]:
     """Σᵢ wᵢ E[σ(aᵢ)] + constant."""
-    return f.weigh(unit_mean(f, f.arguments(p.mean), p.along(f.rows))) + f.constant
+    means = _erf_means(p, f) if isinstance(f, Erf) else unit_mean(f, f.arguments(p.mean), p.along(f.rows))
+    return f.weigh(means) + f.constant
+
+
+def _erf_means(p: DiagonalGaussian | Gaussian, f: Erf) -> Float[Array, "m"]:
+    """erf(m / √(1 + 2v)) for each unit. Where v overflows, the one beside it is nothing, and rows are shortened."""
+    longest = jnp.maximum(jnp.max(jnp.abs(f.rows), axis=1), 1)
+    scale = jax.lax.stop_gradient(jnp.exp2(jnp.floor(jnp.log2(longest))))  # a power of two, so that nothing is rounded
+    rows = f.rows / scale[:, None]
+    mean, variance = dot(rows, p.mean) + f.shifts / scale, p.along(rows)
+    most = float(jnp.finfo(variance.dtype).max)
+    steep = variance * scale * scale > most**0.75
+    deviation = jnp.sqrt(jnp.where(steep, 2 * variance, 1 + 2 * jnp.where(steep, 0, variance) * scale * scale))
+    return erf(jnp.clip(jnp.where(steep, mean, mean * scale), -most, most) / deviation)
 
 
 def unit_mean(f: Ridge, mean: Numbers, variance: Numbers) -> Numbers:

@@ -81,6 +81,7 @@ def squared_distances(
     origin = centers.mean(axis=0)
     x, c = x - origin, centers - origin
     if precision.ndim == 1:
+        x = cut_off(x, precision)
         of_x = jnp.stack([precision * x * x + plus, -2 * precision * x, precision], axis=-1)
         of_c = jnp.stack([jnp.ones_like(c), c, c * c], axis=-1)
     else:
@@ -88,3 +89,9 @@ def squared_distances(
         of_c = jnp.stack([precision, precision * c, precision * c * c + plus], axis=-1)
     # Rounding can leave a small negative number, and a basis must not exceed one.
     return jnp.maximum(dot(of_c.reshape(len(c), -1), of_x.reshape(-1)), 0)
+
+
+def cut_off(gap: Float[Array, "..."], precision: Float[Array, "..."]) -> Float[Array, "..."]:
+    """The gap, no longer than what has a finite square in units of the lengthscale; the basis is zero long before."""
+    longest = float(jnp.finfo(gap.dtype).max) ** 0.5 / 32 / jnp.sqrt(precision)
+    return jnp.clip(gap, -longest, longest)

@@ -12,14 +12,14 @@ from moca.studies.claims import NAMES, PENDULUM
 from moca.studies.grid import parse_noise
 from moca.studies.plots.cells import noise_label
 from moca.studies.plots.looks import ordered, spaced, titled
+from moca.studies.results import read_landscape
 
 FAR = 3.0  # times the median: where the values of one agent reach so far, the others would show nothing on its scale
 
 
 def of_file(path: Path, preset: str) -> Figure:
     """Value above and greedy action below, at the largest noise; a column per agent."""
-    with np.load(path, allow_pickle=False) as file:
-        arrays = dict(file)
+    arrays = read_landscape(path)
     noises = {name.split("/")[2] for name in arrays if "/" in name}
     noise = max(sorted(noises), key=lambda text: parse_noise(text)[1])
     agents = ordered(name.split("/")[1] for name in arrays if name.startswith("value/") and name.endswith(f"/{noise}"))

@@ -1,0 +1,76 @@
+"""Whether a training program fits into the memory there is, told before it is compiled."""
+
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from moca.config import Config, ConfigError
+
+MODELS = ("model", "latent")  # fields of a learner that dynamics.* make large
+
+
+def refuse_too_large(config: Config, state: Any, runs: int, observed: int, acted: int) -> None:
+    """Raises if the runs need more memory than there is, and says what to lower.
+
+    Args:
+        config: the settings that the runs share.
+        state: shapes of all that the runs carry, with a leading axis over them.
+        runs: how many there are.
+        observed: numbers in an observation.
+        acted: numbers in an action.
+    """
+    parts = _of_state(config, state)
+    for what, size in _in_between(config, observed, acted).items():
+        parts[what] = parts.get(what, 0) + runs * size
+    need, have = sum(parts.values()), available()
+    if need > have:
+        largest = max(parts, key=lambda what: parts[what])
+        fewer = ", or have fewer runs at once" if runs > 1 else ""
+        raise ConfigError(
+            f"training needs at least {need / 1e9:,.1f} GB of memory, and there are {have / 1e9:,.1f} GB: "
+            f"lower {largest} ({parts[largest] / 1e9:,.1f} GB){fewer}"
+        )
+
+
+def _of_state(config: Config, state: Any) -> dict[str, int]:
+    """Bytes that the runs carry, by what makes them many."""
+    learner = state.learner._asdict() if hasattr(state.learner, "_asdict") else {"learner": state.learner}
+    networks = "sac.width" if config.agent == "sac" else "critic.width or value.bases"
+    parts = {"train.capacity": _bytes(state.replay)}
+    for name, field in learner.items():
+        what = "dynamics.width or dynamics.members" if name in MODELS else networks
+        parts[what] = parts.get(what, 0) + _bytes(field)
+    return parts
+
+
+def _in_between(config: Config, observed: int, acted: int) -> dict[str, int]:
+    """Bytes of one run that a program cannot do without beside what it carries: batches, samples, evaluations."""
+    train, dynamics = config.train, config.dynamics
+    decisions = config.env.episode_length // config.env.action_repeat
+    modelled = config.agent in ("moca", "moca-ce", "moca-mc", "moca-mixture") or config.belief.filter
+    hidden = dynamics.members * dynamics.width * dynamics.depth if modelled else 0
+    samples = dynamics.samples * observed if config.agent == "moca-mc" else 0
+    return {
+        "train.batch or train.updates": 4 * train.updates * train.batch * (2 * observed + acted + 3),
+        "train.batch, dynamics.members or dynamics.samples": 4 * train.batch * (hidden + samples),
+        "train.eval_episodes or env.episode_length": 4 * 2 * train.eval_episodes * decisions * 3,
+    }
+
+
+def _bytes(tree: Any) -> int:
+    return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
+
+
+def available() -> int:
+    """Bytes of memory of all devices, or of this machine where it computes on a CPU."""
+    devices = jax.devices()
+    limits = [(device.memory_stats() or {}).get("bytes_limit", 0) for device in devices if device.platform != "cpu"]
+    if limits and all(limits):
+        return sum(limits)
+    host = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    group = Path("/sys/fs/cgroup/memory.max")  # what a container or a scheduler leaves of it
+    text = group.read_text().strip() if group.is_file() else ""
+    return min(host, int(text)) if text.isdigit() else host

@@ -1,0 +1,219 @@
+"""Commands on run directories in processes of their own, in milliseconds: a trainer of a few numbers takes JAX's place.
+
+Everything else is the real thing: directories, locks, logs, checkpoints, signals, exit codes. The server forks a
+process for each command, which may be killed at its n-th operation on files, held while it compiles or trains, or run
+as if the power were cut: what it wrote to a log and did not sync is then lost.
+"""
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+
+from moca import cli, training
+from moca.interaction import RunState
+from moca.runs import checkpoint, directory, launch
+from moca.runs.interrupts import own_process
+from moca.training import Report
+
+EPISODES, LENGTH = 5, 10
+DIVERGES = 0.25  # the discount with which all runs do, in the third episode
+ROOT = Path(__file__).parents[2]
+KILLED = 99
+
+
+class Trainer:
+    """Numbers that follow from discount, seed and episode alone, and from the ones before."""
+
+    hold_compiling = hold_training = False
+    folder = Path()  # of the run
+
+    def __init__(self, configs, seeds, env):
+        self.config, self.env, self.episode, self.episodes = configs[0], SimpleNamespace(), 0, EPISODES
+        self._seeds = np.array(seeds, np.float32)
+        runs = len(seeds)
+        self.state = RunState(
+            np.ones((runs, 3), np.float32), np.zeros(runs, np.int32),
+            np.zeros((runs, 4, 2), np.float32), np.zeros((runs, 2), np.uint32),
+        )  # fmt: skip
+
+    @property
+    def learners(self):
+        return self.state.learner
+
+    def compile(self):
+        if self.hold_compiling:
+            self._hold()
+
+    def _hold(self):
+        """As XLA does: in a call that does not return when a signal comes."""
+        self.folder.joinpath("held.test").touch()
+        hashlib.pbkdf2_hmac("sha256", b"", b"", 1_000_000_000)
+
+    def __iter__(self):
+        while self.episode < self.episodes:
+            if self.hold_training and self.episode >= 2:
+                self._hold()
+            w = 0.5 * self.state.learner + np.sin(self._seeds + self.config.train.gamma * (self.episode + 1))[:, None]
+            self.state = self.state._replace(learner=w.astype(np.float32), replay=self.state.replay + 1)
+            self.episode += 1
+            score = self.state.learner[:, 0]
+            diverged = np.full(len(score), float(self.config.train.gamma == DIVERGES and self.episode == 3))
+            metrics = {"return_mean": score, "return_noise_free": score, "diverged": diverged}
+            yield Report(self.episode * LENGTH, metrics)
+
+
+def expected(gamma, seed):
+    """The bytes of metrics.jsonl and the policy of a run that nothing happened to."""
+    config = SimpleNamespace(train=SimpleNamespace(gamma=gamma))
+    trainer = Trainer([config], [seed, seed + 1], None)
+    lines = []
+    for report in trainer:
+        for number, own in enumerate((seed, seed + 1)):
+            row = {"step": report.step, "seed": own}
+            lines.append(json.dumps(row | {name: float(value[number]) for name, value in report.metrics.items()}))
+    return ("\n".join(lines) + "\n").encode(), trainer.learners
+
+
+def _operations(dies_at, synced):
+    """Has the process die at its n-th operation on files, and notes how much of each log was synced."""
+    left = [dies_at]
+
+    def counted(call):
+        def wrapper(*arguments, **named):
+            if left[0] is not None:
+                left[0] -= 1
+                if left[0] < 0:
+                    os._exit(KILLED)
+            result = call(*arguments, **named)
+            if call is fsync:
+                path = os.readlink(f"/proc/self/fd/{arguments[0]}")
+                synced[Path(path).name] = os.fstat(arguments[0]).st_size
+                Trainer.folder.with_name("synced").write_text(json.dumps(synced))
+            return result
+
+        return wrapper
+
+    fsync = os.fsync
+    for name in ("open", "write", "fsync", "replace", "ftruncate", "unlink"):
+        setattr(os, name, counted(getattr(os, name)))
+
+
+def _child(command):
+    """What a forked process does; returns its exit code."""
+    Trainer.hold_compiling, Trainer.hold_training = (command.get("hold") == each for each in ("compiling", "training"))
+    Trainer.folder = Path(command["path"])
+    if command.get("signals"):
+        own_process()
+    _operations(command.get("dies_at"), {})
+    arguments = ["train", "--checkpoint-every", "0"]
+    if command["verb"] == "train":
+        numbers = {"train.gamma": command["gamma"], "seed": command["seed"], "env.episode_length": LENGTH}
+        arguments += ["--agent", "sac", "--steps", str(EPISODES * LENGTH), "--seeds", "2", "--out", command["path"]]
+        arguments += [text for name, value in numbers.items() for text in ("--set", f"{name}={value}")]
+    else:
+        arguments += ["--resume", command["path"]]
+    try:
+        cli.main(arguments)
+    except SystemExit as stopped:
+        return stopped.code or 0
+    return 0
+
+
+def _fork(command, folder):
+    """The process of a command, whose output goes to files."""
+    if number := os.fork():
+        return number
+    code = 1
+    try:
+        for name, handle in (("out", 1), ("err", 2)):
+            os.dup2(os.open(Path(folder) / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), handle)
+        code = _child(command)
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+        sys.stderr.flush()
+    finally:
+        os._exit(code)
+
+
+def serve():
+    """Commands as lines of JSON; answers likewise."""
+    import tensorboardX.crc32c
+    import tensorboardX.proto.event_pb2
+    import tensorboardX.proto.summary_pb2  # noqa: F401, imported here once instead of in every process
+
+    training.use_device = lambda _: None
+    launch._Saver.save_if_due = lambda self: (self.save(), self.wait())  # so that it is known what has been done
+    launch.make_trainer = Trainer
+    launch.learning_curve = lambda *_: None
+    directory._meta = lambda: {"versions": {}}
+    checkpoint.from_host = checkpoint.unflatten
+    with tempfile.TemporaryDirectory() as folder:
+        for line in sys.stdin:
+            command = json.loads(line)
+            if command["verb"] in ("train", "resume"):
+                number = _fork(command, folder)
+                if command.get("hold"):
+                    print(json.dumps({"pid": number}), flush=True)
+                    continue
+            else:
+                number = command["pid"]
+                for each in command["signals"]:
+                    os.kill(number, each)
+                    time.sleep(0.2)  # signals that are pending at the same time are one
+            _, status = os.waitpid(number, 0)
+            answer = {name: (Path(folder) / name).read_text() for name in ("out", "err")}
+            print(json.dumps(answer | {"code": os.waitstatus_to_exitcode(status)}), flush=True)
+
+
+class Server:
+    """Starts commands in forked processes."""
+
+    def __init__(self):
+        self._process = subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-m", "tests.attacks.stub"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, env={**os.environ, "COLUMNS": "10000"},
+        )  # fmt: skip
+
+    def __call__(self, verb, **command):
+        """What the command printed and its exit code; of one that is held its process number."""
+        self._process.stdin.write(json.dumps({"verb": verb, **command}) + "\n")
+        self._process.stdin.flush()
+        return SimpleNamespace(**json.loads(self._process.stdout.readline()))
+
+    def end(self, held, *signals):
+        """Sends a held process these signals, or kills it, and waits for its end."""
+        return self("signal", pid=held.pid, signals=[int(each) for each in signals or (signal.SIGKILL,)])
+
+    def close(self):
+        self._process.communicate()
+
+
+def wait_until_held(path, number):
+    """Until that process has the directory and does nothing more."""
+    for _ in range(3000):
+        try:
+            holds = (path / "lock").read_text() == str(number)
+        except OSError:
+            holds = False
+        if holds and (path / "held.test").exists():
+            (path / "held.test").unlink()
+            return
+        time.sleep(0.01)
+    raise TimeoutError
+
+
+if __name__ == "__main__":
+    serve()

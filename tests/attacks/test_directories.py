@@ -1,0 +1,456 @@
+"""What was seen to break a run directory, one by one: each is refused in a sentence, or does no harm."""
+
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from moca.config import ConfigError
+from moca.runs import checkpoint, files, launch
+from moca.runs.checkpoint import Checkpoint
+from moca.runs.directory import LOGS, RunDirectory
+from moca.studies import grid, results
+from tests.attacks import stub
+
+A, B = {"gamma": 0.9, "seed": 1}, {"gamma": 0.5, "seed": 7}
+
+
+@pytest.fixture(scope="module")
+def server():
+    server = stub.Server()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def half(server, tmp_path):
+    """A run that was killed on its way."""
+    path = tmp_path / "run"
+    held = server("train", path=str(path), **A, hold="training")
+    stub.wait_until_held(path, held.pid)
+    server.end(held)
+    return path
+
+
+def whole(path, numbers=A):
+    rows, policy = stub.expected(**numbers)
+    assert (path / "metrics.jsonl").read_bytes() == rows
+    with np.load(path / "policy.npz") as file:
+        np.testing.assert_array_equal(file["leaf000"], policy)
+    return True
+
+
+def refused(answer, *words):
+    """One sentence with these words in it, and nothing else."""
+    assert answer.code == 2, answer
+    assert "Traceback" not in answer.err
+    for word in words:
+        assert word in answer.err.splitlines()[0], answer.err
+    return True
+
+
+def test_a_second_command_on_a_run_that_compiles_changes_nothing(server, tmp_path):
+    path = tmp_path / "run"
+    held = server("train", path=str(path), **A, hold="compiling")
+    stub.wait_until_held(path, held.pid)
+    before = (path / "config.json").read_bytes(), (path / "meta.json").read_bytes()
+    for numbers in (A, B):
+        assert refused(server("train", path=str(path), **numbers), f"is being trained in by process {held.pid}")
+    assert ((path / "config.json").read_bytes(), (path / "meta.json").read_bytes()) == before
+    server.end(held)
+    assert server("resume", path=str(path)).code == 0
+    assert whole(path)
+
+
+def test_other_settings_take_a_directory_in_which_nothing_was_learned(server, tmp_path):
+    path = tmp_path / "run"
+    held = server("train", path=str(path), **A, hold="compiling")
+    stub.wait_until_held(path, held.pid)
+    server.end(held)
+    assert server("train", path=str(path), **B).code == 0
+    assert whole(path, B)
+
+
+@pytest.mark.parametrize("name", LOGS)
+@pytest.mark.parametrize("length", [0, 1, 100])
+def test_a_log_that_is_too_short_leads_back_to_a_checkpoint_it_fits(server, half, name, length):
+    os.truncate(half / name, min(length, (half / name).stat().st_size - 1))
+    answer = server("resume", path=str(half))
+    assert answer.code == 0
+    assert f"counts on rows that {name} has not; " in answer.out
+    assert whole(half)
+
+
+def test_a_log_with_another_ending_is_not_built_upon(server, half):
+    content = bytearray((half / "metrics.jsonl").read_bytes())
+    content[-1:] = b" "
+    (half / "metrics.jsonl").write_bytes(content)
+    assert "counts on rows" in server("resume", path=str(half)).out
+    assert whole(half)
+
+
+def test_cutting_never_lengthens(tmp_path):
+    directory = RunDirectory(tmp_path)
+    (tmp_path / LOGS[0]).write_text("row\n")
+    directory.cut(dict.fromkeys(LOGS, 100))
+    assert (tmp_path / LOGS[0]).read_text() == "row\n"
+    assert not (tmp_path / LOGS[1]).exists()
+    directory.cut({LOGS[0]: 2, LOGS[1]: 0})
+    assert (tmp_path / LOGS[0]).read_text() == "ro"
+
+
+def test_a_checkpoint_of_another_run_is_refused(server, half, tmp_path):
+    other = tmp_path / "other"
+    server("train", path=str(other), **B)
+    foreign = max((other / "checkpoints").iterdir())
+    shutil.copy(foreign, half / "checkpoints")
+    log = (half / "metrics.jsonl").read_bytes()
+    assert refused(server("resume", path=str(half)), foreign.name, "is a checkpoint of another run: remove it")
+    assert (half / "metrics.jsonl").read_bytes() == log
+    (half / "checkpoints" / foreign.name).unlink()
+    assert server("resume", path=str(half)).code == 0
+    assert whole(half)
+
+
+@pytest.mark.parametrize("change", ["settings", "seeds"])
+def test_edited_settings_are_refused_by_name(server, half, change):
+    file = half / {"settings": "config.json", "seeds": "meta.json"}[change]
+    held = json.loads(file.read_text())
+    if change == "settings":
+        held["train"]["gamma"] = 0.8
+    else:
+        held["runs"][0]["seed"] = 5
+    before = file.read_text()
+    file.write_text(json.dumps(held))
+    assert refused(server("resume", path=str(half)), f"{file} was edited after the run began")
+    file.write_text(json.dumps(json.loads(before)))  # other white space is no edit
+    assert server("resume", path=str(half)).code == 0
+    assert whole(half)
+
+
+def crafted(path, **facts):
+    """The newest checkpoint with other facts, and a hash that fits them."""
+    newest = max((path / "checkpoints").iterdir())
+    held = checkpoint.load(newest)
+    checkpoint.save(newest.parent, int(newest.stem), Checkpoint(held.facts._replace(**facts), held.arrays), keep=9)
+
+
+LENGTHS = {
+    "a path": {"../victim": 0},
+    "a path beside the logs": {"../victim": 0, LOGS[0]: 0, LOGS[1]: 0},
+    "negative": {LOGS[0]: -1, LOGS[1]: 0},
+    "huge": {LOGS[0]: 2**70, LOGS[1]: 0},
+    "longer": {LOGS[0]: 10**9, LOGS[1]: 0},
+    "text": {LOGS[0]: "0", LOGS[1]: 0},
+    "true": {LOGS[0]: True, LOGS[1]: 0},
+    "a float": {LOGS[0]: 0.0, LOGS[1]: 0},
+    "nothing": {},
+    "a list": [],
+}
+
+
+@pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS.keys())
+def test_crafted_lengths_touch_no_file(server, half, lengths):
+    victim = half.parent / "victim"
+    victim.write_text("not yours")
+    crafted(half, lengths=lengths)
+    answer = server("resume", path=str(half))
+    assert answer.code == 0
+    assert "going back to the one before" in answer.out
+    assert victim.read_text() == "not yours"
+    assert whole(half)
+
+
+@pytest.mark.parametrize("episode", [-1, 3, 10**6, "2", None])
+def test_a_checkpoint_is_of_the_step_that_its_name_says(server, half, episode):
+    crafted(half, episode=episode)
+    assert "going back to the one before" in server("resume", path=str(half)).out
+    assert whole(half)
+
+
+@pytest.mark.parametrize(("number", "value"), [(0, np.nan), (0, np.inf), (1, -1), (1, 99), (2, np.nan)])
+def test_numbers_that_no_run_can_have(server, half, number, value):
+    newest = max((half / "checkpoints").iterdir())
+    facts, arrays = checkpoint.load(newest)
+    arrays[number].flat[-1] = value
+    checkpoint.save(newest.parent, int(newest.stem), Checkpoint(facts, arrays), keep=9)
+    assert "holds numbers that no run can have; going back" in server("resume", path=str(half)).out
+    assert whole(half)
+
+
+@pytest.mark.parametrize("name", ["lock", *LOGS, "checkpoints"])
+@pytest.mark.parametrize("what", ["link", "dangling link", "other kind", "pipe"])
+def test_nothing_but_an_ordinary_file_is_written_to(server, half, name, what):
+    victim, path, aside = half.parent / "victim", half / name, half.parent / "aside"
+    victim.write_text("not yours")
+    path.rename(aside)
+    if what == "other kind":
+        path.touch() if name == "checkpoints" else path.mkdir()
+    elif what == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(victim if what == "link" else half.parent / "nowhere")
+    assert refused(server("resume", path=str(half)), f"{path} should be")
+    assert victim.read_text() == "not yours"
+    assert not (half.parent / "nowhere").exists()
+    path.rmdir() if what == "other kind" and name != "checkpoints" else path.unlink()
+    aside.rename(path)
+    assert server("resume", path=str(half)).code == 0
+    assert whole(half)
+
+
+def test_a_lock_that_has_another_name_elsewhere(server, half):
+    victim = half.parent / "victim"
+    victim.write_text("not yours")
+    (half / "lock").unlink()
+    os.link(victim, half / "lock")
+    assert refused(server("resume", path=str(half)), "lock should be a file of its own, but it is a hard link")
+    assert victim.read_text() == "not yours"
+
+
+def test_a_checkpoint_that_is_a_link_is_passed_over(server, half):
+    newest = max((half / "checkpoints").iterdir())
+    newest.rename(half.parent / "aside")
+    newest.symlink_to(half.parent / "aside")
+    assert "going back to the one before" in server("resume", path=str(half)).out
+    assert whole(half)
+    assert (half.parent / "aside").exists()
+
+
+def test_files_are_written_through_no_link(tmp_path):
+    victim, link = tmp_path / "victim", tmp_path / "link"
+    victim.write_text("not yours")
+    link.symlink_to(victim)
+    aside = tmp_path / f"new{files.ASIDE}"
+    aside.symlink_to(victim)
+    files.write(tmp_path / "new", b"mine")
+    assert (tmp_path / "new").read_bytes() == b"mine"
+    for attempt in (lambda: files.append(link, b"x"), lambda: files.shorten(link, 0), lambda: files.open_to_read(link)):
+        with pytest.raises(OSError):  # noqa: PT011, which one depends on the system
+            attempt()
+    assert victim.read_text() == "not yours"
+
+
+WRONG = {
+    "config.json": [
+        "", "[]", "3", '"x"', "null", "{", "\x00", '{"train": 3}', '{"no": 1}', '{"train": {"gamma": []}}', "[" * 9999,
+    ],
+    "meta.json": [
+        "", "[]", "null", "{}", '{"runs": 3}', '{"runs": []}', '{"runs": [3]}', '{"runs": [{}]}',
+        '{"runs": [{"seed": "x"}]}', '{"runs": [{"seed": 1.5}]}', '{"runs": [{"seed": -1}]}',
+        '{"runs": [{"seed": 1, "train.gamma": []}]}', '{"runs": [{"seed": 1}, {"seed": 2, "train.gamma": 0.5}]}',
+        '{"runs": [{"seed": 1, "train.gamma": NaN}]}', '{"runs": [{"seed": 1, "no": 1}]}',
+        '{"identity": 3, "runs": [{"seed": 1}, {"seed": 2}]}',
+    ],
+    "status.json": [
+        "", "[]", "null", "{}", '{"state": 3}', '{"state": "finished"}', '{"state": "lost", "step": 1}',
+        '{"state": "failed", "step": -1}',
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "text"), [(name, text) for name in WRONG for text in WRONG[name]])
+def test_files_of_the_wrong_shape_are_a_sentence(server, half, name, text):
+    before = (half / name).read_text()
+    (half / name).write_text(text)
+    if name == "config.json":  # as in a directory of the release before, whose settings have no hash
+        meta = json.loads((half / "meta.json").read_text())
+        (half / "meta.json").write_text(json.dumps({key: value for key, value in meta.items() if key != "identity"}))
+    answer = server("resume", path=str(half))
+    assert refused(answer, str(half / name) if "no" not in text else "no")
+    assert server("train", path=str(half), **A).code == 2
+    (half / name).write_text(before)
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"{" + b" " * 2**24 + b"}"], ids=["no text", "17 MB"])
+def test_bytes_that_are_no_settings(server, half, content):
+    (half / "config.json").write_bytes(content)
+    assert refused(server("resume", path=str(half)), str(half / "config.json"))
+
+
+def test_a_folder_of_ones_own_is_not_taken_for_a_run(server, tmp_path):
+    (tmp_path / "config.json").write_text('{"mine": 1}')
+    assert refused(server("train", path=str(tmp_path), **A), "of no run: choose another directory")
+    assert (tmp_path / "config.json").read_text() == '{"mine": 1}'
+
+
+def test_damaged_rows_are_named(tmp_path):
+    for text in ("{", "3", "[]", '{"step": 1}', "\x00\x00", "[" * 9999):
+        (tmp_path / "metrics.jsonl").write_text('{"step": 1, "seed": 0, "diverged": 0.0}\n' + text + "\n")
+        with pytest.raises(ConfigError, match=r"metrics.jsonl cannot be read: line 2 is no"):
+            RunDirectory(tmp_path).rows()
+
+
+# Exits
+
+
+def test_a_signal_while_compiling_ends_the_process(server, tmp_path):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
+        path = tmp_path / number.name
+        held = server("train", path=str(path), **A, hold="compiling", signals=True)
+        stub.wait_until_held(path, held.pid)
+        started = time.perf_counter()
+        answer = server.end(held, number)
+        assert time.perf_counter() - started < 5
+        assert answer.code == 75
+        assert f"stopped by {number.name} while compiling; go on with: moca train --resume {path}" in answer.out
+        assert json.loads((path / "status.json").read_text()) == {"state": "interrupted", "step": 0}
+        assert server("resume", path=str(path)).code == 0
+        assert whole(path)
+
+
+def test_a_second_ctrl_c_leaves_at_once(server, tmp_path):
+    path = tmp_path / "run"
+    held = server("train", path=str(path), **A, hold="training", signals=True)
+    stub.wait_until_held(path, held.pid)
+    started = time.perf_counter()
+    assert server.end(held, signal.SIGINT, signal.SIGINT).code == 130
+    assert time.perf_counter() - started < 5
+    assert server("resume", path=str(path)).code == 0
+    assert whole(path)
+
+
+def test_a_stopped_process_keeps_its_directory(server, tmp_path):
+    path = tmp_path / "run"
+    held = server("train", path=str(path), **A, hold="training")
+    stub.wait_until_held(path, held.pid)
+    os.kill(held.pid, signal.SIGSTOP)
+    assert refused(server("train", path=str(path), **A), "is being trained in by process")
+    os.kill(held.pid, signal.SIGCONT)
+    server.end(held)
+    assert server("resume", path=str(path)).code == 0
+    assert whole(path)
+
+
+def test_all_runs_diverged(server, tmp_path):
+    path, numbers = tmp_path / "run", {"gamma": stub.DIVERGES, "seed": 1}
+    answer = server("train", path=str(path), **numbers)
+    assert answer.code == 3
+    assert "every run diverged, the last one (seed 2) by step 30: " in answer.out.splitlines()[-1]
+    status = json.loads((path / "status.json").read_text())
+    assert (status["state"], status["step"], len(status["diverged"])) == ("diverged", 30, 2)
+    assert (path / "policy.npz").exists()
+    assert refused(server("train", path=str(path), **numbers), "all of it diverged")
+
+
+def test_a_study_has_the_gaps_of_a_job_that_diverged_whole(server, tmp_path):
+    block = grid.Block("CartpoleBalance", ("sac",), ("0",), 50, {"env.episode_length": 10})
+    (job,) = grid.plan(grid.Grid("small", (block,), ("paper",), 1, 2))
+    server("train", path=str(tmp_path), gamma=stub.DIVERGES, seed=1)
+    rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps({**row, "noise.sigma": 0.0}) + "\n" for row in rows))
+    table = results._job_table(tmp_path, job)
+    assert table["step"].tolist() == [step for step in (10, 20, 30, 40, 50) for _ in range(2)]
+    assert table["diverged"].tolist() == [0, 0, 0, 0, 1, 1, 1, 1, 1, 1]
+    assert table["return_mean"].isna().tolist() == [step > 30 for step in table["step"]]
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """A file system of six megabytes."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if os.geteuid() or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", folder]).returncode:
+        pytest.skip("a file system of 6 MB cannot be mounted here")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def test_a_full_disk_at_every_moment(server, disk):
+    """With room for ever more pages of 4 kB: one sentence, the right status; with more room it goes on."""
+    codes = []
+    for pages in range(30):
+        path, filler = disk / f"run{pages}", disk / "filler"
+        free = shutil.disk_usage(disk).free
+        filler.write_bytes(bytes(free - 4096 * pages))
+        answer = server("train", path=str(path), **A)
+        assert "Traceback" not in answer.err + answer.out, (pages, answer)
+        codes.append(answer.code)
+        if answer.code:
+            assert answer.code == 74, (pages, answer)
+            assert answer.err.startswith("moca train: cannot write ")
+            assert answer.err.endswith(": No space left on device\n")
+            assert len(answer.err.splitlines()) == 1
+            if (path / "status.json").exists():
+                assert json.loads((path / "status.json").read_text())["state"] == "failed"
+            for name in LOGS:
+                if (path / name).exists():
+                    [json.loads(line) for line in (path / name).read_text().splitlines()]
+        filler.unlink()
+        if answer.code:
+            assert server("train", path=str(path), **A).code == 0
+        assert whole(path)
+        shutil.rmtree(path)
+    assert codes[0] == 74
+    assert codes[-1] == 0
+    assert codes == sorted(codes, reverse=True)
+
+
+def test_a_disk_that_becomes_read_only(server, disk):
+    path = disk / "run"
+    held = server("train", path=str(path), **A, hold="training")
+    stub.wait_until_held(path, held.pid)
+    server.end(held)
+    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+    for verb in ("train", "resume"):
+        answer = server(verb, path=str(path), **A)
+        assert answer.code == 74
+        assert answer.err == f"moca train: cannot write to {path}: Read-only file system\n"
+    subprocess.run(["mount", "-o", "remount,rw", disk], check=True)
+    assert server("resume", path=str(path)).code == 0
+    assert whole(path)
+
+
+# Mutated checkpoints
+
+
+@pytest.mark.parametrize("count", [100, pytest.param(1000, marks=pytest.mark.slow)])
+def test_no_mutated_checkpoint_loads_but_a_valid_one(server, half, count, monkeypatch):
+    """Half with the hash that was, half with a hash that fits: then only what is finite and in bounds loads."""
+    monkeypatch.setattr(checkpoint, "from_host", checkpoint.unflatten)
+    directory, random = RunDirectory(half), np.random.default_rng(count)
+    found = sorted((half / "checkpoints").iterdir())
+    good, logs = found[-1].read_bytes(), {name: (half / name).read_bytes() for name in LOGS}
+    loaded, refusals = 0, []
+    for number in range(count):
+        bad = bytearray(good)
+        how = random.integers(4)
+        place = int(random.integers(83 if how < 3 else 0, len(bad)))
+        if how == 0:
+            bad[place] ^= 1 << int(random.integers(8))
+        elif how == 1:
+            del bad[place:]
+        elif how == 2:
+            bad[place : place + int(random.integers(1, 9))] = random.bytes(int(random.integers(0, 9)))
+        else:
+            bad[place : place + 4] = b"\xff\xff\x7f\xff"
+        rehashed = number % 2 == 1
+        if rehashed:
+            bad[18:83] = checkpoint.hashlib.sha256(bad[83:]).hexdigest().encode() + b"\n"
+        if bytes(bad) == good:
+            continue
+        found[-1].write_bytes(bad)
+        console = Console(record=True, file=io.StringIO(), width=10_000)
+        trainer = stub.Trainer([launch.override(directory.config, {})], [1, 2], None)
+        try:
+            launch._go_back_to_checkpoint(trainer, directory, console)
+        except ConfigError as error:
+            refusals.append((rehashed, str(found[-1]) in str(error)))
+            continue
+        back = "going back to the one before" in console.export_text()
+        assert rehashed or back
+        loaded += not back
+        assert np.isfinite(trainer.state.learner).all()
+        assert set(np.unique(trainer.state.diverged)) <= {0, 1, 2, 3}
+        for name, content in logs.items():
+            assert content.startswith((half / name).read_bytes())
+            (half / name).write_bytes(content)
+    assert set(refusals) <= {(True, True)}
+    assert loaded  # a hash that was computed again, over other numbers that could be

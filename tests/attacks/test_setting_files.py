@@ -1,0 +1,246 @@
+"""Files of settings, names, paths and calls from Python that are wrong: one sentence, which names what was wrong."""
+
+import argparse
+import json
+import os
+
+import jax
+import pytest
+
+import moca
+from moca import cli, config, memory, presets, sweep
+from moca.config import ConfigError
+from moca.envs.names import folder_name
+from moca.runs import launch
+from moca.training import Trainer
+from tests import probes
+
+DEEP = 100_000
+FILES = {
+    "nested.json": (b'{"env":' * DEEP + b"1" + b"}" * DEEP, "nested too deeply"),
+    "nested-list.json": (b'{"seed":' + b"[" * DEEP + b"]" * DEEP + b"}", "nested too deeply"),
+    "nested.toml": (b"seed = " + b"[" * 10_000 + b"]" * 10_000, "nested too deeply"),
+    "huge-number.json": (b'{"seed": ' + b"1" * 400 + b"}", "seed = 1"),
+    "huger-number.json": (b'{"seed": ' + b"1" * 5000 + b"}", "JSON"),
+    "exponent.json": (b'{"train": {"gamma": 1e400}}', "train.gamma = inf is out of range"),
+    "nan.json": (b'{"train": {"gamma": NaN}}', "NaN is no JSON"),
+    "infinity.json": (b'{"value": {"most": Infinity}}', "Infinity is no JSON"),
+    "twice.json": (b'{"seed": 1, "seed": 2}', "'seed' is set twice"),
+    "both-ways.json": (b'{"env.name": "PointMass", "env": {"name": "BallInCup"}}', "'env.name' is set twice"),
+    "twice.toml": (b"seed = 1\nseed = 2", "TOML"),
+    "latin.json": ('{"env": {"name": "Cartpölé"}}'.encode("latin-1"), "no text in UTF-8"),
+    "binary.toml": (bytes(range(256)), "no text in UTF-8"),
+    "large.json": (b" " * 2**20 + b"{}", "too large"),
+    "empty.json": (b"", "JSON"),
+    "list.json": (b"[]", "settings are a table"),
+    "word.json": (b'"x"', "settings are a table"),
+    "number.json": (b"3", "settings are a table"),
+    "null.json": (b"null", "settings are a table"),
+    "section.json": (b'{"env": 3}', "there is no setting 'env'. It is a group"),
+    "table.json": (b'{"env": {"name": {}}}', "env.name must be a word, got {}"),
+    "nothing.json": (b'{"": 1}', "there is no setting ''"),
+    "nameless.json": (b'{"": {"": 1}}', "there is no setting '.'"),
+    "too-deep.json": (b'{"train": {"gamma": {"x": 1}}}', "train.gamma must be a number, got {'x': 1}"),
+    "bool.json": (b'{"seed": true}', "seed must be a whole number, got True"),
+    "none.json": (b'{"seed": null}', "seed must be a whole number, got None"),
+    "date.toml": (b"seed = 2020-01-01", "seed must be a whole number"),
+    "nan.toml": (b"[train]\ngamma = nan", "train.gamma = nan is out of range"),
+    "markup.json": (b'{"agent": "[/]"}', "agent = '[/]' is unknown"),
+    "typo.toml": (b"[train]\ngama = 0.9", "Did you mean train.gamma?"),
+}  # fmt: skip
+
+
+def refused(capsys, *arguments):
+    """What the command says when it refuses."""
+    with pytest.raises(SystemExit) as stopped:
+        cli.main([str(argument) for argument in arguments])
+    assert stopped.value.code == 2
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_wrong_file_is_named(name, tmp_path, capsys):
+    content, message = FILES[name]
+    (tmp_path / name).write_bytes(content)
+    said = refused(capsys, "train", "--dry-run", "--config", tmp_path / name)
+    assert name in said
+    assert message in said
+    assert len(said) < 4000
+
+
+def test_what_is_no_file_is_named(tmp_path, capsys):
+    os.mkfifo(tmp_path / "pipe.json")
+    (tmp_path / "folder.json").mkdir()
+    for name in ("pipe.json", "folder.json"):
+        assert f"{name}: it is no regular file" in refused(capsys, "train", "--config", tmp_path / name)
+
+
+def test_a_byte_order_mark_is_none_of_the_settings(tmp_path, capsys):
+    (tmp_path / "mark.json").write_bytes(b'\xef\xbb\xbf{"seed": 7}')
+    cli.main(["train", "--dry-run", "--config", str(tmp_path / "mark.json")])
+    assert json.loads(capsys.readouterr().out)["seed"] == 7
+
+
+@pytest.mark.parametrize(
+    "text", ["[]", "null", '{"seed": 1, "seed": 1}', '{"seed": NaN}', "[" * DEEP, '{"seed": 1e99}']
+)
+def test_the_settings_of_a_run_directory_are_read_as_strictly(text):
+    with pytest.raises(ConfigError):
+        config.from_json(text)
+
+
+NAMES = ["", ".", "..", "../x", "a/../b", "/etc", "a\0b", "a\nb", "\ud800", "a" * 300, "[/]", "a b", "é" * 100, "a//b"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_that_no_environment_can_have(name):
+    for prefix in ("", "gymnasium:", "own:"):
+        with pytest.raises(ConfigError, match=r"env.name = "):
+            config.override(presets.build("tuned", "CartpoleBalance", {}), {"env.name": prefix + name})
+
+
+def test_a_namespaced_environment_is_a_name_and_not_a_path(capsys):
+    assert folder_name("gymnasium:my_ns/Foo-v0") == "gymnasium-my_ns-Foo-v0"
+    said = refused(capsys, "train", "--env", "my_ns/Foo-v0")
+    assert "Did you mean gymnasium:my_ns/Foo-v0?" in said
+    assert "Gymnasium has no my_ns/Foo-v0" in refused(capsys, "train", "--env", "gymnasium:my_ns/Foo-v0")
+
+
+@pytest.mark.parametrize("out", ["", "a\0b", "a\nb", "\udcff", "x" * 300, "y/" * 1000])
+def test_a_directory_that_cannot_be(out, capsys):
+    assert "is no path" in refused(capsys, "train", f"--out={out}")
+
+
+def test_a_directory_that_is_something_else(tmp_path, capsys):
+    (tmp_path / "file").touch()
+    for out in ("/dev/null", tmp_path / "file"):
+        assert "is no directory" in refused(capsys, "train", "--out", out)
+
+
+def test_brackets_in_a_path_are_printed_as_they_are(capsys):
+    """rich takes [bold] and [/] for markup, unless told not to."""
+    text = "[bold]x[/bold] [/] :smile:"
+    cli._finish(argparse.Namespace(device=None), lambda launch, console: console.print(text))
+    assert capsys.readouterr().out.strip() == text
+
+
+CONFIG = presets.build("tuned", "PendulumSwingup", {})
+CALLS = {
+    "train(3)": (lambda out: moca.train(3, out), "config must be a moca.config.Config"),
+    "train(None)": (lambda out: moca.train(None, out), "config must be"),
+    "train(class)": (lambda out: moca.train(config.Config, out), "config must be"),
+    "train(section)": (lambda out: moca.train(config.Config(train=3), out), "train must be a moca.config.Train, got 3"),
+    "out=3": (lambda out: moca.train(CONFIG, 3), "out must be a path, got 3"),
+    "out=bytes": (lambda out: moca.train(CONFIG, b"x"), "out must be a path"),
+    "out=NUL": (lambda out: moca.train(CONFIG, "a\0b"), "is no path"),
+    "varied=[]": (lambda out: moca.train(CONFIG, out, varied=[]), "varied must be a list"),
+    "varied=word": (lambda out: moca.train(CONFIG, out, varied="ab"), "varied must be a list"),
+    "varied=[3]": (lambda out: moca.train(CONFIG, out, varied=[3]), "settings must be a dictionary"),
+    "varied=int": (lambda out: moca.train(CONFIG, out, varied=[{"seed": 3}]), "seed cannot be swept"),
+    "varied twice": (lambda out: moca.train(CONFIG, out, varied=[{}, {}]), "the same"),
+    "env=3": (lambda out: moca.train(CONFIG, out, env=3), "env = 3 must be an environment"),
+    "console=3": (lambda out: moca.train(CONFIG, out, console=3), "console must be a rich.console.Console"),
+    "keep=0": (lambda out: moca.train(CONFIG, out, keep=0), "keep = 0 is out of range"),
+    "keep=True": (lambda out: moca.train(CONFIG, out, keep=True), "keep must be a whole number"),
+    "every=nan": (lambda out: moca.train(CONFIG, out, checkpoint_every=float("nan")), "checkpoint_every = nan"),
+    "every=word": (lambda out: moca.train(CONFIG, out, checkpoint_every="soon"), "checkpoint_every must be a number"),
+    "resume(3)": (lambda out: launch.resume(3), "path must be a path, got 3"),
+    "resume keep": (lambda out: launch.resume(out, keep="x"), "keep must be a whole number"),
+    "load(3)": (lambda out: moca.load(3), "path must be a path, got 3"),
+    "load(None)": (lambda out: moca.load(None), "path must be a path"),
+    "load('')": (lambda out: moca.load(""), "is no path"),
+    "load(env)": (lambda out: moca.load(out, env="Cartpole"), "env = 'Cartpole' must be an environment"),
+    "MoCA(3)": (lambda out: moca.MoCA(3), "an environment is a name"),
+    "MoCA([])": (lambda out: moca.MoCA([]), "an environment is a name"),
+    "MoCA(seeds)": (lambda out: moca.MoCA("PendulumSwingup", seeds="x"), "seeds must be a whole number"),
+    "MoCA(seed)": (lambda out: moca.MoCA("PendulumSwingup", seed=2**40), "seed = 1099511627776 is out of range"),
+    "MoCA(preset)": (lambda out: moca.MoCA("PendulumSwingup", preset=["tuned"]), "preset = ['tuned'] is unknown"),
+    "MoCA(out)": (lambda out: moca.MoCA("PendulumSwingup", out=3), "out must be a path"),
+    "MoCA(settings)": (lambda out: moca.MoCA("PendulumSwingup", settings=[1]), "settings must be a dictionary"),
+    "learn('x')": (lambda out: moca.MoCA("PendulumSwingup").learn("x"), "train.steps must be a whole number"),
+    "learn(console)": (lambda out: moca.MoCA("PendulumSwingup", out=out).learn(1000, console=3), "console must be"),
+    "sweep list": (lambda out: sweep.points(CONFIG, {"critic.lr": 1}), "varied must be a list"),
+    "sweep grid": (lambda out: sweep.grid({str(i): [0.0] * 100 for i in range(9)}), "more than 10000 points"),
+    "sweep twice": (lambda out: sweep.parse_axes(["critic.lr=1"], ["critic.lr=1:2"]), "critic.lr is swept twice"),
+    "build(env)": (lambda out: presets.build("tuned", {}, {}), "env a name"),
+    "build(settings)": (lambda out: presets.build("tuned", None, 3), "settings must be"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_call_with_the_wrong_types_answers_like_the_command_line(call, tmp_path):
+    made, message = CALLS[call]
+    with pytest.raises(ConfigError) as error:
+        made(tmp_path / "run")
+    assert message in str(error.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_questions_to_a_run_with_the_wrong_types(tmp_path):
+    (tmp_path / "config.json").write_text(config.to_json(CONFIG))
+    (tmp_path / "meta.json").write_text('{"runs": [{"seed": 0}]}')
+    run = moca.load(tmp_path)
+    for call, message in (
+        (lambda: run.evaluate(0), "episodes = 0 is out of range"),
+        (lambda: run.evaluate("x"), "episodes must be a whole number"),
+        (lambda: run.evaluate(1, seed=-1), "seed = -1 is out of range"),
+        (lambda: run.evaluate(1, seed=2**40), "seed = 1099511627776 is out of range"),
+        (lambda: run.render("x"), "run must be a whole number"),
+        (lambda: run.render(7), "run = 7 is out of range"),
+        (lambda: run.render(0, seed=1.5), "seed must be a whole number"),
+        (lambda: run.render(0, path=3), "path must be a path"),
+        (lambda: run.predict([0.0] * 3, run=None), "run must be a whole number"),
+        (lambda: run.value([0.0] * 3, run=-1), "run = -1 is out of range"),
+        (lambda: run.policy(True), "run must be a whole number"),
+        (lambda: run.save(3), "path must be a path"),
+    ):
+        with pytest.raises(ConfigError) as error:
+            call()
+        assert message in str(error.value)
+
+
+TASK = {
+    "env.name": "own:Drift", "env.episode_length": 20, "env.action_repeat": 1, "train.steps": 200, "train.warmup": 10,
+    "value.low": (-1.0,) * 2, "value.high": (1.0,) * 2, "value.lengthscales": (1.0,) * 2, "critic.width": 8,
+    "dynamics.width": 8, "train.batch": 16,
+}  # fmt: skip
+TOO_LARGE = {
+    "train.capacity": ({"train.capacity": 2**31 - 1, "train.steps": 2**31 - 1 - 7, "env.episode_length": 1,
+                        "train.updates": 1}, "train.capacity"),
+    "train.batch": ({"train.batch": 2**31 - 1, "train.capacity": 2**31 - 1}, "train.batch"),
+    "train.updates": ({"train.updates": 10**7}, "train.updates"),
+    "train.eval_episodes": ({"train.eval_episodes": 2**31 - 1}, "train.eval_episodes"),
+    "critic.width": ({"critic.width": 2**16}, "critic.width"),
+    "value.bases": ({"value.bases": 2**31 - 1}, "value.bases"),
+    "dynamics.width": ({"dynamics.width": 2**16}, "dynamics.width"),
+    "dynamics.members": ({"dynamics.members": 2**31 - 1}, "dynamics.members"),
+    "dynamics.samples": ({"agent": "moca-mc", "dynamics.samples": 2**31 - 1}, "dynamics.samples"),
+    "sac.width": ({"agent": "sac", "sac.width": 2**16}, "sac.width"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TOO_LARGE)
+def test_what_cannot_fit_is_refused_before_it_is_compiled(name, monkeypatch):
+    settings, named = TOO_LARGE[name]
+    monkeypatch.setattr(memory, "available", lambda: 4 * 10**9)
+    with pytest.raises(ConfigError, match=f"training needs at least .* GB of memory, and there are 4.0 GB: .*{named}"):
+        Trainer([presets.build("tuned", None, TASK | settings)], [0], probes.Drift())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("agent", ["moca", "sac"])
+def test_the_estimate_is_what_the_runs_carry(agent, monkeypatch):
+    """No less than that, and so little more that nothing is refused that would run."""
+    found = []
+    monkeypatch.setattr(memory, "available", lambda: found.append(1) or 10**12)
+    parts = memory._of_state
+    monkeypatch.setattr(memory, "_of_state", lambda *given: found.append(parts(*given)) or parts(*given))
+    trainer = Trainer([presets.build("tuned", None, TASK | {"agent": agent})] * 2, [0, 1], probes.Drift())
+    carried = sum(leaf.nbytes for leaf in jax.tree.leaves((trainer.state.learner, trainer.state.replay)))
+    assert sum(found[0].values()) == carried
+
+
+def test_settings_of_another_dimension_are_refused_whatever_the_environment():
+    wrong = {"value.low": (-1.0,) * 3, "value.high": (1.0,) * 3, "value.lengthscales": (1.0,) * 3}
+    with pytest.raises(ConfigError, match=r"value.low has 3 numbers, but the environment shows 2"):
+        Trainer([presets.build("tuned", None, TASK | wrong)], [0], probes.Drift())

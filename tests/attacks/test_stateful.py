@@ -1,0 +1,329 @@
+"""Random sequences of commands and accidents on run directories, against a model of what must hold after each.
+
+What must hold: a log has the rows of its run, in order, and nothing else; a finished run is the one that nothing
+happened to, byte for byte; what was refused has changed nothing; no file outside is touched; no stack trace is shown.
+"""
+
+import json
+import os
+import shutil
+import signal
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from moca.runs import checkpoint
+from moca.runs.directory import LOGS
+from tests.attacks import stub
+
+RUNS = {"a": (0.9, 1), "b": (0.5, 7)}  # discount and seed
+EXPECTED = {name: stub.expected(*numbers) for name, numbers in RUNS.items()}
+VICTIM = b"not yours\n" * 100
+
+
+class Directories(RuleBasedStateMachine):
+    """One directory with one of two runs in it, a directory with the other, and a file that nobody may touch."""
+
+    @initialize()
+    def begin(self):
+        self.server = stub.SERVER
+        self.folder = Path(tempfile.mkdtemp())
+        self.path, self.other, self.victim = (self.folder / name for name in ("run", "other", "victim"))
+        self.victim.write_bytes(VICTIM)
+        self.server("train", path=str(self.other), gamma=RUNS["b"][0], seed=RUNS["b"][1])
+        self.holds = None  # which run the directory is of, once a row or a checkpoint was written
+        self.held = None
+        self.edited = self.cut = self.damaged = self.foreign = False
+
+    def teardown(self):
+        if getattr(self, "held", None):
+            self.server.end(self.held)
+        if hasattr(self, "folder"):
+            shutil.rmtree(self.folder)
+
+    # Commands
+
+    def run(self, name, verb="train", **how):
+        """A command, and what must hold of its answer."""
+        gamma, seed = RUNS[name]
+        before = self.contents()
+        answer = self.server(verb, path=str(self.path), gamma=gamma, seed=seed, **how)
+        assert "Traceback" not in answer.err + answer.out, answer
+        if "counts on rows" in answer.out:
+            assert self.cut, "a log lost rows that a checkpoint counts on"
+        if " is damaged" in answer.out or "no checkpoint of this version" in answer.out:
+            assert self.damaged, answer
+        if answer.code == 2:
+            assert self.contents() == before, "what is refused must change nothing"
+            assert len(answer.err.strip().splitlines()[-1]) < 500
+        elif self.held:
+            assert answer.code == stub.KILLED, "two processes in one directory"
+            assert self.contents() == before
+        else:
+            assert answer.code in (0, stub.KILLED), answer
+            self.damaged = self.damaged and answer.code != 0
+            self.cut = self.cut and answer.code != 0
+        return answer
+
+    def contents(self):
+        """What a command that is refused must leave alone."""
+        if not self.path.is_dir():
+            return {}
+        return {
+            str(path): path.read_bytes()
+            for path in sorted(self.path.rglob("*"))
+            if path.is_file() and path.name != "lock"
+        }
+
+    def has_begun(self):
+        return (self.path / "metrics.jsonl").exists() or any((self.path / "checkpoints").glob("*.checkpoint"))
+
+    @rule(name=st.sampled_from("ab"), dies_at=st.none() | st.integers(0, 70))
+    def train(self, name, dies_at):
+        begun, finished = self.holds if self.has_begun() else None, self.is_finished()
+        answer = self.run(name, dies_at=dies_at)
+        if answer.code == 2:
+            reasons = (self.held, self.edited, self.foreign, finished, begun not in (None, name))
+            assert any(reasons), answer
+        self.note_the_run(begun)
+        assert answer.code != 0 or (not self.edited and begun in (None, name)), "another run was gone on with"
+        if dies_at is None and not (self.held or self.edited or self.foreign or finished) and begun in (None, name):
+            assert answer.code == 0, answer
+            self.whole(name)
+
+    @precondition(lambda self: self.holds)
+    @rule(dies_at=st.none() | st.integers(0, 70))
+    def resume(self, dies_at):
+        finished = self.is_finished()
+        answer = self.run(self.holds, "resume", dies_at=dies_at)
+        if self.edited or self.held:
+            assert answer.code in (2, stub.KILLED), "an edited config.json, or one in use"
+            assert dies_at is not None or answer.code == 2
+        elif dies_at is None and not (finished or self.foreign) and (self.path / "config.json").exists():
+            assert answer.code == 0, answer
+            self.whole(self.holds)
+
+    def note_the_run(self, begun):
+        """Which run the directory is of, by its settings; never another than the one that has begun."""
+        if not self.edited and (self.path / "config.json").exists():
+            gamma = json.loads((self.path / "config.json").read_text())["train"]["gamma"]
+            self.holds = next(name for name, numbers in RUNS.items() if numbers[0] == gamma)
+            assert begun in (None, self.holds)
+
+    def is_finished(self):
+        try:
+            return json.loads((self.path / "status.json").read_text())["state"] == "finished"
+        except OSError:
+            return False
+
+    def whole(self, name):
+        """The run is the one that nothing happened to."""
+        rows, policy = EXPECTED[name]
+        assert (self.path / "metrics.jsonl").read_bytes() == rows
+        with np.load(self.path / "policy.npz") as file:
+            np.testing.assert_array_equal(file["leaf000"], policy)
+        assert json.loads((self.path / "status.json").read_text())["state"] == "finished"
+
+    @precondition(lambda self: not self.held and not self.is_finished() and not self.edited and not self.foreign)
+    @rule(name=st.sampled_from("ab"), where=st.sampled_from(["compiling", "training"]))
+    def hold(self, name, where):
+        """A command that goes on while others come."""
+        if self.has_begun() and self.holds != name:
+            return
+        gamma, seed = RUNS[name]
+        held = self.server("train", path=str(self.path), gamma=gamma, seed=seed, hold=where, signals=True)
+        stub.wait_until_held(self.path, held.pid)
+        self.held, self.holds = held, name
+        self.cut = self.damaged = False
+
+    @precondition(lambda self: self.held)
+    @rule(number=st.sampled_from([signal.SIGKILL, signal.SIGTERM]))
+    def end(self, number):
+        answer = self.server.end(self.held, signal.SIGKILL if self.in_training() else number)
+        self.held = None
+        assert answer.code in (-9, 75), answer
+        if answer.code == 75:
+            assert json.loads((self.path / "status.json").read_text())["state"] == "interrupted"
+
+    def in_training(self):
+        return (self.path / "status.json").exists() and '"running"' in (self.path / "status.json").read_text()
+
+    # Accidents and attacks
+
+    @precondition(lambda self: not self.held)
+    @rule()
+    def cut_the_power(self):
+        """What was not synced of the logs is lost."""
+        try:
+            synced = json.loads((self.folder / "synced").read_text())
+        except (OSError, ValueError):
+            return
+        for name in LOGS:
+            if (self.path / name).exists():
+                size = (self.path / name).stat().st_size
+                os.truncate(self.path / name, min(size, synced.get(name, 0)))
+
+    @precondition(lambda self: not self.held and self.has_begun() and not self.is_finished())
+    @rule(name=st.sampled_from(LOGS), share=st.floats(0, 1))
+    def shorten_a_log(self, name, share):
+        if (self.path / name).exists():
+            os.truncate(self.path / name, int(share * (self.path / name).stat().st_size))
+            self.cut = True
+
+    @precondition(lambda self: not self.held and self.has_begun() and not self.is_finished())
+    @rule(name=st.sampled_from(LOGS))
+    def half_a_row(self, name):
+        with (self.path / name).open("ab") as file:
+            file.write(b'{"step": 1')
+
+    @precondition(lambda self: not self.held and not self.is_finished())
+    @rule(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
+    def damage_a_checkpoint(self, place, bit):
+        found = sorted((self.path / "checkpoints").glob("*.checkpoint"))
+        if found:
+            content = bytearray(found[-1].read_bytes())
+            content[int(place * len(content))] ^= 1 << bit
+            found[-1].write_bytes(content)
+            self.damaged = True
+
+    @precondition(lambda self: not self.held and self.has_begun())
+    @rule()
+    def lose_a_checkpoint(self):
+        if not self.is_finished():
+            for found in sorted((self.path / "checkpoints").glob("*.checkpoint"))[-1:]:
+                found.unlink()
+            self.foreign = False
+
+    @precondition(lambda self: not self.held and self.holds == "a" and self.has_begun() and not self.is_finished())
+    @rule()
+    def put_a_foreign_checkpoint(self):
+        found = max((self.other / "checkpoints").glob("*.checkpoint"))
+        (self.path / "checkpoints").mkdir(exist_ok=True)
+        shutil.copy(found, self.path / "checkpoints" / "000000000050.checkpoint")
+        self.foreign = True
+
+    @precondition(lambda self: self.foreign and not self.held)
+    @rule()
+    def remove_the_foreign_checkpoint(self):
+        (self.path / "checkpoints" / "000000000050.checkpoint").unlink(missing_ok=True)
+        self.foreign = False
+
+    @precondition(lambda self: not self.held and not self.is_finished())
+    @rule()
+    def put_a_crafted_checkpoint(self):
+        """Valid in itself, but it counts on a file outside, and on a log that is longer than it is."""
+        found = sorted((self.path / "checkpoints").glob("*.checkpoint"))
+        if found:
+            try:
+                facts, arrays = checkpoint.load(found[-1])
+            except checkpoint.DamagedError:
+                return
+            lengths = {"../victim": 0, LOGS[0]: 10_000, LOGS[1]: 0}
+            step = stub.LENGTH * facts.episode
+            checkpoint.save(found[-1].parent, step, checkpoint.Checkpoint(facts._replace(lengths=lengths), arrays), 9)
+            self.damaged = True
+
+    @precondition(lambda self: not self.held and (self.path / "config.json").exists() and not self.edited)
+    @rule()
+    def edit_the_settings(self):
+        text = (self.path / "config.json").read_text()
+        if '"gamma"' in text:
+            self.before = text
+            edited = json.loads(text)
+            edited["train"]["gamma"] = 0.123
+            (self.path / "config.json").write_text(json.dumps(edited))
+            self.edited = self.has_begun() or bool(self.holds)
+            if not self.edited:
+                (self.path / "config.json").write_text(text)
+
+    @precondition(lambda self: self.edited and not self.held)
+    @rule()
+    def undo_the_edit(self):
+        (self.path / "config.json").write_text(self.before)
+        self.edited = False
+
+    @precondition(lambda self: not self.held and self.path.is_dir())
+    @rule(name=st.sampled_from(["lock", *LOGS, "checkpoints"]), hard=st.booleans())
+    def put_a_link(self, name, hard):
+        """In the place of something we write to, while a command is tried; then it is put back."""
+        path, aside = self.path / name, self.folder / "aside"
+        if os.path.lexists(path):
+            path.rename(aside)
+        if hard and name == "lock":
+            os.link(self.victim, path)
+        else:
+            path.symlink_to(self.victim if name != "checkpoints" else self.other / "checkpoints")
+        theirs = sorted((self.other / "checkpoints").iterdir())
+        answer = self.server("train", path=str(self.path), gamma=0.9, seed=1)
+        assert answer.code == 2, answer
+        assert f"{path} should be" in answer.err, answer
+        assert sorted((self.other / "checkpoints").iterdir()) == theirs
+        path.unlink()
+        if os.path.lexists(aside):
+            aside.rename(path)
+
+    @precondition(lambda self: not self.held and self.has_begun())
+    @rule()
+    def copy_elsewhere(self):
+        """A directory goes on from wherever it lies."""
+        moved = self.folder / "moved"
+        shutil.copytree(self.path, moved)
+        shutil.rmtree(self.path)
+        moved.rename(self.path)
+
+    # What holds at all times
+
+    @invariant()
+    def whoever_finds_settings_finds_what_belongs_to_them(self):
+        if hasattr(self, "path") and (self.path / "config.json").exists():
+            assert (self.path / "meta.json").exists()
+
+    @invariant()
+    def nothing_outside_is_touched(self):
+        if hasattr(self, "victim"):
+            assert self.victim.read_bytes() == VICTIM
+
+    @invariant()
+    def the_log_has_the_rows_of_its_run(self):
+        path = getattr(self, "path", Path("/nowhere")) / "metrics.jsonl"
+        if path.exists() and self.holds:
+            content = path.read_bytes()
+            assert b"\0" not in content, "padded"
+            rows = EXPECTED[self.holds][0]
+            whole = content[: content.rfind(b"\n") + 1] if not content.endswith(b"\n") else content
+            assert rows.startswith(whole), "rows of another run, or in another order"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def server():
+    stub.SERVER = stub.Server()
+    yield
+    stub.SERVER.close()
+
+
+@pytest.mark.parametrize("examples", [6, pytest.param(50, marks=pytest.mark.slow)])
+def test_no_sequence_of_commands_and_accidents_breaks_a_promise(examples):
+    run_state_machine_as_test(
+        Directories,
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=40,
+            deadline=None,
+            derandomize=True,
+            database=None,
+            suppress_health_check=list(HealthCheck),
+            phases=[Phase.generate],
+        ),
+    )

@@ -1,0 +1,282 @@
+"""Files of a study that are damaged, crafted or of another shape: one sentence each, which names the file."""
+
+import io
+import json
+import os
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import moca
+from moca.config import Config, ConfigError, override, to_json
+from moca.studies import grid, look, report, report_origin, results
+from moca.studies.display import steps
+from tests.attacks.policies import npy, zipped
+from tests.studies import made
+
+BLOCK = grid.Block("CartpoleBalance", ("sac", "moca"), ("0.05",), 20_000)
+PLAN = grid.Grid("small", (BLOCK,), presets=("raw",), seed=0, seeds=3)
+
+
+def whole_table():
+    return pd.concat([made.table(BLOCK.env, agent, "0.05", [800, 810, 820]) for agent in BLOCK.agents])
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    """A study that can be read; tests put back what they break."""
+    directory = tmp_path_factory.mktemp("study")
+    (directory / "study.json").write_text(grid.to_json(PLAN))
+    whole_table().to_parquet(directory / "results.parquet", index=False)
+    (directory / "origin.json").write_text(json.dumps({"raw-CartpoleBalance-sac": {"seconds": 3.0, "device": ["cpu"]}}))
+    return directory
+
+
+def test_the_study_that_is_attacked_can_be_read(study):
+    assert "CartpoleBalance" in report.render(study, study)
+
+
+def plan_with(block=None, **changed):
+    content = json.loads(grid.to_json(PLAN)) | changed
+    content["blocks"][0] = {name: v for name, v in (content["blocks"][0] | (block or {})).items() if v is not ...}
+    return json.dumps(content).encode()
+
+
+def table_with(table=None, **columns):
+    table = whole_table() if table is None else table
+    for name, value in columns.items():
+        table = table.drop(columns=name) if value is ... else table.assign(**{name: value})
+    held = io.BytesIO()
+    table.to_parquet(held, index=False)
+    return held.getvalue()
+
+
+def origin_with(**job):
+    return json.dumps({"raw-CartpoleBalance-sac": job}).encode()
+
+
+FILES = {
+    # The plan
+    "plan: empty": ("study.json", b"", "not JSON"),
+    "plan: cut off": ("study.json", plan_with()[:100], "not JSON"),
+    "plan: no UTF-8": ("study.json", b"\xff\xfe\x00", "utf-8"),
+    "plan: NUL": ("study.json", b"\0" * 100, "not JSON"),
+    "plan: nested": ("study.json", b"[" * 100_000, "nested too deeply"),
+    "plan: huge": ("study.json", b" " * (2**24 + 1), "may have"),
+    "plan: a number of many digits": ("study.json", plan_with().replace(b'"seeds": 3', b'"seeds": ' + b"1" * 5000),
+                                      "cannot be read"),
+    "plan: a list": ("study.json", b"[1, 2]", "must be a table"),
+    "plan: null": ("study.json", b"null", "must be a table"),
+    "plan: blocks of numbers": ("study.json", b'{"blocks": [1]}', "blocks must be tables"),
+    "plan: no blocks": ("study.json", b"{}", "holds no"),
+    "plan: no agents": ("study.json", plan_with({"agents": ...}), "needs agents"),
+    "plan: agents in a word": ("study.json", plan_with({"agents": "sac"}), "must be a list"),
+    "plan: agents of tables": ("study.json", plan_with({"agents": [{}]}), "must be a list of words"),
+    "plan: another agent": ("study.json", plan_with({"agents": ["sacc"]}), "Did you mean sac"),
+    "plan: an environment of numbers": ("study.json", plan_with({"env": 5}), "name of an environment"),
+    "plan: another environment": ("study.json", plan_with({"env": "Cartpole"}), "is unknown"),
+    "plan: steps in words": ("study.json", plan_with({"steps": "many"}), "must be a whole number"),
+    "plan: half a seed": ("study.json", plan_with(seeds=2.5), "must be a whole number"),
+    "plan: true seeds": ("study.json", plan_with(seeds=True), "must be a whole number"),
+    "plan: minus one seed": ("study.json", plan_with(seeds=-1), "out of range"),
+    "plan: settings in a list": ("study.json", plan_with({"settings": [1]}), "must be a table"),
+    "plan: another setting": ("study.json", plan_with({"settings": {"critic.lrr": 1}}), "no setting"),
+    "plan: found in a list": ("study.json", plan_with({"found": [1]}), "must be a table"),
+    "plan: a name that leads out": ("study.json", plan_with(name=".."), "must be made of letters"),
+    "plan: a name of numbers": ("study.json", plan_with(name=["a"]), "must be made of letters"),
+    "plan: noise of words": ("study.json", plan_with({"noises": ["loud"]}), "is not a noise"),
+    "plan: noise without end": ("study.json", plan_with({"noises": ["1e999"]}), "is not a noise"),
+    # The table
+    "table: empty": ("results.parquet", b"", "cannot be read"),
+    "table: text": ("results.parquet", b"PAR1 no table PAR1", "cannot be read"),
+    "table: cut off": ("results.parquet", table_with()[:3000], "cannot be read"),
+    "table: no rows": ("results.parquet", table_with(whole_table().iloc[:0]), "no rows"),
+    "table: no agents": ("results.parquet", table_with(agent=...), "no column agent"),
+    "table: no returns": ("results.parquet", table_with(return_mean=...), "no column return_mean"),
+    "table: returns in words": ("results.parquet", table_with(return_mean="high"), "not numbers"),
+    "table: infinite returns": ("results.parquet", table_with(return_mean=np.inf), "infinite"),
+    "table: agents of numbers": ("results.parquet", table_with(agent=1), "agent has a value"),
+    "table: a preset that leads out": ("results.parquet", table_with(preset="../../x"), "preset has a value"),
+    "table: a long name": ("results.parquet", table_with(env="x" * 100_000), "more than 300 letters"),
+    "table: half a step": ("results.parquet", table_with(step=0.5), "step must be whole numbers"),
+    "table: seeds below zero": ("results.parquet", table_with(seed=-1), "seed must be whole numbers"),
+    "table: negative noise": ("results.parquet", table_with(sigma=-1.0), "sigma must not be negative"),
+    "table: noise of words": ("results.parquet", table_with(noise="loud"), "is not a noise"),
+    "table: everything twice": ("results.parquet", table_with(pd.concat([whole_table()] * 2)), "there twice"),
+    # Where it comes from
+    "origin: a list": ("origin.json", b"[]", "no table of jobs"),
+    "origin: no JSON": ("origin.json", b"{", "as JSON"),
+    "origin: no UTF-8": ("origin.json", b"\xff", "utf-8"),
+    "origin: nested": ("origin.json", b'{"a":' * 100_000, "nested too deeply"),
+    "origin: a job of numbers": ("origin.json", b'{"a": 5}', "does not say of 'a'"),
+    "origin: devices in a number": ("origin.json", origin_with(device=5), "does not say of"),
+    "origin: versions in a list": ("origin.json", origin_with(versions=[1]), "does not say of"),
+    "origin: seconds in words": ("origin.json", origin_with(seconds="3"), "does not say of"),
+    "origin: seconds of nothing": ("origin.json", origin_with(seconds=float("nan")), "does not say of"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FILES)
+def test_a_broken_file_is_one_sentence(study, case):
+    name, content, words = FILES[case]
+    before = (study / name).read_bytes()
+    (study / name).write_bytes(content)
+    try:
+        with pytest.raises(ConfigError, match=words) as refused:
+            report.render(study, study)
+    finally:
+        (study / name).write_bytes(before)
+    assert str(study / name) in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert len(str(refused.value)) < 1500
+
+
+def test_what_is_no_file_is_one_sentence(study):
+    before = (study / "study.json").read_bytes()
+    for put in (os.mkfifo, os.mkdir, lambda path: os.symlink("study.json", path), lambda path: None):
+        (study / "study.json").unlink()
+        put(study / "study.json")
+        with pytest.raises(ConfigError, match=r"study.json"):
+            report.render(study, study)
+        (study / "study.json").rmdir() if (study / "study.json").is_dir() else (study / "study.json").unlink(True)
+        (study / "study.json").write_bytes(before)
+
+
+def test_a_table_that_claims_too_much_is_not_read(tmp_path, monkeypatch):
+    """Constant columns take next to nothing on disk."""
+    monkeypatch.setattr(results, "CELLS_IN_A_TABLE", 2**20)
+    monkeypatch.setattr(pd, "read_parquet", None)
+    pd.DataFrame({name: np.zeros(2**18) for name in "abcde"}).to_parquet(tmp_path / "results.parquet")
+    assert (tmp_path / "results.parquet").stat().st_size < 10**5
+    with pytest.raises(ConfigError, match="which is too much"):
+        moca.load_results(tmp_path)
+
+
+LANDSCAPES = {
+    "empty": b"",
+    "no plane": {"value/moca/0.05": np.zeros((3, 4)), "action/moca/0.05": np.zeros((3, 4))},
+    "another plane": {"value/moca/0.05": np.zeros((4, 3)), "action/moca/0.05": np.zeros((3, 4))},
+    "no actions": {"value/moca/0.05": np.zeros((3, 4))},
+    "nothing": {},
+    "objects": {"value/moca/0.05": np.array([None])},
+    "another noise": {"value/moca/loud": np.zeros((3, 4)), "action/moca/loud": np.zeros((3, 4))},
+    "another name": {"x": np.zeros((3, 4))},
+    "huge": zipped([("angle.npy", npy("{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000,)}"))]),
+}
+
+
+@pytest.mark.parametrize("case", LANDSCAPES)
+def test_a_broken_landscape_is_one_sentence(tmp_path, case):
+    path, content = tmp_path / "landscape-raw.npz", LANDSCAPES[case]
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        plane = {} if case == "no plane" else {"angle": np.arange(3.0), "velocity": np.arange(4.0)}
+        np.savez(path, allow_pickle=True, **plane, **content)
+    with pytest.raises(ConfigError, match=r"landscape-raw.npz cannot be read"):
+        results.read_landscape(path)
+
+
+TOML = {
+    "no UTF-8": b"\xff\xfe",
+    "NUL": b"\0",
+    "nested": b"a = " + b"[" * 100_000,
+    "no TOML": b"blocks = {",
+    "blocks in a word": b'blocks = "x"',
+    "an environment of numbers": b'[[blocks]]\nenv = 5\nagents = ["sac"]\nnoises = ["0"]',
+    "steps in words": b'[[blocks]]\nenv = "PendulumSwingup"\nagents = ["sac"]\nnoises = ["0"]\nsteps = "many"',
+    "a date for a seed": b'seed = 1979-05-27\n[[blocks]]\nenv = "PendulumSwingup"\nagents = ["sac"]\nnoises = ["0"]',
+}
+
+
+@pytest.mark.parametrize("case", TOML)
+def test_a_broken_study_file_is_one_sentence(tmp_path, case):
+    path = tmp_path / "mine.toml"
+    path.write_bytes(TOML[case])
+    with pytest.raises(ConfigError) as refused:
+        grid.find(str(path))
+    assert str(path) in str(refused.value)
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(ConfigError, match="no regular file"):
+        grid.find(str(path))
+
+
+def test_no_name_leads_out_of_the_study(tmp_path):
+    block = grid.Block("gymnasium:a/../../../x", ("sac",), ("0",), 20_000)
+    for job in grid.plan(grid.Grid("small", (block,), presets=("raw",))):
+        assert (tmp_path / job.name).resolve().parent == tmp_path.resolve()
+
+
+def test_a_report_shows_nothing_that_links_lead_to(study, tmp_path):
+    (tmp_path / "secret").write_text("my own words")
+    films, cell = study / "films", study / "cells" / "raw-CartpoleBalance-sac"
+    films.mkdir()
+    cell.mkdir(parents=True)
+    (films / "a.mp4").symlink_to(tmp_path / "secret")
+    os.mkfifo(films / "b.mp4")
+    (cell / "config.json").symlink_to(tmp_path / "secret")
+    assert report_origin.films(study, study, PLAN) == ""
+    assert "my own words" not in report_origin.configuration(PLAN, study)
+
+
+def finished_cell(study, job):
+    run = study / "cells" / job.name
+    run.mkdir(parents=True)
+    rows = [{"step": 20_000, "seed": seed, "noise.sigma": 0.05, "diverged": 0.0, "return_mean": 1.0} for seed in (0, 1)]
+    files = {
+        "metrics.jsonl": "".join(json.dumps(row) + "\n" for row in rows),
+        "timing.jsonl": '{"step": 20000, "seconds": 1.0}\n',
+        "meta.json": json.dumps({"versions": {}, "python": "3", "device": [], "commit": None}),
+        "status.json": '{"state": "finished"}',
+        "policy.npz": "",
+    }
+    for name, text in files.items():
+        (run / name).write_text(text)
+    return run
+
+
+def test_cells_that_were_received_are_collected_or_named(tmp_path):
+    job = grid.plan(PLAN)[0]
+    run = finished_cell(tmp_path, job)
+    results.collect(tmp_path, [job])
+    assert len(moca.load_results(tmp_path)) == 2
+    broken = [b"", b"\xff", b"[", b"[1]", b"5", b'{"a": 1}', b"[" * 100_000, b"\0\0", b'{"seconds": [1], "step": "x"}']
+    for name in ("metrics.jsonl", "timing.jsonl", "meta.json"):
+        before = (run / name).read_bytes()
+        for content in broken:
+            (run / name).write_bytes(content)
+            if (name, content) != ("timing.jsonl", b""):  # no time at all
+                with pytest.raises(ConfigError, match=job.name):
+                    results.collect(tmp_path, [job])
+            (run / name).unlink()
+            with pytest.raises(ConfigError, match=job.name):
+                results.collect(tmp_path, [job])
+            steps(tmp_path, job)
+        (run / name).write_bytes(before)
+    for content in broken:
+        (run / "status.json").write_bytes(content)
+        assert not results.finished(tmp_path, job)
+
+
+def test_the_metrics_of_a_run_are_read_or_named(tmp_path):
+    config = to_json(override(Config(), {"agent": "sac"}))
+    (tmp_path / "config.json").write_text(config)
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "seed": 0, "return_mean": 2.0}\n')
+    assert moca.load_results(tmp_path)["return_mean"].tolist() == [2.0]
+    for name, content in {
+        "metrics.jsonl": b"[1]\n", "config.json": b"[" * 100_000,
+    }.items():  # fmt: skip
+        before = (tmp_path / name).read_bytes()
+        for broken in (content, b"\xff", b"{", b"5", b'"a"'):
+            (tmp_path / name).write_bytes(broken)
+            with pytest.raises(ConfigError, match=name):
+                moca.load_results(tmp_path)
+        (tmp_path / name).write_bytes(before)
+
+
+def test_what_a_study_found_before_is_checked_too(tmp_path):
+    (tmp_path / "study.json").write_bytes(plan_with({"env": "gymnasium:A-v0", "found": {"value.low": "x"}}))
+    with pytest.raises(ConfigError, match=r"study.json"):
+        look.complete(PLAN, tmp_path)

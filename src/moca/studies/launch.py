@@ -263,7 +263,7 @@ def _cluster(ray: Any, address: str | None) -> Iterator[None]:
 
 
 def _work(
-    text: str, directory: str, name: str, checkpoint_every: float, device: str | None, trust: bool = False
+    text: str, directory: str, name: str, checkpoint_every: float, device: str | None, trust: bool
 ) -> dict[str, bytes]:
     """What a Ray worker does: the small files of the finished job."""
     from moca.studies.work import run_job

@@ -179,15 +179,18 @@ def no_files(folder):
     (folder / "folder").mkdir()
     (folder / "loop").symlink_to("loop")
     (folder / "nowhere").symlink_to("absent")
-    (folder / "zeros").symlink_to("/dev/zero")
+    (folder / "device").symlink_to("/dev/null")
     with socket.socket(socket.AF_UNIX) as made_here:
         made_here.bind(str(folder / "socket"))
-    return [folder / name for name in ("pipe", "folder", "loop", "nowhere", "zeros", "socket", "absent", "a\0b")]
+    no_file, absent = "it is no regular file", "there is no file"
+    names = {"pipe": no_file, "device": no_file, "folder": "directory", "loop": "symbolic links", "nowhere": absent}
+    names |= {"socket": "is no exported policy", "absent": absent, "a\0b": "null"}
+    return {folder / name: words for name, words in names.items()}
 
 
 def test_what_is_no_file_is_one_sentence(tmp_path):
-    for path in no_files(tmp_path):
-        with pytest.raises(ValueError, match=r"is no exported policy|there is no file"):
+    for path, words in no_files(tmp_path).items():
+        with pytest.raises(ValueError, match=words):
             Policy.load(path)
     for wrong in (None, 3, 2.5, b"x"):
         with pytest.raises(ValueError, match="is no path"):

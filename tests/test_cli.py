@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from moca.cli import main
+
 MISTAKES = {
     ("figur", "toy"): "Did you mean figure?",
     ("figure", "toi"): "Did you mean toy?",
@@ -84,6 +86,21 @@ def test_the_benchmarks_total_is_of_as_many_steps_of_each():
         row | {"runs": 1, "run_steps_per_s": 7.0},
     ]
     assert together(rows) == {(64, 10): pytest.approx(2 / (1 / 100 + 1 / 300))}
+
+
+def test_an_option_wins_over_the_file_and_set_over_both(tmp_path, capsys):
+    path = tmp_path / "settings.json"
+    path.write_text('{"env": {"name": "PendulumSwingup"}, "seed": 3}')
+    given = ["train", "--config", str(path), "--dry-run"]
+    for extra, env in (
+        ([], "Pendulum"),
+        (["--env", "CartpoleBalance"], "Cartpole"),
+        (["--set", "env.name=CartpoleBalance"], "Cartpole"),
+    ):
+        main([*given, *extra])
+        shown = json.loads(capsys.readouterr().out)
+        assert shown["env"]["name"].startswith(env)
+        assert shown["seed"] == 3
 
 
 def test_the_filter_can_be_asked_for_and_declined():

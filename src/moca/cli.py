@@ -82,6 +82,7 @@ def _config(arguments: argparse.Namespace) -> Config:
     """Preset, then the file, then the plain options, then --set: the later wins."""
     settings: dict[str, Any] = read_settings(arguments.config) if arguments.config else {}
     plain = {
+        "env.name": arguments.env,
         "agent": arguments.agent,
         "seed": arguments.seed,
         "seeds": arguments.seeds,
@@ -92,11 +93,11 @@ def _config(arguments: argparse.Namespace) -> Config:
         "value.kind": arguments.value,
         "belief.filter": arguments.filter,
     }
-    settings |= {name: value for name, value in plain.items() if value is not None}
-    settings |= dict(map(parse_assignment, arguments.set))
-    settings = ({"env.name": arguments.env} if arguments.env else {}) | settings
+    given = {name: value for name, value in plain.items() if value is not None}
+    given |= dict(map(parse_assignment, arguments.set))
+    settings |= given
     env = settings.get("env.name", "CartpoleBalance")
-    if arguments.trust or env in (arguments.env, dict(map(parse_assignment, arguments.set)).get("env.name")):
+    if arguments.trust or "env.name" in given:
         import_module_of(str(env))
     found = _look(arguments, env) if presets.lacks(arguments.preset, env, settings) else {}
     return presets.build(arguments.preset, env, settings, found)

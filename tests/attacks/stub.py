@@ -8,6 +8,7 @@ as if the power were cut: what it wrote to a log and did not sync is then lost.
 import hashlib
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -113,6 +114,10 @@ def _child(command):
     Trainer.folder = Path(command["path"])
     if command.get("signals"):
         own_process()
+    if command.get("clock"):
+        now = time.time_ns()
+        time.time_ns = lambda: now + int(random.uniform(-1, 1) * 1e18)  # thirty years either way
+        time.time = lambda: time.time_ns() / 1e9
     _operations(command.get("dies_at"), {})
     arguments = ["train", "--checkpoint-every", "0"]
     if command["verb"] == "train":

@@ -329,6 +329,14 @@ def test_a_stopped_process_keeps_its_directory(server, tmp_path):
     assert whole(path)
 
 
+def test_a_clock_that_jumps_changes_nothing(server, tmp_path):
+    path = tmp_path / "run"
+    for dies_at in (30, 40, None):
+        answer = server("train", path=str(path), **A, clock=True, dies_at=dies_at)
+    assert answer.code == 0
+    assert whole(path)
+
+
 def test_all_runs_diverged(server, tmp_path):
     path, numbers = tmp_path / "run", {"gamma": stub.DIVERGES, "seed": 1}
     answer = server("train", path=str(path), **numbers)

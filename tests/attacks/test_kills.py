@@ -1,5 +1,6 @@
 """kill -9 at a hundred random moments: four agents on a compiled and on a host environment, and a study."""
 
+import os
 import subprocess
 import sys
 import time
@@ -37,9 +38,10 @@ launch.study(replace(STUDY, blocks=(longer,)), Path(sys.argv[1]), options=QUICK)
 """
 
 
-def start(code, *arguments):
+def start(code, *arguments, devices=None):
     command = [sys.executable, "-c", code, *map(str, arguments)]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    environment = os.environ | ({"JAX_NUM_CPU_DEVICES": str(devices)} if devices else {})
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
 
 
 def rows(path):
@@ -80,3 +82,19 @@ def test_a_killed_study_is_the_unbroken_one(tmp_path):
         assert process.wait() == 0
     kill_at_random_moments(STUDY, tmp_path / "killed", 240, 100 - 8 * KILLS, np.random.default_rng(0))
     same(tmp_path / "killed", tmp_path / "whole")
+
+
+@pytest.mark.slow
+def test_another_number_of_devices_goes_on_with_it(tmp_path):
+    path = tmp_path / "run"
+    with start(RUN, path, "moca", "drift", devices=2) as process:
+        while process.poll() is None and rows(path) < 20:
+            time.sleep(0.001)
+        process.kill()
+    before = (path / "metrics.jsonl").read_bytes()
+    with start(RUN, path, "moca", "drift", devices=1) as process:
+        assert process.wait() == 0
+    after = (path / "metrics.jsonl").read_bytes()
+    assert after.count(b"\n") == 60
+    kept = before[: len(before) // 2]  # the last rows may be of after the last checkpoint
+    assert after.startswith(kept)

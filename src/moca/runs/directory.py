@@ -7,7 +7,6 @@ checkpoints/     all that is needed to go on             lock   who is training 
 tensorboard/     figures/              rollout.mp4
 """
 
-import fcntl
 import hashlib
 import json
 import math
@@ -61,14 +60,17 @@ class RunDirectory:
 
         Nothing is written before the lock is held.
         """
+        import fcntl  # which Windows has not, where runs can be read all the same
+
         with files.writing(f"to {self.path}"):
             self.path.mkdir(parents=True, exist_ok=True)
             files.refuse_odd(self.path / "lock")
             file = files.open_lock(self.path / "lock")
         with file:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+                with files.writing(f"to {self.path}, for it cannot be locked"):
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
                 owner = file.read(20).decode(errors="replace").strip()
                 raise InHandError(f"{self.path} is being trained in by process {owner or '?'}") from None
             with suppress(OSError):  # a full disk; the lock itself holds

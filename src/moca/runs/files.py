@@ -24,6 +24,8 @@ def writing(what: str | Path) -> Iterator[None]:
     """Turns the errors of the operating system into one sentence."""
     try:
         yield
+    except BlockingIOError:  # no fault of the disk: someone else has it
+        raise
     except OSError as error:
         raise DiskError(f"cannot write {what}: {error.strerror or error}") from None
 

@@ -5,6 +5,7 @@ process for each command, which may be killed at its n-th operation on files, he
 as if the power were cut: what it wrote to a log and did not sync is then lost.
 """
 
+import ctypes
 import hashlib
 import json
 import os
@@ -139,6 +140,7 @@ def _fork(command, folder):
         return number
     code = 1
     try:
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # it does not outlive the server
         for name, handle in (("out", 1), ("err", 2)):
             os.dup2(os.open(Path(folder) / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), handle)
         code = _child(command)

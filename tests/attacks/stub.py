@@ -23,6 +23,7 @@ import numpy as np
 from moca import cli, training
 from moca.interaction import RunState
 from moca.runs import checkpoint, directory, launch
+from moca.runs.directory import LOGS
 from moca.runs.interrupts import own_process
 from moca.training import Report
 
@@ -58,7 +59,7 @@ class Trainer:
     def _hold(self):
         """As XLA does: in a call that does not return when a signal comes."""
         self.folder.joinpath("held.test").touch()
-        hashlib.pbkdf2_hmac("sha256", b"", b"", 1_000_000_000)
+        hashlib.pbkdf2_hmac("sha256", b"", b"", 15_000_000)  # ten seconds or so
 
     def __iter__(self):
         while self.episode < self.episodes:
@@ -85,9 +86,10 @@ def expected(gamma, seed):
     return ("\n".join(lines) + "\n").encode(), trainer.learners
 
 
-def _operations(dies_at, synced):
+def _operations(dies_at):
     """Has the process die at its n-th operation on files, and notes how much of each log was synced."""
-    left = [dies_at]
+    left, record = [dies_at], Trainer.folder.with_name("synced")
+    synced = json.loads(record.read_text()) if record.exists() else {}
 
     def counted(call):
         def wrapper(*arguments, **named):
@@ -99,7 +101,7 @@ def _operations(dies_at, synced):
             if call is fsync:
                 path = os.readlink(f"/proc/self/fd/{arguments[0]}")
                 synced[Path(path).name] = os.fstat(arguments[0]).st_size
-                Trainer.folder.with_name("synced").write_text(json.dumps(synced))
+                record.write_text(json.dumps(synced))
             return result
 
         return wrapper
@@ -119,7 +121,7 @@ def _child(command):
         now = time.time_ns()
         time.time_ns = lambda: now + int(random.uniform(-1, 1) * 1e18)  # thirty years either way
         time.time = lambda: time.time_ns() / 1e9
-    _operations(command.get("dies_at"), {})
+    _operations(command.get("dies_at"))
     arguments = ["train", "--checkpoint-every", "0"]
     if command["verb"] == "train":
         numbers = {"train.gamma": command["gamma"], "seed": command["seed"], "env.episode_length": LENGTH}
@@ -206,6 +208,15 @@ class Server:
 
     def close(self):
         self._process.communicate()
+
+
+def cut_the_power(path):
+    """What was not synced of the logs of that run is lost."""
+    record = path.with_name("synced")
+    synced = json.loads(record.read_text()) if record.exists() else {}
+    for name in LOGS:
+        if (path / name).exists():
+            os.truncate(path / name, min((path / name).stat().st_size, synced.get(name, 0)))
 
 
 def wait_until_held(path, number):

@@ -96,6 +96,17 @@ def test_a_log_with_another_ending_is_not_built_upon(server, half):
     assert whole(half)
 
 
+@pytest.mark.parametrize("dies_at", range(25, 95, 10))
+def test_a_power_cut_loses_no_row_that_a_checkpoint_counts_on(server, tmp_path, dies_at):
+    path = tmp_path / "run"
+    server("train", path=str(path), **A, dies_at=dies_at)
+    stub.cut_the_power(path)
+    answer = server("train", path=str(path), **A)
+    assert answer.code in (0, 2)  # it had finished
+    assert "counts on rows" not in answer.out
+    assert whole(path)
+
+
 def test_cutting_never_lengthens(tmp_path):
     directory = RunDirectory(tmp_path)
     (tmp_path / LOGS[0]).write_text("row\n")

@@ -163,17 +163,12 @@ class Directories(RuleBasedStateMachine):
     # Accidents and attacks
 
     @precondition(lambda self: not self.held)
-    @rule()
-    def cut_the_power(self):
-        """What was not synced of the logs is lost."""
-        try:
-            synced = json.loads((self.folder / "synced").read_text())
-        except (OSError, ValueError):
-            return
-        for name in LOGS:
-            if (self.path / name).exists():
-                size = (self.path / name).stat().st_size
-                os.truncate(self.path / name, min(size, synced.get(name, 0)))
+    @rule(name=st.sampled_from("ab"), dies_at=st.integers(20, 90))
+    def cut_the_power(self, name, dies_at):
+        """In the middle of a command."""
+        self.train(name, dies_at)
+        if not self.is_finished():
+            stub.cut_the_power(self.path)
 
     @precondition(lambda self: not self.held and self.has_begun() and not self.is_finished())
     @rule(name=st.sampled_from(LOGS), share=st.floats(0, 1))

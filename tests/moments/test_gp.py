@@ -95,6 +95,7 @@ def test_at_a_point_it_is_the_posterior():
     np.testing.assert_allclose(jax.jit(lambda gp: gp.log_likelihood())(gp), density, rtol=1e-11)
 
 
+@pytest.mark.slow
 def test_gradients():
     """Of everything, against differences; and finite without spread."""
     rng = np.random.default_rng(0)

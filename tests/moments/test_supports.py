@@ -118,14 +118,9 @@ def test_truncated_moments_far_out_and_between_near_bounds(low, high):
     np.testing.assert_allclose(got[2], truth[2], atol=1e-8 * truth[1] ** 1.5)
 
 
-@pytest.mark.parametrize(
-    ("kind", "number"),
-    [
-        ("TruncatedGaussian", 0),
-        ("ClippedGaussian", 1),
-        *(pytest.param(*each, marks=pytest.mark.slow) for each in (("TruncatedGaussian", 1), ("ClippedGaussian", 0))),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("kind", ["TruncatedGaussian", "ClippedGaussian"])
 def test_infinite_bounds_and_no_spread(kind, number):
     """The Gaussian's own moments between infinite bounds; at a point the function itself, with finite gradients."""
     p, make = mm.DiagonalGaussian([0.3, -0.2], [0.5, 0.2]), getattr(mm, kind)
@@ -151,9 +146,8 @@ def test_a_point_outside_and_a_box_without_width():
     np.testing.assert_allclose(expectation(narrow, f), f(np.array([0.3, -0.2])), rtol=1e-8)
 
 
-@pytest.mark.parametrize(
-    "kind", ["Box", *(pytest.param(k, marks=pytest.mark.slow) for k in ("TruncatedGaussian", "ClippedGaussian"))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
 def test_gradients_and_samples(kind):
     rng = np.random.default_rng(0)
     p, f = support(kind, rng, 2), problems.function("RBF per basis", rng, 2)

@@ -96,6 +96,9 @@ MOMENTS = [
     ("composite.py", "dot(slope, p.covariance)", "slope"),
     ("gp.py", "jnp.diag(f.signal - explained)", "jnp.diag(f.signal)"),
     ("gp.py", "bases[:, :, None] * bases[:, None, :]", "0.0"),
+    ("gp.py", ".at[b, a].set(upper)", ""),
+    ("closed_forms/rbf.py", "lambda q: q.mean)", "lambda q: 0 * q.mean)"),
+    ("closed_forms/rbf.py", "for k in range(1, len(x))", "for k in range(2, len(x))"),
     ("gp.py", "-fit - size - len", "-fit + size - len"),
     ("propagation.py", "[-np.pi / 2, 0.0]", "[0.0, -np.pi / 2]"),
     ("networks.py", "cross = dot(mean_slope(q, layer), cross)\n        mean, spread", "mean, spread"),
@@ -146,7 +149,6 @@ CLAIMS = [
     ("paper.py", "(side.agent, side.before or side.noise)", "(side.agent, side.noise)"),
     ("paper.py", 'learned=(("bnaf", noise),)', "learned=None"),
 ]  # fmt: skip
-# where the mutants live, what they are, and what should notice
 DIRECTORIES = [
     (
         "launch.py",
@@ -179,9 +181,10 @@ DIRECTORIES = [
     ("checkpoint.py", "type(value) is int and 0 <= value", "value is not None and 0 <= value"),
     ("checkpoint.py", "if expected is not None and layout != expected:", "if False:"),
     ("interrupts.py", "if asked and number[0] == signal.SIGINT:", "if False:"),
-]
+]  # fmt: skip
+# where the mutants live, what they are, and what should notice
 SUITES = {
-    "moments": ("moments", MOMENTS, ["tests/moments", "-n", "2"]),
+    "moments": ("moments", MOMENTS, ["tests/moments", "-m", "not slow", "-n", "2"]),
     "directories": (
         "runs",
         DIRECTORIES,

@@ -160,6 +160,14 @@ class Directories(RuleBasedStateMachine):
     def in_training(self):
         return (self.path / "status.json").exists() and '"running"' in (self.path / "status.json").read_text()
 
+    @precondition(lambda self: self.is_finished() and not self.held)
+    @rule()
+    def begin_anew(self):
+        shutil.rmtree(self.path)
+        (self.folder / "synced").unlink(missing_ok=True)
+        self.holds = None
+        self.edited = self.cut = self.damaged = self.foreign = False
+
     # Accidents and attacks
 
     @precondition(lambda self: not self.held)

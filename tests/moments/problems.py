@@ -1,6 +1,7 @@
 """Random distributions and functions of every kind, for tests that run over all of them."""
 
 import numpy as np
+import pytest
 
 from moca import moments as mm
 
@@ -89,17 +90,38 @@ def function(kind, rng, d, m=5, width=1.0, dtype=np.float64, outputs=()):
             return mm.Polynomial([array(rng.normal(size=(*outputs, *(d,) * k))) for k in range(5)])
 
 
-def supported(table):
-    """Every (distribution kind, function kind) that the table holds."""
+# One of every closed form. Tests over all pairs run these every time, and the others when slow tests run.
+QUICK = [
+    ("Dirac", "GELU"),
+    ("Empirical", "Erf"),
+    ("DiagonalGaussian", "RBF shared"),
+    ("DiagonalGaussian", "RBF per basis"),
+    ("DiagonalGaussian", "Polynomial"),
+    ("Gaussian", "RBF full"),
+    ("Gaussian", "Fourier"),
+    ("Gaussian", "Erf"),
+    ("Gaussian", "ReLU"),
+    ("Gaussian", "GELU"),
+    ("Gaussian", "Quadratic"),
+    ("GaussianMixture", "RBF shared full"),
+    ("Laplace", "Fourier"),
+    ("Laplace", "Polynomial"),
+    ("StudentT", "Fourier"),
+    ("StudentT", "Quadratic"),
+]
+
+
+def supported(table, among=DISTRIBUTIONS):
+    """Every (distribution kind, function kind) that the table holds, as parameters of a test."""
     pairs = []
-    for p in DISTRIBUTIONS:
+    for p in among:
         for f in FUNCTIONS:
             types = getattr(mm, p), getattr(mm, f.split()[0])
             if types in table or (types[0], object) in table:
-                pairs.append((p, f))
+                pairs.append(pytest.param(p, f, marks=() if (p, f) in QUICK else pytest.mark.slow))
     return pairs
 
 
 def smooth(table):
     """Those that a grid integrates well: all but spread-out ReLUs, whose kinks `test_covariance` resolves."""
-    return [(p, f) for p, f in supported(table) if f != "ReLU" or p in ("Dirac", "Empirical")]
+    return [each for each in supported(table) if each.values[1] != "ReLU" or each.values[0] in ("Dirac", "Empirical")]

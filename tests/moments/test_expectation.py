@@ -21,7 +21,8 @@ evaluate = jax.jit(lambda f, x: jax.vmap(f)(x))
 dimensions = st.integers(1, 8)
 bases = st.sampled_from([1, 2, 7, 64])
 seeds = st.integers(0, 2**32 - 1)
-spreads = st.sampled_from([1e-4, 0.03, 0.3, 1.0, 3.0, 30.0])
+SPREADS = [1e-4, 0.03, 0.3, 1.0, 3.0, 30.0]
+spreads = st.sampled_from(SPREADS)
 gaussians = st.sampled_from(["DiagonalGaussian", "Gaussian"])
 dtypes = st.sampled_from([np.float64, np.float32])
 
@@ -43,12 +44,30 @@ def assert_close(value, truth, scale, dtype):
     assert abs(float(value) - truth) <= TOLERANCE[dtype] * scale + np.finfo(dtype).tiny * 1e3
 
 
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize(
+    ("d", "m", "kind", "precision"),
+    [
+        (8, 64, "DiagonalGaussian", "RBF shared"),
+        (1, 1, "DiagonalGaussian", "RBF per basis"),
+        (8, 7, "Gaussian", "RBF full"),
+        (3, 64, "Gaussian", "RBF shared full"),
+    ],
+)
+def test_rbf_from_narrow_to_wide(d, m, kind, precision, dtype):
+    for seed, spread in enumerate(SPREADS):
+        check_rbf(d, m, seed, spread, kind, precision, dtype)
+
+
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None)
 @given(dimensions, bases, seeds, spreads, gaussians, st.sampled_from(problems.FUNCTIONS[:4]), dtypes)
-@example(8, 64, 0, 0.3, "DiagonalGaussian", "RBF shared", np.float32)
-@example(8, 64, 0, 30.0, "Gaussian", "RBF full", np.float32)
 @example(8, 7, 3, 1.0, "DiagonalGaussian", "RBF per basis", np.float32)
 def test_gaussian_rbf(d, m, seed, spread, kind, precision, dtype):
+    check_rbf(d, m, seed, spread, kind, precision, dtype)
+
+
+def check_rbf(d, m, seed, spread, kind, precision, dtype):
     rng = np.random.default_rng(seed)
     p = problems.distribution(kind, rng, d, spread, dtype)
     f = problems.function(precision, rng, d, m, dtype=dtype)
@@ -58,10 +77,20 @@ def test_gaussian_rbf(d, m, seed, spread, kind, precision, dtype):
     assert_close(expectation(p, f), weights @ each + constant, scale, dtype)
 
 
+@pytest.mark.parametrize("precision", ["RBF shared", "RBF per basis"])
+def test_rbf_ten_lengthscales_out(precision):
+    for seed in range(5):
+        check_rbf_far_out(8, 64, seed, 10.0, precision, np.float32)
+
+
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(dimensions, bases, seeds, st.floats(0, 10), st.sampled_from(["RBF shared", "RBF per basis"]), dtypes)
-@example(8, 64, 1, 10.0, "RBF shared", np.float32)
 def test_rbf_keeps_its_accuracy_ten_lengthscales_out(d, m, seed, reach, precision, dtype):
+    check_rbf_far_out(d, m, seed, reach, precision, dtype)
+
+
+def check_rbf_far_out(d, m, seed, reach, precision, dtype):
     """Belief beside one of the bases, everything up to ten lengthscales from the origin: the square must not cancel."""
     rng = np.random.default_rng(seed)
     f = problems.function(precision, rng, d, m, dtype=dtype)
@@ -75,9 +104,24 @@ def test_rbf_keeps_its_accuracy_ten_lengthscales_out(d, m, seed, reach, precisio
     assert_close(expectation(p, f), weights @ each, np.abs(weights) @ each, dtype)
 
 
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize(
+    ("d", "m", "kind", "ridge"),
+    [(8, 64, "Gaussian", "Erf"), (1, 1, "DiagonalGaussian", "Fourier"), (3, 64, "DiagonalGaussian", "GELU")],
+)
+def test_ridge_functions_from_narrow_to_wide(d, m, kind, ridge, dtype):
+    for seed, spread in enumerate(SPREADS):
+        check_ridge(d, m, seed, spread, kind, ridge, dtype)
+
+
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(dimensions, bases, seeds, spreads, gaussians, st.sampled_from(["Erf", "Fourier", "GELU"]), dtypes)
 def test_gaussian_ridge_functions(d, m, seed, spread, kind, ridge, dtype):
+    check_ridge(d, m, seed, spread, kind, ridge, dtype)
+
+
+def check_ridge(d, m, seed, spread, kind, ridge, dtype):
     rng = np.random.default_rng(seed)
     p = problems.distribution(kind, rng, d, spread, dtype)
     f = problems.function(ridge, rng, d, m, dtype=dtype)
@@ -91,6 +135,17 @@ def test_gaussian_ridge_functions(d, m, seed, spread, kind, ridge, dtype):
     assert_close(expectation(p, f), truth, scale, dtype)
 
 
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize(
+    ("d", "kind", "degree"),
+    [(1, "DiagonalGaussian", 1), (3, "Gaussian", 3), (8, "Laplace", 4), (3, "StudentT", 2), (3, "StudentT", 4)],
+)
+def test_polynomials_from_narrow_to_wide(d, kind, degree, dtype):
+    for seed, spread in enumerate(SPREADS):
+        check_polynomial(d, seed, spread, kind, degree, dtype)
+
+
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(
     dimensions,
@@ -101,6 +156,10 @@ def test_gaussian_ridge_functions(d, m, seed, spread, kind, ridge, dtype):
     dtypes,
 )
 def test_elliptical_polynomials(d, seed, spread, kind, degree, dtype):
+    check_polynomial(d, seed, spread, kind, degree, dtype)
+
+
+def check_polynomial(d, seed, spread, kind, degree, dtype):
     rng = np.random.default_rng(seed)
     p = problems.distribution(kind, rng, d, spread, dtype)
     f = mm.Polynomial(problems.function("Polynomial", rng, d, dtype=dtype).tensors[: degree + 1])
@@ -118,11 +177,23 @@ def test_elliptical_polynomials(d, seed, spread, kind, degree, dtype):
         assert_close(expectation(p, quadratic), truth, size, dtype)
 
 
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("df", [1, 5, 21, None])
+def test_fourier_under_heavy_tails_from_narrow_to_wide(df, dtype):
+    for seed, spread in enumerate([0.03, 0.3, 1.0, 3.0]):
+        check_heavy_fourier(3, 7, seed, spread, df, dtype)
+
+
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     dimensions, bases, seeds, st.sampled_from([0.03, 0.3, 1.0, 3.0]), st.sampled_from([1, 3, 5, 9, 21, None]), dtypes
 )
 def test_fourier_under_heavy_tails(d, m, seed, spread, df, dtype):
+    check_heavy_fourier(d, m, seed, spread, df, dtype)
+
+
+def check_heavy_fourier(d, m, seed, spread, df, dtype):
     """df = None is the Laplace distribution; the Student-t is compared with scipy's Bessel function."""
     rng = np.random.default_rng(seed)
     p = problems.distribution("Laplace", rng, d, spread, dtype)
@@ -154,7 +225,7 @@ def test_fourier_under_one_dimensional_heavy_tails_by_integration():
 
 
 @pytest.mark.parametrize(("kind", "function"), problems.smooth(mm.CLOSED_FORMS))
-@pytest.mark.parametrize("d", [1, 2])
+@pytest.mark.parametrize("d", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_every_gaussian_pair_by_tensor_quadrature(kind, function, d):
     """No reduction to one dimension, no moment tensors: f itself, summed over a grid."""
     rng = np.random.default_rng(d)
@@ -208,6 +279,7 @@ def test_a_stored_value_from_arbitrary_precision():
     np.testing.assert_allclose(mm.expectation(p, f), float(truth), rtol=1e-14)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "function"), problems.supported(mm.CLOSED_FORMS))
 def test_agrees_with_monte_carlo(kind, function):
     rng = np.random.default_rng(3)

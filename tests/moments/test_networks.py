@@ -11,6 +11,11 @@ from moca import moments as mm
 from tests.moments import problems, reference
 
 ACTIVATIONS = ["erf", "relu", "gelu", "sine"]
+SOME = ["sine", *(pytest.param(each, marks=pytest.mark.slow) for each in ("erf", "relu", "gelu"))]
+evaluate = jax.jit(lambda f, x: jax.vmap(f)(x))
+joint = jax.jit(lambda p, f: mm.propagate(p, f, joint=True))
+alone = jax.jit(lambda p, f: mm.propagate(p, f))
+diagonal = jax.jit(lambda p, f: mm.propagate(p, f, diagonal=True))
 
 
 def network(rng, sizes, activation="erf", dtype=np.float64):
@@ -35,16 +40,16 @@ def test_it_is_the_network_it_spells(activation):
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("dtype", [np.float64, pytest.param(np.float32, marks=pytest.mark.slow)])
 def test_one_hidden_layer_is_exact(activation, dtype):
     """The moments of (x, f(x)) by quadrature in one dimension, where kinks can be resolved by brute force."""
     rng = np.random.default_rng(1)
     f, _, _ = network(rng, (1, 6, 2), activation, dtype)
     p = mm.DiagonalGaussian(np.array([0.3], dtype), np.array([0.8], dtype))
-    q = mm.propagate(p, f, joint=True)
+    q = joint(p, f)
     z, over = reference.split_rule(np.zeros(()), np.ones(()), panels=400)
     x = 0.3 + np.sqrt(0.8) * z
-    y = np.concatenate([x[:, None], np.asarray(jax.vmap(f)(x[:, None].astype(dtype)))], 1)
+    y = np.concatenate([x[:, None], np.asarray(evaluate(f, x[:, None].astype(dtype)))], 1)
     mean = over @ y
     truth = (y - mean).T @ (over[:, None] * (y - mean))
     tolerance = {np.float64: 1e-10, np.float32: 2e-5}[dtype] if activation != "relu" else 2e-5
@@ -52,38 +57,38 @@ def test_one_hidden_layer_is_exact(activation, dtype):
     np.testing.assert_allclose(q.covariance, truth, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("activation", SOME)
 def test_two_layers_are_two_steps(activation):
     """Each matched by itself, the cross-covariance through the mean derivative; zero spread is exact."""
     rng = np.random.default_rng(0)
     f, _, _ = network(rng, (3, 6, 5, 2), activation)
     p = problems.distribution("Gaussian", rng, 3)
-    middle = mm.propagate(p, f.layers[0], joint=True)
-    last = mm.propagate(mm.Gaussian(middle.mean[3:], middle.covariance[3:, 3:]), f.layers[1], joint=True)
-    whole = mm.propagate(p, f, joint=True)
+    middle = joint(p, f.layers[0])
+    last = joint(mm.Gaussian(middle.mean[3:], middle.covariance[3:, 3:]), f.layers[1])
+    whole = joint(p, f)
     np.testing.assert_allclose(whole.mean[3:], last.mean[6:], rtol=1e-12)
     np.testing.assert_allclose(whole.covariance[3:, 3:], last.covariance[6:, 6:], rtol=1e-11)
     slope = np.linalg.lstsq(last.covariance[:6, :6], last.covariance[:6, 6:], rcond=1e-10)[0].T
     truth = slope @ middle.covariance[3:, :3]
     np.testing.assert_allclose(whole.covariance[3:, :3], truth, rtol=1e-6, atol=1e-8)
-    still = mm.propagate(mm.Gaussian(p.mean, np.zeros((3, 3))), f)
-    np.testing.assert_allclose(still.mean, f(p.mean), rtol=1e-13)
-    np.testing.assert_allclose(still.covariance, 0, atol=1e-14)
-    gradient = jax.grad(lambda p: mm.propagate(p, f).covariance.sum())(mm.Gaussian(p.mean, np.zeros((3, 3))))
+    still = mm.Gaussian(p.mean, np.zeros((3, 3)))
+    np.testing.assert_allclose(joint(still, f).mean[3:], evaluate(f, p.mean[None])[0], rtol=1e-13)
+    np.testing.assert_allclose(joint(still, f).covariance, 0, atol=1e-14)
+    gradient = jax.jit(jax.grad(lambda p: mm.propagate(p, f).covariance.sum()))(still)
     assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
 
 
-@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("activation", SOME)
 def test_diagonal_keeps_what_one_layer_makes_of_each_unit(activation):
     rng = np.random.default_rng(0)
     f, weights, _ = network(rng, (3, 6, 2), activation)
     p = problems.distribution("Gaussian", rng, 3)
     units = mm.MatchedNetwork([type(f.layers[0])(None, f.layers[0].rows, f.layers[0].shifts)])
-    each = mm.propagate(p, units, diagonal=True)
-    np.testing.assert_allclose(each.variance, mm.variance(p, units.layers[0]), rtol=1e-10)
-    whole = mm.propagate(p, f, diagonal=True)
+    each = diagonal(p, units)
+    np.testing.assert_allclose(each.variance, jax.jit(mm.variance)(p, units.layers[0]), rtol=1e-10)
+    whole = diagonal(p, f)
     np.testing.assert_allclose(whole.variance, weights[-1] ** 2 @ each.variance, rtol=1e-12)
-    np.testing.assert_allclose(whole.mean, mm.expectation(p, f.layers[0]), rtol=1e-12)
+    np.testing.assert_allclose(whole.mean, jax.jit(mm.expectation)(p, f.layers[0]), rtol=1e-12)
 
 
 def test_what_a_network_refuses():
@@ -111,25 +116,29 @@ estimate = jax.jit(lambda p, f: (mm.propagate(p, f), mm.matching_error(p, f)))
 def true_error(p, f, q, points):
     """By a much finer rule than the estimate's."""
     x, over = mm.numerical.nodes_and_weights(p, points)
-    y = np.concatenate([np.asarray(jax.vmap(f)(part)) for part in np.array_split(x, 8)])
+    y, over = np.asarray(evaluate(f, x)), np.asarray(over)
     mean = over @ y
-    spread = np.einsum("n,na,nb->ab", over, y - mean, y - mean)
+    spread = (over[:, None] * (y - mean)).T @ (y - mean)
     return np.abs(q.mean - mean), np.abs(np.diagonal(q.covariance) - np.diagonal(spread))
 
 
-@pytest.mark.parametrize("cases", [10, pytest.param(100, marks=pytest.mark.slow)])
-def test_the_estimate_brackets_the_error(cases):
-    """Random networks and beliefs of one to three dimensions: at least the true error in 95 of 100, near it."""
-    rng = np.random.default_rng(3)
+@pytest.mark.parametrize(
+    ("seed", "cases", "dimensions"),
+    [(3, 10, [2]), *(pytest.param(seed, 100, [1, 2, 3], marks=pytest.mark.slow) for seed in (3, 4, 5))],
+)
+def test_the_estimate_brackets_the_error(seed, cases, dimensions):
+    """Random networks and beliefs: mean and variance at least the true errors in 95 of 100, near them in the median."""
+    rng = np.random.default_rng(seed)
     held, ratios = [], []
     for case in range(cases):
-        d = 1 + case % 3
+        d = dimensions[case % len(dimensions)]
         f, _, _ = network(rng, (d, 16, 16, 16, 1))
         p = mm.DiagonalGaussian(rng.normal(size=d), rng.uniform(0.05, 1, d) ** 2)
         q, error = estimate(p, f)
-        for guess, truth in zip(error, true_error(p, f, q, {1: 200, 2: 80, 3: 36}[d]), strict=True):
-            held.append(float(guess.ravel()[0]) >= float(truth[0]))
-            ratios.append(float(guess.ravel()[0]) / float(truth[0]))
+        true = true_error(p, f, q, {1: 200, 2: 80, 3: 36}[d])
+        each = [float(guess.ravel()[0] / truth[0]) for guess, truth in zip(error, true, strict=True)]
+        held.append(min(each) >= 1)
+        ratios += each
     print(f"held in {np.mean(held):.3f} of {len(held)}, median ratio {np.median(ratios):.3f}")
     assert np.mean(held) >= 0.95
     assert np.median(ratios) <= 3
@@ -139,20 +148,20 @@ def test_the_estimate_brackets_the_error(cases):
 def test_three_layers_of_sixty_four_against_a_million_samples():
     """Twenty networks: mean within 0.1 of the output's deviation, variance within 15 % in the median."""
     rng = np.random.default_rng(0)
-    means, variances, diagonal = [], [], []
+    means, variances, without = [], [], []
     for number in range(20):
         f, _, _ = network(rng, (4, 64, 64, 64, 1), "erf", np.float32)
         p = mm.DiagonalGaussian(rng.normal(size=4).astype(np.float32), (rng.uniform(0, 1, 4) ** 2).astype(np.float32))
-        q, alone = (jax.jit(lambda p, f, d=d: mm.propagate(p, f, diagonal=d))(p, f) for d in (False, True))
+        q, apart = alone(p, f), diagonal(p, f)
         y = np.concatenate(
             [
-                np.asarray(jax.jit(lambda f, x: jax.vmap(f)(x))(f, p.sample(key, 100_000)), np.float64)
+                np.asarray(evaluate(f, p.sample(key, 100_000)), np.float64)
                 for key in jax.random.split(jax.random.key(number), 10)
             ]
         )
         means.append(abs(float(q.mean[0]) - y.mean()) / y.std())
         variances.append(abs(float(q.variance[0]) / y.var() - 1))
-        diagonal.append(abs(float(alone.variance[0]) / y.var() - 1))
-    print(f"mean {max(means):.3f}, variance {np.median(variances):.3f}, diagonal {np.median(diagonal):.3f}")
+        without.append(abs(float(apart.variance[0]) / y.var() - 1))
+    print(f"mean {max(means):.3f}, variance {np.median(variances):.3f}, diagonal {np.median(without):.3f}")
     assert max(means) <= 0.1
     assert np.median(variances) <= 0.15

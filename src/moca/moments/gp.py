@@ -4,6 +4,7 @@ import math
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.linalg import cho_solve
 from jaxtyping import Array, Float
 
@@ -150,11 +151,15 @@ def gaussian_gp_covariance(p: DiagonalGaussian | Gaussian, f: GP, g: GP) -> Floa
         kernels = RBF(None, f.inputs, one**-2), RBF(None, f.inputs, two**-2)
         return given_each_basis(p, kernels[0], lambda q: rbf_bases(q, kernels[1]))
 
-    pairs = jax.vmap(jax.vmap(pair, (None, 0)), (0, None))(f.lengthscales, f.lengthscales)
-    means = jnp.einsum("ai,abij,bj->ab", weights, pairs, weights, precision="highest")
+    a, b = np.triu_indices(len(solved))  # the rest by symmetry
+    pairs = jax.vmap(pair)(f.lengthscales[a], f.lengthscales[b])
+    upper = jnp.einsum("ci,cij,cj->c", weights[a], pairs, weights[b], precision="highest")
+    means = jnp.zeros((len(solved), len(solved)), upper.dtype).at[a, b].set(upper).at[b, a].set(upper)
     bases = _bases(p, f)
-    own = jnp.einsum("aaij->aij", pairs) + bases[:, :, None] * bases[:, None, :]
-    explained = f.signal**2 * jax.vmap(lambda L, second: jnp.trace(cho_solve((L, True), second)))(factor, own)
+    own = pairs[a == b] + bases[:, :, None] * bases[:, None, :]
+    # The inverse is the same for every belief of a batch.
+    inverse = jax.vmap(lambda L: cho_solve((L, True), jnp.eye(len(L), dtype=L.dtype)))(factor)
+    explained = f.signal**2 * jnp.sum(inverse * own, axis=(1, 2))
     return means + jnp.diag(f.signal - explained)
 
 

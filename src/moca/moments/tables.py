@@ -136,6 +136,7 @@ _add(
         (Empirical, object): cf.empirical_cross,
         (Distribution, Sum): made.sum_cross,
         **dict.fromkeys(product(GAUSSIANS, FUNCTIONS), made.gaussian_cross),
+        **{(p, RBF): cf.gaussian_rbf_cross for p in GAUSSIANS},
         (DiagonalGaussian, Matern): made.gaussian_cross,
         **{(p, GP): made.gaussian_cross for p in GAUSSIANS},
         (GaussianMixture, GP): made.mixture_cross,

@@ -23,7 +23,13 @@ from moca.moments.closed_forms.polynomial import (
     elliptical_quadratic,
     gaussian_polynomial_ridge_covariance,
 )
-from moca.moments.closed_forms.rbf import gaussian_rbf, gaussian_rbf_covariance, given_each_basis, rbf_bases
+from moca.moments.closed_forms.rbf import (
+    gaussian_rbf,
+    gaussian_rbf_covariance,
+    gaussian_rbf_cross,
+    given_each_basis,
+    rbf_bases,
+)
 from moca.moments.closed_forms.ridge import (
     elliptical_fourier,
     elliptical_fourier_covariance,
@@ -54,6 +60,7 @@ __all__ = [
     "gaussian_polynomial_ridge_covariance",
     "gaussian_rbf",
     "gaussian_rbf_covariance",
+    "gaussian_rbf_cross",
     "gaussian_ridge",
     "given_each_basis",
     "independent_polynomial",

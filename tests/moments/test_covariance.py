@@ -32,6 +32,10 @@ QUICK = [
 ]  # fmt: skip
 
 
+def slow(*pair):
+    return pytest.param(*pair, marks=pytest.mark.slow)
+
+
 def few(count):
     """All pairs, of which only the first of the quick ones are run every time."""
     return [p if p in QUICK[:count] else pytest.param(*p, marks=pytest.mark.slow) for p in PAIRS]
@@ -296,16 +300,16 @@ def test_with_x_it_is_the_covariance_with_the_identity(kind, function, outputs):
     np.testing.assert_allclose(value, covariance(p, f, identity), rtol=1e-9, atol=1e-12)
 
 
-def test_mixtures_have_the_covariances_of_their_parts():
+@pytest.mark.parametrize(("one", "two"), [("RBF full", "Erf"), slow("Quadratic", "Fourier"), slow("Erf", "GELU")])
+def test_mixtures_have_the_covariances_of_their_parts(one, two):
     rng = np.random.default_rng(0)
     p = problems.distribution("GaussianMixture", rng, 2)
-    for one, two in (("RBF full", "Erf"),):
-        f, g = problems.function(one, rng, 2, outputs=(2,)), problems.function(two, rng, 2)
-        truth = 0
-        for w, mean, spread in zip(p.weights, p.components.mean, p.components.covariance, strict=True):
-            x, over = reference.tensor_rule(np.asarray(mean), np.asarray(spread))
-            truth = truth + float(w) * np.einsum("n,na,n->a", over, values(f, x), values(g, x))
-        np.testing.assert_allclose(product(p, f, g), truth, rtol=1e-9)
+    f, g = problems.function(one, rng, 2, outputs=(2,)), problems.function(two, rng, 2)
+    truth = 0
+    for w, mean, spread in zip(p.weights, p.components.mean, p.components.covariance, strict=True):
+        x, over = reference.tensor_rule(np.asarray(mean), np.asarray(spread))
+        truth = truth + float(w) * np.einsum("n,na,n->a", over, values(f, x), values(g, x))
+    np.testing.assert_allclose(product(p, f, g), truth, rtol=1e-9)
 
 
 @pytest.mark.parametrize("kind", ["Dirac", "Empirical"])
@@ -321,11 +325,12 @@ def test_points(kind):
     np.testing.assert_allclose(mm.variance(p, f), of_f.var(0), atol=1e-14)
 
 
-def test_sums_and_multiples():
+@pytest.mark.parametrize(("one", "two"), [("Fourier", "Quadratic"), slow("RBF full", "Polynomial")])
+def test_sums_and_multiples(one, two):
     """Bilinear, whatever the classes."""
     rng = np.random.default_rng(0)
     p = problems.distribution("Gaussian", rng, 2)
-    f, g = problems.function("Fourier", rng, 2, outputs=(2,)), problems.function("Quadratic", rng, 2, outputs=(2,))
+    f, g = problems.function(one, rng, 2, outputs=(2,)), problems.function(two, rng, 2, outputs=(2,))
     h = 2.0 * f - g
     x = rng.normal(size=2)
     np.testing.assert_allclose(h(x), 2 * f(x) - g(x), rtol=1e-14)
@@ -423,6 +428,16 @@ def test_gradient_equals_finite_differences(one, two):
     f, g = problems.function(one, rng, 2, 2), problems.function(two, rng, 2, 2)
     value = jax.jit(lambda arrays: mm.covariance(*arrays))
     check_grads(value, ((p, f, g),), order=1, modes=["rev"], eps=1e-5, rtol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("one", "two"), few(3))
+def test_derivatives_forwards(one, two):
+    rng = np.random.default_rng(2)
+    p = problems.distribution("Gaussian", rng, 2)
+    f, g = problems.function(one, rng, 2, 2), problems.function(two, rng, 2, 2)
+    value = jax.jit(lambda arrays: mm.covariance(*arrays))
+    check_grads(value, ((p, f, g),), order=1, modes=["fwd"], eps=1e-5, rtol=1e-5)
 
 
 def test_every_product_is_in_full_precision():

@@ -14,7 +14,7 @@ def main(agent: str, width: int, runs: int, evaluated: bool) -> None:
     if runs > 1:
         jax.config.update("jax_num_cpu_devices", 2)
     from moca import presets
-    from moca.training import Trainer
+    from moca.drivers import ScanTrainer
 
     episodes = timed_steps(width) // EPISODE
     settings = {
@@ -25,7 +25,7 @@ def main(agent: str, width: int, runs: int, evaluated: bool) -> None:
         "train.eval_every": 1 if evaluated else 10**6,
     }
     settings |= {f"{part}.width": width for part in ("critic", "dynamics", "sac")}
-    trainer = Trainer([presets.build("paper", ENVIRONMENT, settings)] * runs, range(runs))
+    trainer = ScanTrainer([presets.build("paper", ENVIRONMENT, settings)] * runs, range(runs))
     trainer.compile()
     training = iter(trainer)
     next(training)

@@ -19,8 +19,8 @@ class Ramp(mm.Function):
     """V(x) = Σᵢ wᵢ max(0, uᵢᵀx + bᵢ)."""
 
     weights: Float[Array, "m"]
-    slopes: Float[Array, "m d"]
-    kinks: Float[Array, "m"]
+    slopes: Float[Array, "m d"] = mm.role("basis")
+    kinks: Float[Array, "m"] = mm.role("basis")
 
     @property
     def dimension(self):
@@ -50,4 +50,4 @@ def make_ramp(settings, observation_size, key):
     return Ramp(jnp.zeros(settings.bases), slopes, kinks)
 
 
-moca.register_value("ramp", make_ramp, bases=("slopes", "kinks"))
+moca.register_value("ramp", make_ramp)

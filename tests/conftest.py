@@ -36,8 +36,8 @@ def registries():
     from moca.backup import PREDICTIONS
     from moca.values import BASES, KINDS
 
-    lists = (config.AGENTS, config.QUADRATIC_AGENTS, config.VALUES, BASES)
-    tables = (CLASSES, PREDICTIONS, KINDS, mm.CLOSED_FORMS)
+    lists = (config.AGENTS, config.QUADRATIC_AGENTS, config.VALUES)
+    tables = (CLASSES, PREDICTIONS, KINDS, BASES, mm.CLOSED_FORMS)
     held = [list(each) for each in lists], [dict(each) for each in tables]
     yield
     for each, before in zip(lists, held[0], strict=True):

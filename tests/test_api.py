@@ -15,7 +15,7 @@ from moca import api
 from moca import moments as mm
 from moca.agents import make_agent
 from moca.config import Config, ConfigError, override
-from moca.envs.noise import make_noise
+from moca.envs.environment import make_noise
 from moca.evaluation import rollout
 from tests import probes
 from tests.test_deploy import Plane, stored
@@ -71,7 +71,7 @@ def test_answers_for_one_and_for_many(agent, run):
     assert actions.shape == (5, 1)
     assert values.shape == (5,)
     for observation, action, value in zip(OBSERVATIONS.astype(np.float32), actions, values, strict=True):
-        np.testing.assert_allclose(action, pure.greedy(learner, observation), atol=1e-6)
+        np.testing.assert_allclose(action, pure.act(learner, observation), atol=1e-6)
         np.testing.assert_allclose(value, pure.value(learner, observation), atol=1e-5)
         np.testing.assert_allclose(agent.predict(observation, run), action, atol=1e-6)
         np.testing.assert_allclose(agent.value(list(observation), run), value, atol=1e-5)

@@ -7,7 +7,7 @@ import pytest
 
 from moca import moments as mm
 from moca.backup import PREDICTIONS, bellman_target
-from moca.values import twin_axes
+from moca.critic import twin_axes
 
 VALUES = {
     "rbf": lambda k: mm.RBF(jax.random.normal(k, (8,)), jax.random.normal(jax.random.key(5), (8, 3)), jnp.ones(3)),

@@ -9,7 +9,7 @@ import pytest
 import scipy.stats
 
 from moca import moments as mm
-from moca.belief import Belief, anticipate, correct, propagate, surprise
+from moca.belief import Belief, anticipate, innovation_nll, predict, update
 from moca.replay import Transition
 
 A = np.array([[0.95, 0.1, 0.0], [0.0, 0.8, 0.2], [-0.1, 0.0, 0.9]])
@@ -57,10 +57,10 @@ def test_it_is_the_kalman_filter_of_a_linear_system():
         _, actions, seen = trajectory(30)
         belief, found = Belief(jnp.asarray(seen[0]), jnp.diag(jnp.asarray(R))), []
         for a, o in zip(actions, seen[1:], strict=True):
-            prior, spread = propagate(linear(), belief, jnp.asarray(a))
+            prior, spread = predict(linear(), belief, jnp.asarray(a))
             np.testing.assert_allclose(spread, np.diagonal(A @ np.asarray(belief.covariance) @ A.T), rtol=1e-12)
-            belief, surprised = correct(prior, jnp.asarray(o), jnp.asarray(R))
-            found.append((belief.mean, belief.covariance, surprised + 1.5 * np.log(2 * np.pi)))
+            belief, nll = update(prior, jnp.asarray(o), jnp.asarray(R))
+            found.append((belief.mean, belief.covariance, nll + 1.5 * np.log(2 * np.pi)))
         for ours, theirs in zip(zip(*found, strict=True), textbook(actions, seen), strict=True):
             np.testing.assert_allclose(np.array(ours), theirs, rtol=1e-5, atol=1e-6)
 
@@ -68,13 +68,13 @@ def test_it_is_the_kalman_filter_of_a_linear_system():
 def test_disagreement_of_the_ensemble_widens_the_prior():
     means = jnp.array([[0.0, 0.0], [1.0, 1.0]])
     mixture = mm.GaussianMixture(jnp.full(2, 0.5), mm.DiagonalGaussian(means, jnp.full((2, 2), 0.1)))
-    prior, _ = propagate(SimpleNamespace(predict=lambda s, a: mixture), Belief(jnp.zeros(2), jnp.eye(2)), jnp.zeros(1))
+    prior, _ = predict(SimpleNamespace(predict=lambda s, a: mixture), Belief(jnp.zeros(2), jnp.eye(2)), jnp.zeros(1))
     np.testing.assert_allclose(prior.covariance, 0.1 * np.eye(2) + 0.25, rtol=1e-6)
 
 
 def test_without_noise_the_observation_is_the_belief():
     prior = Belief(jnp.array([1.0, 2.0]), jnp.array([[0.5, 0.2], [0.2, 0.3]]))
-    belief, _ = correct(prior, jnp.array([1.3, 1.9]), jnp.zeros(2))
+    belief, _ = update(prior, jnp.array([1.3, 1.9]), jnp.zeros(2))
     np.testing.assert_allclose(belief.mean, [1.3, 1.9], rtol=1e-6)
     np.testing.assert_allclose(belief.covariance, 0, atol=1e-6)
 
@@ -116,8 +116,8 @@ def test_a_prior_of_low_rank_and_no_noise_are_survived_in_single_precision():
         away = random.normal(size=(500, 5, 2)) * scale**0.5
         priors = jnp.asarray(away @ away.swapaxes(1, 2) + 8e-7 * np.eye(5), jnp.float32)
         seen = jnp.asarray(random.normal(size=(500, 5)), jnp.float32)
-        update = jax.vmap(lambda c, o: correct(Belief(jnp.zeros(5), c), o, jnp.zeros(5))[0])
-        mean, covariance = update(priors, seen)
+        updated = jax.vmap(lambda c, o: update(Belief(jnp.zeros(5), c), o, jnp.zeros(5))[0])
+        mean, covariance = updated(priors, seen)
         np.testing.assert_allclose(mean, seen, atol=0.05)
         assert np.isfinite(covariance).all()
 
@@ -135,9 +135,9 @@ def episode(steps):
     return Transition(*rows, measured=jnp.asarray(seen[1:]), spread=jnp.zeros((steps, 3)))
 
 
-def test_the_surprise_of_an_episode_is_the_likelihood_of_its_innovations():
+def test_the_nll_of_an_episode_is_that_of_its_innovations():
     with jax.enable_x64(True):
-        found = surprise(linear(), episode(40), jnp.asarray(R)) + 1.5 * np.log(2 * np.pi)
+        found = innovation_nll(linear(), episode(40), jnp.asarray(R)) + 1.5 * np.log(2 * np.pi)
         _, actions, seen = trajectory(40)
         np.testing.assert_allclose(found, textbook(actions, seen)[2].mean(), rtol=1e-6)
 
@@ -147,14 +147,14 @@ def test_after_an_end_the_belief_begins_anew():
         rows = episode(20)
         ended = rows._replace(terminated=rows.terminated.at[9].set(1.0))
         halves = [jax.tree.map(lambda leaf, s=s: leaf[s], rows) for s in (slice(0, 10), slice(10, 20))]
-        expected = np.mean([surprise(linear(), half, jnp.asarray(R)) for half in halves])
-        np.testing.assert_allclose(surprise(linear(), ended, jnp.asarray(R)), expected, rtol=1e-12)
-        assert abs(surprise(linear(), rows, jnp.asarray(R)) - expected) > 1e-3
+        expected = np.mean([innovation_nll(linear(), half, jnp.asarray(R)) for half in halves])
+        np.testing.assert_allclose(innovation_nll(linear(), ended, jnp.asarray(R)), expected, rtol=1e-12)
+        assert abs(innovation_nll(linear(), rows, jnp.asarray(R)) - expected) > 1e-3
 
 
-def test_the_noise_level_shows_in_the_surprise():
+def test_the_noise_level_shows_in_the_innovations():
     """Least at the true level, in every dimension at once, though the process has noise of its own."""
     rows = episode(3000)
     levels = np.geomspace(0.1, 1.0, 21)
-    found = jax.vmap(lambda sigma: surprise(linear(), rows, jnp.full(3, sigma**2)))(jnp.asarray(levels))
+    found = jax.vmap(lambda sigma: innovation_nll(linear(), rows, jnp.full(3, sigma**2)))(jnp.asarray(levels))
     np.testing.assert_allclose(levels[np.argmin(found)], SIGMA, rtol=0.13)

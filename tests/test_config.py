@@ -137,13 +137,14 @@ def test_sweeps():
 
 
 LAYERS = [
-    {"moca", "moca.config", "moca.presets", "moca.sweep", "moca.envs.names", "moca.figures"},
-    {"moca.moments", "moca.nets", "moca.replay", "moca.envs", "moca.exploration"},
+    {"moca", "moca.config", "moca.presets", "moca.sweep", "moca.names", "moca.figures"},
+    {"moca.moments", "moca.nets", "moca.replay", "moca.envs", "moca.exploration", "moca.devices", "moca.pytrees"},
     {"moca.critic", "moca.dynamics", "moca.values"},
-    {"moca.backup", "moca.belief", "moca.diagnostics"},
+    {"moca.backup", "moca.belief", "moca.diagnostics", "moca.divergence"},
     {"moca.agents"},
-    {"moca.evaluation", "moca.extending", "moca.interaction", "moca.overlap"},
-    {"moca.training", "moca.host_evaluation", "moca.host_training"},
+    {"moca.loop", "moca.extending"},
+    {"moca.evaluation"},
+    {"moca.drivers"},
     {"moca.runs"},
     {"moca.studies", "moca.benchmark"},
     {"moca.api", "moca.demo", "moca.doctor", "moca.cli", "moca.__main__"},

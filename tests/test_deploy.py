@@ -78,13 +78,13 @@ def played_by(agent, learner, walk):
     """The agent's greedy actions along each part of a walk, each an episode."""
 
     def step(carry, measured):
-        belief, _ = agent.track(learner, *carry, measured)
-        action = agent.greedy(learner, belief.mean)
+        belief, _ = agent.filter.step(learner.model, *carry, measured)
+        action = agent.act(learner, belief.mean)
         return (belief, action), action
 
     def episode(part):
-        belief = agent.observe(learner, part[0])
-        action = agent.greedy(learner, belief.mean)
+        belief = agent.filter.init(learner.model, part[0])
+        action = agent.act(learner, belief.mean)
         return jnp.concatenate([action[None], jax.lax.scan(step, (belief, action), part[1:])[1]])
 
     return jax.vmap(episode)(walk)

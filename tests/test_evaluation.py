@@ -9,8 +9,8 @@ import pytest
 
 from moca import moments as mm
 from moca.diagnostics import describe_bias
+from moca.drivers import ScanTrainer
 from moca.evaluation import SCORES, Episode, overestimation, value_noise_variance
-from moca.training import Trainer
 from tests import probes
 
 GAMMA = 0.9
@@ -67,7 +67,7 @@ def test_without_noise_targets_do_not_vary_and_with_noise_they_do():
     }
     small = {"critic__width": 8, "value__bases": 8, "value__lr": 1e-2}
     configs = [probes.tiny(**settings, **small, noise__sigma=sigma) for sigma in (0.0, 0.3)]
-    *_, report = Trainer(configs, [0, 0], probes.Drift())
+    *_, report = ScanTrainer(configs, [0, 0], probes.Drift())
     assert set(SCORES) <= set(report.metrics)
     none, some = report.metrics["value_noise_variance"]
     assert none == 0
@@ -102,7 +102,7 @@ def test_what_certainty_equivalence_leaves_out_by_hand():
 def test_sac_takes_the_random_actions_that_others_take(probability):
     """At probability one every action is random, as in the warm-up: at the ends, and held."""
     settings = {"sac__probability": probability, "exploration__random": "extreme", "exploration__hold": 5.0}
-    runs = Trainer([probes.tiny(train__steps=200, **settings)], [0], probes.Drift())
+    runs = ScanTrainer([probes.tiny(train__steps=200, **settings)], [0], probes.Drift())
     for _ in runs:
         pass
     actions = np.asarray(runs.state.replay)[0, 20:, 2]

@@ -5,14 +5,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from moca.agents.quadratic import perturbed
 from moca.config import Exploration
-from moca.exploration import explore, roll
+from moca.exploration import Explore, draw_exploration
 
 
 def draws(fraction, greedy=0.0, **settings):
     chosen = Exploration(**settings)
-    dice = roll(jax.random.key(0), chosen, 20_000, 1)
-    return np.asarray(jax.vmap(lambda d: explore(chosen, jnp.array([greedy]), d, jnp.array(fraction)))(dice))[:, 0]
+    drawn = draw_exploration(jax.random.key(0), chosen, 20_000, 1)
+    act = lambda d: perturbed(chosen, jnp.array([greedy]), Explore(d, jnp.array(0), jnp.array(fraction)))  # noqa: E731
+    return np.asarray(jax.vmap(act)(drawn))[:, 0]
 
 
 @pytest.mark.parametrize(("fraction", "sigma"), [(0.0, 0.3), (0.25, 0.2), (0.5, 0.1), (0.9, 0.1)])

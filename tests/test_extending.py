@@ -20,10 +20,11 @@ from moca import moments as mm
 from moca.agents import make_agent
 from moca.backup import PREDICTIONS, bellman_target
 from moca.config import ConfigError
+from moca.critic import twin
 from moca.replay import Transition
 from moca.studies import grid, launch
 from moca.studies.grid import Block, Grid
-from moca.values import KINDS, twin
+from moca.values import KINDS, make_value
 from tests.probes import Drift
 
 ROOT = Path(__file__).parent.parent
@@ -162,9 +163,9 @@ def test_names_are_checked(registries):
         moca.register_value("erf", make)
     with pytest.raises(ConfigError, match="'moca-mc-8' exists already"):
         moca.register_prediction("moca-mc-8", prediction)  # a study takes it for MC with eight samples
-    with pytest.raises(ConfigError, match="the field 'weights' cannot be among its bases"):
-        moca.register_value("mine", make, bases=("weights",))  # a critic's networks have such arrays too
-    assert "mine" not in config.VALUES
+    moca.register_value("mine", make, bases=("centres",))
+    with pytest.raises(ConfigError, match="mine: RBF has no field 'centres'"):
+        make_value(config.Value(kind="mine", low=(0.0,), high=(1.0,), lengthscales=(1.0,)), 1, jax.random.key(0))
     with pytest.raises(ConfigError, match="small letters"):
         moca.register_value("My Value", make)
     with pytest.raises(ConfigError, match="no class derived from"):

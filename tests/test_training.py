@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from moca import replay as memory
-from moca.agents import make_agent
 from moca.config import ConfigError
-from moca.training import Trainer
+from moca.drivers import ScanTrainer
+from moca.nets import decayed
 from tests import probes
 
 
 def trained(configs=None, seeds=(0,), env=None, episodes=None, **settings):
-    trainer = Trainer(configs or [probes.tiny(**settings)] * len(seeds), seeds, env or probes.Drift())
+    trainer = ScanTrainer(configs or [probes.tiny(**settings)] * len(seeds), seeds, env or probes.Drift())
     reports = []
     for report in trainer:
         reports.append(report)
@@ -44,7 +44,7 @@ def ten():
 def test_ten_seeds_are_ten_runs(ten):
     """Ten sets of weights before the first step, ten first transitions, ten first batches."""
     trainer, _ = ten
-    fresh = Trainer([probes.tiny()] * 10, range(10), probes.Drift())
+    fresh = ScanTrainer([probes.tiny()] * 10, range(10), probes.Drift())
     for weight in fresh.learners.actor.weights:
         assert len({np.asarray(own).tobytes() for own in weight}) == 10
     rows = np.asarray(trainer.state.replay)
@@ -63,7 +63,7 @@ def test_no_key_is_used_twice():
         episode = jax.random.fold_in(episodes, number)
         used += [episode, *jax.random.split(episode, 5)]
     assert len({jax.random.key_data(k).tobytes() for k in used}) == len(used)
-    trainer = Trainer([probes.tiny()], [0], probes.Drift())
+    trainer = ScanTrainer([probes.tiny()], [0], probes.Drift())
     np.testing.assert_array_equal(jax.random.key_data(trainer.state.key[0]), jax.random.key_data(episodes))
 
 
@@ -107,13 +107,13 @@ def test_settings_that_are_floats_share_a_program():
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
     assert any(np.abs(leaf[0] - leaf[1]).max() > 1e-6 for leaf in leaves(together))
     with pytest.raises(ConfigError, match="floats"):
-        Trainer([low, probes.tiny(sac__width=8)], (0, 1), probes.Drift())
+        ScanTrainer([low, probes.tiny(sac__width=8)], (0, 1), probes.Drift())
 
 
 def test_nothing_compiles_after_the_first_episode():
     events = []
     jax.monitoring.register_event_duration_secs_listener(lambda name, *_, **__: events.append(name))
-    trainer = Trainer([probes.tiny()] * 2, (0, 1), probes.Drift())
+    trainer = ScanTrainer([probes.tiny()] * 2, (0, 1), probes.Drift())
     reports = iter(trainer)
     next(reports)
     seen = [name for name in events if "compile" in name]
@@ -150,7 +150,7 @@ def test_a_time_limit_is_no_end():
 def test_warm_up_learns_nothing_and_measures_nothing():
     trainer, reports = trained(train__warmup=20, episodes=1)
     assert np.isnan(reports[0].metrics["critic_loss"]).all()
-    fresh = Trainer([probes.tiny(train__warmup=20)], (0,), probes.Drift())
+    fresh = ScanTrainer([probes.tiny(train__warmup=20)], (0,), probes.Drift())
     for a, b in zip(leaves(trainer), leaves(fresh), strict=True):
         np.testing.assert_array_equal(a, b)
 
@@ -186,8 +186,8 @@ def test_runs_are_spread_over_the_devices():
     code = (
         "import jax, numpy as np\n"
         "from tests import probes\n"
-        "from moca.training import Trainer\n"
-        "t = Trainer([probes.tiny()] * 4, range(4), probes.Drift()); [r for r in t]\n"
+        "from moca.drivers import ScanTrainer\n"
+        "t = ScanTrainer([probes.tiny()] * 4, range(4), probes.Drift()); [r for r in t]\n"
         "print(len(t.state.replay.sharding.device_set), float(np.abs(np.asarray(t.state.replay)).sum()))"
     )
     totals = []
@@ -260,9 +260,8 @@ def test_without_noise_the_filter_changes_nothing():
 
 
 def test_rates_fall_to_the_share_that_was_asked_for():
-    agent = make_agent(probes.tiny(train__decay=0.1, train__steps=120, train__warmup=20), probes.Drift())
-    np.testing.assert_allclose(
-        [agent.rate(2.0, jnp.array(n)) for n in (0, 50, 100, 200)], [2.0, 1.1, 0.2, 0.2], rtol=1e-6
-    )
+    config = probes.tiny(train__decay=0.1, train__steps=120, train__warmup=20)
+    rates = [decayed(config, 2.0, jnp.array(n)) for n in (0, 50, 100, 200)]
+    np.testing.assert_allclose(rates, [2.0, 1.1, 0.2, 0.2], rtol=1e-6)
     still, falling = (trained(train__decay=decay)[0] for decay in (1.0, 0.0))
     assert any((a != b).any() for a, b in zip(leaves(still), leaves(falling), strict=True))

@@ -11,9 +11,11 @@ import jax
 import numpy as np
 
 import moca
-from moca import overlap, training
 from moca.agents import make_agent
 from moca.agents.quadratic import QuadraticAgent
+from moca.config import ConfigError
+from moca.drivers import ScanTrainer
+from moca.drivers.overlap import cores_for
 from moca.runs.checkpoint import from_host, to_host
 from tests import probes
 
@@ -48,13 +50,7 @@ def config(env, settings):
 
 
 def trainer(env, settings, together=True):
-    held = overlap.cores_for
-    try:
-        if not together:
-            overlap.cores_for = lambda *_: None
-        return training.Trainer([config(env, settings)], [3], env)
-    finally:
-        overlap.cores_for = held
+    return ScanTrainer([config(env, settings)], [3], env, overlap=together)
 
 
 def numbers(runs, reports):
@@ -102,7 +98,11 @@ def main():
     for name, settings in SETTINGS.items():
         agent = make_agent(config(probes.Drift(), settings), probes.Drift())
         learner = jax.eval_shape(agent.init, jax.random.key(0))
-        found["cores"][name] = overlap.cores_for(agent, learner) is not None
+        try:
+            cores_for(agent, learner)
+            found["cores"][name] = ""
+        except ConfigError as error:
+            found["cores"][name] = str(error)
     print(json.dumps(found))
 
 

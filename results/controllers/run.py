@@ -18,8 +18,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from moca.devices import use_device
 from moca.envs.playground import Playground
-from moca.training import use_device
 
 HERE = Path(__file__).parent
 LEVELS, EPISODES = (0.0, 0.025, 0.05, 0.1), 100

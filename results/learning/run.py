@@ -18,7 +18,7 @@ import scipy.stats
 
 from moca import presets
 from moca.config import parse_assignment
-from moca.training import Trainer
+from moca.drivers import ScanTrainer
 
 SEEDS = range(1000, 1010)
 # Homoscedastic noise is state-norm noise whose least level is its greatest, so Cartpole's levels share a program.
@@ -44,7 +44,7 @@ def main(agent: str, task: str, steps: int, extra: list[str]) -> None:
     settings |= dict(map(parse_assignment, extra))
     noises = NOISES[task]
     configs = [presets.build("tuned", task, {**settings, **noise}) for noise in noises.values() for _ in SEEDS]
-    trainer = Trainer(configs, [*SEEDS] * len(noises))
+    trainer = ScanTrainer(configs, [*SEEDS] * len(noises))
     trainer.compile()
     started = time.perf_counter()
     reports = list(trainer)

@@ -44,8 +44,9 @@ import numpy as np
 
 from moca import presets
 from moca.agents import make_agent
-from moca.training import Trainer, make_env, use_device
-from moca.values import first
+from moca.critic import first
+from moca.devices import use_device
+from moca.drivers import ScanTrainer, make_env
 
 SIGMA, STEPS, EVERY, SEEDS = 0.05, 100_000, 2_000, range(2000, 2004)
 STRIDE = 2  # every so many of the kept policies are judged
@@ -65,7 +66,7 @@ def train(name: str) -> Path:
     """Policies, evaluations and the replay of all seeds."""
     use_device(None)
     config = config_of(name)
-    trainer = Trainer([config] * len(SEEDS), SEEDS)
+    trainer = ScanTrainer([config] * len(SEEDS), SEEDS)
     kept: list[list[np.ndarray]] = []
     metrics: dict[str, list] = {m: [] for m in MEASURED}
     for report in trainer:

@@ -17,8 +17,9 @@ import numpy as np
 
 from moca import presets
 from moca.agents import make_agent
+from moca.devices import use_device
+from moca.drivers import ScanTrainer
 from moca.studies.work import ANGLES, VELOCITIES
-from moca.training import Trainer, use_device
 
 STEPS = (10_000, 20_000, 30_000, 50_000, 80_000, 120_000, 180_000, 250_000)
 SEEDS = range(2000, 2008)
@@ -28,12 +29,12 @@ def main(name: str) -> Path:
     use_device(None)
     settings = {"agent": name, "noise.sigma": 0.05, "train.steps": STEPS[-1], "train.eval_every": 5}
     config = presets.build("raw", "PendulumSwingup", settings)
-    trainer = Trainer([config] * len(SEEDS), SEEDS)
+    trainer = ScanTrainer([config] * len(SEEDS), SEEDS)
     agent = make_agent(config, trainer.env)
     angle, velocity = np.meshgrid(ANGLES, VELOCITIES, indexing="ij")
     plane = jnp.stack([jnp.sin(angle), jnp.cos(angle), velocity], axis=-1).reshape(-1, 3).astype(jnp.float32)
     look = jax.jit(
-        jax.vmap(lambda learner: jax.vmap(lambda s: (agent.value(learner, s), agent.greedy(learner, s)[0]))(plane))
+        jax.vmap(lambda learner: jax.vmap(lambda s: (agent.value(learner, s), agent.act(learner, s)[0]))(plane))
     )
     values, actions, steps, returns, over = [], [], [], [], []
     for report in trainer:

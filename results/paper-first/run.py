@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from moca import presets
-from moca.training import Trainer
+from moca.drivers import ScanTrainer
 
 SEEDS = range(10)
 SIGMAS = (0.025, 0.05)
@@ -25,7 +25,7 @@ DIAGNOSTICS = ("coverage_1sigma", "epistemic_std", "ce_bias", "curvature", "satu
 def main(agent: str, task: str, path: Path) -> None:
     settings = {"agent": agent, "train.steps": STEPS[task], "train.eval_every": 5}
     configs = [presets.build("paper", task, {**settings, "noise.sigma": sigma}) for sigma in SIGMAS for _ in SEEDS]
-    trainer = Trainer(configs, [*SEEDS] * len(SIGMAS))
+    trainer = ScanTrainer(configs, [*SEEDS] * len(SIGMAS))
     trainer.compile()
     started = time.perf_counter()
     reports = [report for report in trainer if np.isfinite(report.metrics["return_mean"]).any()]

@@ -13,11 +13,12 @@ import numpy as np
 
 from moca import presets
 from moca.config import override
+from moca.devices import use_device
+from moca.drivers import ScanTrainer
 from moca.studies import cliff
-from moca.training import Trainer, use_device
 
 
-def rho(trainer: Trainer, gamma: float) -> list[float]:
+def rho(trainer: ScanTrainer, gamma: float) -> list[float]:
     """ρ of every seed, from the last third of 20k steps, or of a shorter run."""
     reports = [report for report in trainer if report.step <= 20_000]
     last = [report.metrics for report in reports if report.step > 0.7 * reports[-1].step]
@@ -34,18 +35,18 @@ def main() -> None:
         # Rates and exploration as in a run of full length, of which this is the beginning.
         whole = {"CartpoleBalance": 100_000, "PendulumSwingup": 500_000}[env]
         config = override(config, {"train.steps": whole})
-        found[f"tuned {env} 0.05"] = rho(_beginning(Trainer([config] * 4, range(4))), config.train.gamma)
+        found[f"tuned {env} 0.05"] = rho(_beginning(ScanTrainer([config] * 4, range(4))), config.train.gamma)
         print(found, flush=True)
     for name, env in cliff.SETTINGS.items():
         config = override(cliff.CONFIG, {"agent": "moca"})
-        found[name] = rho(Trainer([config] * 10, range(10), env), config.train.gamma)
+        found[name] = rho(ScanTrainer([config] * 10, range(10), env), config.train.gamma)
         print(found, flush=True)
     path = Path(__file__).parent / "summary.json"
     path.write_text(json.dumps(found, indent=1) + "\n")
     print(path)
 
 
-def _beginning(trainer: Trainer):
+def _beginning(trainer: ScanTrainer):
     for report in trainer:
         yield report
         if report.step >= 20_000:

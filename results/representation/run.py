@@ -30,9 +30,9 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from moca import presets
+from moca.devices import use_device
 from moca.envs.playground import Playground
 from moca.studies.work import ANGLES, VELOCITIES
-from moca.training import use_device
 from moca.values import make_value
 
 HERE = Path(__file__).parent

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from moca import presets
-from moca.training import Trainer
+from moca.drivers import ScanTrainer
 
 SEEDS = range(10)
 # σ_min and σ_max: equal ones are homoscedastic, so that all noises share a program.
@@ -33,7 +33,7 @@ def main(task: str) -> None:
         for low, high in noises.values()
         for _ in SEEDS
     ]
-    trainer = Trainer(configs, [*SEEDS] * len(noises))
+    trainer = ScanTrainer(configs, [*SEEDS] * len(noises))
     trainer.compile()
     started = time.perf_counter()
     reports = [

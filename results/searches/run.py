@@ -188,7 +188,8 @@ def run(name: str, number: int) -> Path:
     import pandas as pd
 
     from moca import presets
-    from moca.training import Trainer, use_device
+    from moca.devices import use_device
+    from moca.drivers import ScanTrainer
 
     use_device(None)
     program = SEARCHES[name]()[number]
@@ -197,7 +198,7 @@ def run(name: str, number: int) -> Path:
     preset = program.get("preset", "tuned")
     configs = [presets.build(preset, program["env"], {**settings, **point}) for point in points for _ in seeds]
     started = time.perf_counter()
-    trainer = Trainer(configs, [*seeds] * len(points))
+    trainer = ScanTrainer(configs, [*seeds] * len(points))
     trainer.compile()
     print(f"{name} {number}: {len(configs)} runs compiled in {time.perf_counter() - started:.0f} s", flush=True)
     started, rows = time.perf_counter(), []

@@ -19,12 +19,12 @@ from rich.console import Console
 
 from moca import presets
 from moca.config import Config, ConfigError, as_path, field_of, shown
+from moca.devices import use_all_cores
 from moca.envs.defaults import defaults
 from moca.envs.environment import Spaces
 from moca.envs.trust import import_module_of
 from moca.runs.inference import FollowingPolicy, Model
 from moca.runs.launch import Run, train
-from moca.training import use_all_cores
 
 _FIXED = {
     "agent": "choose the class, as moca.SAC",

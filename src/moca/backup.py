@@ -7,9 +7,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 from moca import moments as mm
-from moca.values import twin_axes
+from moca.critic import twin_axes
 
-Prediction = Callable[[mm.GaussianMixture, Key[Array, ""], int], mm.Distribution]
+PredictionRule = Callable[[mm.GaussianMixture, Key[Array, ""], int], mm.Distribution]
+Backup = Callable[[mm.Distribution, mm.Function], Float[Array, ""]]  # of one prediction and one value function
 
 
 def _monte_carlo(mixture: mm.GaussianMixture, key: Key[Array, ""], samples: int) -> mm.Empirical:
@@ -17,7 +18,7 @@ def _monte_carlo(mixture: mm.GaussianMixture, key: Key[Array, ""], samples: int)
     return mm.Empirical(mm.moment_match(mixture).sample(key, samples))
 
 
-PREDICTIONS: dict[str, Prediction] = {
+PREDICTIONS: dict[str, PredictionRule] = {
     "moca": lambda mixture, key, samples: mm.moment_match(mixture),
     "moca-ce": lambda mixture, key, samples: mm.Dirac(mixture.mean),
     "moca-mc": _monte_carlo,
@@ -25,9 +26,11 @@ PREDICTIONS: dict[str, Prediction] = {
 }
 
 
-def expected_values(predictions: mm.Distribution, values: mm.Function) -> Float[Array, "two n"]:
-    """E[Vᵢ(s′)] of both functions (see `twin`) for n predictions."""
-    over_batch = jax.vmap(mm.expectation, (0, None))
+def twin_values(
+    predictions: mm.Distribution, values: mm.Function, backup: Backup = mm.expectation
+) -> Float[Array, "two n"]:
+    """E[Vᵢ(s′)] of both functions (see `twin`) for n predictions, or what `backup` has in place of E."""
+    over_batch = jax.vmap(backup, (0, None))
     return jax.vmap(over_batch, (None, twin_axes(values)))(predictions, values)
 
 
@@ -38,7 +41,8 @@ def bellman_target(
     predictions: mm.Distribution,
     values: mm.Function,
     bounds: tuple[float, float] = (-jnp.inf, jnp.inf),
+    backup: Backup = mm.expectation,
 ) -> Float[Array, "n"]:
     """r + γ (1 − d) minᵢ E[Vᵢ⁻(s′)] for n transitions [Eq. 5] [Alg. 1 l. 11]; the expectation kept within `bounds`."""
-    expected = jnp.clip(jnp.min(expected_values(predictions, values), axis=0), *bounds)
+    expected = jnp.clip(jnp.min(twin_values(predictions, values, backup), axis=0), *bounds)
     return reward + gamma * (1 - terminated) * expected

@@ -20,10 +20,10 @@ from moca import moments as mm
 from moca import presets
 from moca.agents import make_agent
 from moca.config import Config, override
+from moca.drivers import ScanTrainer
 from moca.envs.environment import Environment, Step
 from moca.replay import Transition
 from moca.studies.grid import VARIANTS
-from moca.training import Trainer
 
 BATCH, BASES, DIMENSION = 4096, 256, 5  # beliefs, M and d: Cartpole's value function
 SAMPLES = (4, 16, 64)
@@ -136,12 +136,12 @@ def agents(
     """
     cells = list(product(widths, runs, envs, names))
 
-    def build(cell: tuple[int, int, str, str]) -> Trainer:
+    def build(cell: tuple[int, int, str, str]) -> ScanTrainer:
         width, count, env, name = cell
         settings = {"noise.sigma": 0.05, "train.steps": (EPISODES + 2) * 1000, "train.eval_every": 2}
         settings |= VARIANTS.get(name, {"agent": name})
         settings |= {f"{section}.width": width for section in ("critic", "dynamics", "sac")}
-        trainer = Trainer([presets.build("paper", env, settings)] * count, range(count))
+        trainer = ScanTrainer([presets.build("paper", env, settings)] * count, range(count))
         trainer.compile()
         return trainer
 

@@ -22,8 +22,8 @@ from moca.config import (
     read_settings,
     to_json,
 )
-from moca.envs.names import folder_name
 from moca.envs.trust import import_module_of
+from moca.names import folder_name
 from moca.runs import interrupts
 from moca.runs.files import DiskError
 from moca.studies import cli as studies
@@ -41,7 +41,7 @@ def _demo(arguments: argparse.Namespace) -> None:
     from rich.console import Console
 
     from moca import demo
-    from moca.training import use_device
+    from moca.devices import use_device
 
     use_device("cpu")
     for path in demo.run(arguments.out, Console()):
@@ -54,7 +54,7 @@ def _benchmark(arguments: argparse.Namespace) -> None:
     from rich.console import Console
 
     from moca import benchmark
-    from moca.training import use_all_cores
+    from moca.devices import use_all_cores
 
     use_all_cores()
     console = Console(stderr=True)
@@ -105,8 +105,8 @@ def _config(arguments: argparse.Namespace) -> Config:
 
 def _look(arguments: argparse.Namespace, env: str) -> dict[str, Any]:
     """Settings for an environment without a preset."""
+    from moca.devices import use_device
     from moca.envs.defaults import defaults
-    from moca.training import use_device
 
     print(f"{env} has no preset: taking ranges and scales from a look at it (config.json has them)", file=sys.stderr)
     use_device(arguments.device)
@@ -170,15 +170,16 @@ def _launch(arguments: argparse.Namespace, config: Config, points: list[dict[str
 
 
 def _saving(arguments: argparse.Namespace) -> dict[str, Any]:
-    return {"checkpoint_every": arguments.checkpoint_every, "keep": arguments.keep}
+    overlap = getattr(arguments, "overlap", False)  # a sweep has several runs
+    return {"checkpoint_every": arguments.checkpoint_every, "keep": arguments.keep, "overlap": overlap}
 
 
 def _finish(arguments: argparse.Namespace, start: Callable[[Any, Any], Any]) -> Any:
     """What `start` returns, which trains."""
     from rich.console import Console
 
+    from moca.devices import use_device
     from moca.runs import launch
-    from moca.training import use_device
 
     use_device(arguments.device)
     return start(launch, Console(markup=False, emoji=False))  # a path may have brackets
@@ -192,8 +193,8 @@ def _refuse_no_run(directory: Path) -> None:
 
 def _evaluate(arguments: argparse.Namespace) -> None:
     _refuse_no_run(arguments.directory)
+    from moca.devices import use_device
     from moca.runs.launch import load
-    from moca.training import use_device
 
     use_device(arguments.device)
     for row in load(arguments.directory, trust=arguments.trust).evaluate(arguments.episodes, arguments.seed):
@@ -202,8 +203,8 @@ def _evaluate(arguments: argparse.Namespace) -> None:
 
 def _render(arguments: argparse.Namespace) -> None:
     _refuse_no_run(arguments.directory)
+    from moca.devices import use_device
     from moca.runs.launch import load
-    from moca.training import use_device
 
     use_device(arguments.device)
     path, how, total = load(arguments.directory, trust=arguments.trust).render(arguments.run, arguments.seed)
@@ -213,8 +214,8 @@ def _render(arguments: argparse.Namespace) -> None:
 
 def _export(arguments: argparse.Namespace) -> None:
     _refuse_no_run(arguments.directory)
+    from moca.devices import use_device
     from moca.runs.launch import load
-    from moca.training import use_device
 
     use_device("cpu")
     print(load(arguments.directory, trust=arguments.trust).export(arguments.out, arguments.run))
@@ -222,7 +223,7 @@ def _export(arguments: argparse.Namespace) -> None:
 
 def _doctor(arguments: argparse.Namespace) -> None:
     from moca import doctor
-    from moca.training import use_device
+    from moca.devices import use_device
 
     use_device(arguments.device)
     if not doctor.examine(print):
@@ -249,6 +250,9 @@ def _parser() -> tuple[Parser, dict[str, Parser]]:
     train = command("train", _train, "train an agent: all seeds in one compiled program")
     _add_run_options(train)
     train.add_argument("--resume", type=a_path, metavar="DIR", help="go on with the unfinished run in DIR, exactly")
+    train.add_argument(
+        "--overlap", action="store_true", help="one run on two CPU cores: faster, and the same up to rounding"
+    )
 
     sweep_ = command("sweep", _sweep, "a small search over settings that are real numbers, in one compiled program")
     _add_run_options(sweep_)

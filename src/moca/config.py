@@ -19,7 +19,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from moca.envs.names import GYMNASIUM, OWN, PLAYGROUND, is_name
+from moca.names import GYMNASIUM, OWN, PLAYGROUND, is_name
 
 # Lists, to which moca.extending adds.
 QUADRATIC_AGENTS = ["moca", "moca-ce", "moca-mc", "moca-mixture", "bnaf", "naf"]

@@ -1,19 +1,28 @@
-"""The quadratic action-value Q(s, a) whose maximum over the actions is V(s) [Eq. 2] [Eq. 3].
+"""The quadratic action-value Q(s, a) whose maximum over the actions is V(s) [Eq. 2] [Eq. 3], and twins of it.
 
 Actions are in units of half their range around its middle, so the box of feasible actions is [−1, 1] in every
 dimension, whatever its bounds. Widths and the least curvature are ours [choice].
+
+Twin critics share the bases of V. Which arrays those are, and how each learns, is declared where the class of V
+declares its fields: see `moca.moments.role`.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import optax
 from jaxtyping import Array, Float, Key
 
-from moca import config
+from moca import config, nets
 from moca import moments as mm
 from moca.nets import MLP
+
+T = TypeVar("T")
+SHARED = ("basis", "positive", "encoder")  # roles of the arrays that twins share
+DECLARED: dict[type, tuple[str, ...]] = {}  # bases of classes that do not declare them at the field
 
 
 class ActionSlice(NamedTuple):
@@ -116,3 +125,92 @@ def box_maximiser(P: Float[Array, "act act"], vertex: Float[Array, "act"], sweep
     held = jnp.where(free, 0, rough - vertex)
     right = jnp.where(free, -(P @ held), 0)
     return jnp.where(free, vertex + jnp.linalg.solve(system, right), rough)
+
+
+class Encoded(mm.Function):
+    """V(s) = f(z) with z = tanh(encoder(s)), the paper's future work.
+
+    It has no closed form under a Gaussian over s; f has one under a Gaussian over z, which the model then predicts.
+    """
+
+    encoder: MLP = mm.role("encoder")
+    inner: mm.Function  # type: ignore[misc]
+
+    @property
+    def dimension(self) -> int:
+        return self.encoder.weights[0].shape[-1]
+
+    def encode(self, x: Float[Array, "d"]) -> Float[Array, "latent"]:
+        """The latent state."""
+        return jnp.tanh(self.encoder(x))
+
+    def _evaluate(self, x: Float[Array, "d"]) -> Float[Array, ""]:
+        return self.inner(self.encode(x))
+
+
+def closed(value: mm.Function) -> Any:
+    """The part of V that has the closed form: V itself, or what stands behind an encoder."""
+    return value.inner if isinstance(value, Encoded) else value
+
+
+def twin(value: mm.Function) -> mm.Function:
+    """Two functions of the same bases as one: what they are linear in gets a leading axis, the bases are shared."""
+    return _map_roles(lambda role, leaf: leaf if role in SHARED else jnp.stack([leaf, leaf]), value)
+
+
+def twin_axes(tree: T) -> T:
+    """`in_axes` for the two functions, or for two critics that hold them."""
+    return _map_roles(lambda role, leaf: None if role in SHARED else 0, tree)
+
+
+def first(twins: T) -> T:
+    """The first of two."""
+    return _map_roles(lambda role, leaf: leaf if role in SHARED else leaf[0], twins)
+
+
+def freeze(value: mm.Function, settings: config.Value) -> mm.Function:
+    """`value` with no gradient to the centres and precision of the paper's RBF, which are fixed; saves computing it."""
+    if settings.kind != "rbf":
+        return value
+    fixed = ("basis", "positive")
+    return _map_roles(lambda role, leaf: jax.lax.stop_gradient(leaf) if role in fixed else leaf, value)
+
+
+def value_rates(value: mm.Function, settings: config.Value) -> mm.Function:
+    """A learning rate for each array of `value`, in its own structure."""
+    learned = 0.0 if settings.kind == "rbf" else settings.basis_lr
+    rates = {
+        "linear": settings.lr,
+        "constant": settings.constant_lr,
+        "basis": learned,
+        "positive": learned,
+        "encoder": settings.basis_lr,
+    }
+    return _map_roles(lambda role, leaf: jnp.asarray(rates[role]), value)
+
+
+def descend(parameters: T, gradient: T, optimiser: optax.OptState, rates: T) -> tuple[T, optax.OptState]:
+    """Parameters and optimiser after a step of Adam; what must stay positive is stepped in its logarithm."""
+    gradient = _map_roles(lambda role, g, w: g * w if role == "positive" else g, gradient, parameters)
+    start = _map_roles(lambda role, w: jnp.zeros_like(w) if role == "positive" else w, parameters)
+    moved, optimiser = nets.descend(start, gradient, optimiser, rates)
+    return _map_roles(
+        lambda role, w, new: w * jnp.exp(new) if role == "positive" else new, parameters, moved
+    ), optimiser
+
+
+def _map_roles(function: Callable[..., Any], tree: T, *rest: T) -> T:
+    """`jax.tree.map` with the role of the field that holds a leaf as first argument."""
+    return jax.tree_util.tree_map_with_path(lambda path, *leaves: function(_role(tree, path), *leaves), tree, *rest)
+
+
+def _role(tree: Any, path: tuple) -> str:
+    """The role that the innermost field on the way to a leaf declares."""
+    role = "linear"
+    for entry in path:
+        if isinstance(tree, eqx.Module):
+            field = type(tree).__dataclass_fields__[entry.name]
+            role = "basis" if entry.name in DECLARED.get(type(tree), ()) else field.metadata.get("role", role)
+        is_field = isinstance(entry, jax.tree_util.GetAttrKey)
+        tree = getattr(tree, entry.name) if is_field else tree[entry.idx if hasattr(entry, "idx") else entry.key]
+    return role

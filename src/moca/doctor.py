@@ -15,10 +15,10 @@ import numpy as np
 
 from moca import moments as mm
 from moca.config import override
+from moca.drivers import ScanTrainer
 from moca.envs.playground import Playground
 from moca.runs.directory import PACKAGES
 from moca.studies import cliff
-from moca.training import Trainer
 
 
 def examine(say: Callable[[str], None]) -> bool:
@@ -97,7 +97,7 @@ def _heart() -> str:
 def _training() -> str:
     """One episode on a ledge in one dimension: real physics would take half a minute to compile."""
     short = {"env.episode_length": 50, "train.steps": 50, "train.warmup": 5, "train.batch": 8, "train.eval_every": 1}
-    (report,) = Trainer([override(cliff.CONFIG, short)], [0], cliff.SETTINGS["cliff"])
+    (report,) = ScanTrainer([override(cliff.CONFIG, short)], [0], cliff.SETTINGS["cliff"])
     if not all(np.isfinite(values).all() for values in report.metrics.values()):
         raise ArithmeticError("a metric is not finite")
     return f"50 steps of MoCA, loss {report.metrics['critic_loss'][0]:.2g}"

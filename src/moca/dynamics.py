@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Key, UInt8
 
 from moca import config
 from moca import moments as mm
-from moca.nets import MLP, copies, stacked
+from moca.nets import ADAM, MLP, copies, descend, stacked
 from moca.replay import Transition
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
@@ -119,17 +119,17 @@ class GaussianEnsemble(eqx.Module):
         self,
         observation: Float[Array, "n obs"],
         action: Float[Array, "n act"],
-        following: Float[Array, "n obs"],
-        blur: Float[Array, "n obs"] | None = None,
+        next_observation: Float[Array, "n obs"],
+        extra: Float[Array, "n obs"] | None = None,
     ) -> Float[Array, "k n"]:
         """Each member's negative log-likelihood of each transition, per dimension and in units of the spread.
 
-        `blur`, where given, are variances known to come on top of the members' own.
+        `extra`, where given, are variances known to come on top of the members' own.
         """
         unit = self.statistics.deviation[1]
         mean, factor = self._standard(observation, action)
-        target = ((following - observation - self.statistics.mean[1]) / unit).T
-        more = None if blur is None else (blur / unit**2).T
+        target = ((next_observation - observation - self.statistics.mean[1]) / unit).T
+        more = None if extra is None else (extra / unit**2).T
         if not self.full:
             if more is None:
                 return jnp.mean(((target - mean) / factor) ** 2 / 2 + jnp.log(factor), axis=1)
@@ -180,7 +180,7 @@ def bootstrap(key: Key[Array, ""], members: int, count: int) -> UInt8[Array, "k 
     return jnp.zeros((members, count), jnp.uint8).at[own, rows].add(1)
 
 
-class Model(NamedTuple):
+class ModelState(NamedTuple):
     """An ensemble that learns, and how noisy it takes observations to be where that is learned too."""
 
     ensemble: GaussianEnsemble
@@ -191,21 +191,20 @@ class Model(NamedTuple):
 
 def make_model(
     key: Key[Array, ""], settings: config.Dynamics, sigma: float, observation_size: int, action_size: int
-) -> Model:
+) -> ModelState:
     """A model before its first step."""
     ensemble = GaussianEnsemble(key, settings, observation_size, action_size)
     log_sigma = jnp.full(observation_size, jnp.log(sigma))
-    adam = optax.scale_by_adam()
-    return Model(ensemble, adam.init(ensemble.members), log_sigma, adam.init(log_sigma))
+    return ModelState(ensemble, ADAM.init(ensemble.members), log_sigma, ADAM.init(log_sigma))
 
 
 def fit(
-    model: Model,
+    model: ModelState,
     lr: Float[Array, ""] | float,
     batch: Transition,
     multiplicity: UInt8[Array, "k n"],
     noise: Float[Array, "n obs"] | None = None,
-) -> tuple[Model, Float[Array, ""]]:
+) -> tuple[ModelState, Float[Array, ""]]:
     """One step on the likelihood of a bootstrap resample per member [Alg. 1 l. 8]; the mean loss before it.
 
     Under a filter, which gives the variances of the observation noise, the target is what was measured and the
@@ -214,18 +213,17 @@ def fit(
     """
     statistics = update_statistics(model.ensemble.statistics, batch.observation, batch.next_observation)
     ensemble = eqx.tree_at(lambda e: e.statistics, model.ensemble, statistics)
-    following, blur = batch.next_observation, None
+    target, extra = batch.next_observation, None
     if noise is not None and batch.measured is not None and batch.spread is not None:
-        following, blur = batch.measured, batch.spread + noise
+        target, extra = batch.measured, batch.spread + noise
 
     def loss(members: MLP) -> tuple[Float[Array, ""], Float[Array, "k"]]:
         candidate = eqx.tree_at(lambda e: e.members, ensemble, members)
-        likelihoods = candidate.nll(batch.observation, batch.action, following, blur)
+        likelihoods = candidate.nll(batch.observation, batch.action, target, extra)
         each = jnp.mean(multiplicity * likelihoods, axis=1)
         return each.sum(), each
 
     (_, each), gradient = jax.value_and_grad(loss, has_aux=True)(ensemble.members)
-    direction, optimiser = optax.scale_by_adam().update(gradient, model.optimiser)
-    members = jax.tree.map(lambda w, step: w - lr * step, ensemble.members, direction)
+    members, optimiser = descend(ensemble.members, gradient, model.optimiser, lr)
     ensemble = eqx.tree_at(lambda e: e.members, ensemble, members)
     return model._replace(ensemble=ensemble, optimiser=optimiser), each.mean()

@@ -8,21 +8,21 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key
 
 from moca.agents import Agent
-from moca.envs.environment import Environment
-from moca.envs.noise import Noise
+from moca.envs.environment import Environment, Noise
+from moca.loop import policy_start, policy_step
 
 SCORES = ("return_mean", "return_std", "return_noise_free", "overestimation", "value_noise_variance")
 
 
 class Episode(NamedTuple):
-    """One greedy episode, with a leading axis over its decisions."""
+    """One greedy episode, with a leading axis over its steps."""
 
-    reward: Float[Array, "decisions"]  # zero after the end
-    running: Bool[Array, "decisions"]  # whether the decision came before the end
-    terminated: Bool[Array, "decisions"]
-    value: Float[Array, "decisions"]  # V of what the agent took for the state
-    value_after: Float[Array, "decisions"]  # and of what it took the next state for
-    value_again: Float[Array, "decisions"]  # V of the next state, observed a second time
+    reward: Float[Array, "steps"]  # zero after the end
+    running: Bool[Array, "steps"]  # whether the step came before the end
+    terminated: Bool[Array, "steps"]
+    value: Float[Array, "steps"]  # V of what the agent took for the state
+    value_after: Float[Array, "steps"]  # and of what it took the next state for
+    value_again: Float[Array, "steps"]  # V of the next state, observed a second time
 
 
 def rollout(
@@ -30,7 +30,7 @@ def rollout(
     learner: Any,
     env: Environment,
     noise: Noise,
-    decisions: int,
+    steps: int,
     key: Key[Array, ""],
     noisy: Float[Array, ""] | float = 1.0,
     keep: Callable[[Any], Any] = lambda env_state: (),
@@ -42,23 +42,20 @@ def rollout(
     """
     reset_key, noise_key, action_key, again_key = jax.random.split(key, 4)
     env_state, observation = env.reset(reset_key)
-    normals, again = (
-        noisy * jax.random.normal(k, (decisions + 1, env.observation_size)) for k in (noise_key, again_key)
-    )
-    disturbances = jax.random.normal(action_key, (decisions, env.action_size))
+    normals, again = (noisy * jax.random.normal(k, (steps + 1, env.observation_size)) for k in (noise_key, again_key))
+    disturbances = jax.random.normal(action_key, (steps, env.action_size))
 
     def step(carry: tuple, x: tuple) -> tuple[tuple, tuple]:
-        env_state, belief, running = carry
+        env_state, policy, running = carry
         normal, normal_again, disturbance = x
-        action = agent.greedy(learner, belief.mean)
-        executed = noise.disturb(env, action, disturbance)
+        executed = noise.disturb(env, policy.action, disturbance)
         env_state, (observation, reward, terminated) = env.step(env_state, executed)
-        after, _ = agent.track(learner, belief, action, noise(observation, normal))
-        reward = jnp.where(running, reward, 0.0)  # after the end it may be nan
-        seen = (belief.mean, after.mean, noise(observation, normal_again))
+        after = policy_step(agent, learner, policy, noise(observation, normal))
+        reward = jnp.where(running, reward, 0.0)  # after the end it may be NaN
+        seen = (policy.belief.mean, after.belief.mean, noise(observation, normal_again))
         return (env_state, after, running & ~terminated), (keep(env_state), (reward, running, terminated), seen)
 
-    start = (env_state, agent.observe(learner, noise(observation, normals[0])), jnp.array(True))
+    start = (env_state, policy_start(agent, learner, noise(observation, normals[0])), jnp.array(True))
     _, (kept, happened, seen) = jax.lax.scan(step, start, (normals[1:], again[1:], disturbances))
     values = [jax.vmap(lambda s: agent.value(learner, s))(states) for states in seen]
     return kept, Episode(*happened, *values)
@@ -67,7 +64,7 @@ def rollout(
 def overestimation(episode: Episode, gamma: float) -> Float[Array, ""]:
     """The mean of V(s_t) less the discounted return from there, over the first half of an episode.
 
-    What lies beyond the last decision is taken from V itself, which after half an episode weighs little.
+    What lies beyond the last step is taken from V itself, which after half an episode weighs little.
     """
 
     def back(after: Float[Array, ""], x: tuple) -> tuple[Float[Array, ""], Float[Array, ""]]:
@@ -113,7 +110,7 @@ def evaluate(
     learner: Any,
     env: Environment,
     noise: Noise,
-    decisions: int,
+    steps: int,
     episodes: int,
     key: Key[Array, ""],
     over_all: Callable[[Callable], Callable] = jax.vmap,
@@ -121,6 +118,6 @@ def evaluate(
     """The scores of a policy over `episodes` noisy episodes and the same ones without noise."""
     noisy = jnp.repeat(jnp.array([1.0, 0.0]), episodes)
     keys = jnp.tile(jax.random.split(key, episodes), 2)
-    play = lambda k, n: judge(agent, rollout(agent, learner, env, noise, decisions, k, n)[1])  # noqa: E731
+    play = lambda k, n: judge(agent, rollout(agent, learner, env, noise, steps, k, n)[1])  # noqa: E731
     judged = over_all(play)(keys, noisy)
     return summary(judged[:episodes], judged[episodes:, 0])

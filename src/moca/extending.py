@@ -18,14 +18,12 @@ from moca import config
 from moca import moments as mm
 from moca.agents import CLASSES, Agent
 from moca.agents.quadratic import QuadraticAgent
-from moca.backup import PREDICTIONS, Prediction
+from moca.backup import PREDICTIONS, PredictionRule
 from moca.config import ConfigError
 from moca.values import BASES, KINDS
 
 PLUGINS = "MOCA_PLUGINS"  # the environment variable that names what is to be imported first
 _IMPORTED: set[str] = set()
-# Names of arrays that critics have too, or that learn in a way of their own.
-_RESERVED = ("weights", "biases", "floor", "precision", "constant")
 
 
 def register_value(
@@ -38,21 +36,17 @@ def register_value(
     Args:
         name: what the config calls it.
         make: V before it learns, zero everywhere, from the settings, the number of observed dimensions and a key.
-        bases: those fields of the class in which V is not linear. The twins share them, and they learn at
-            `value.basis_lr`. Fields named as those of the built-in classes are that anyway: centers, precision (which
-            stays positive), frequencies, phases, directions, offsets. A field `constant` learns at
-            `value.constant_lr`, all others at `value.lr`.
+        bases: those fields of the class in which V is not linear, where the class does not declare them itself by
+            `mm.role`. The twins share them, and they learn at `value.basis_lr`; all other fields learn at `value.lr`.
     """
     _check(name, config.VALUES, "value.kind")
-    for field in bases:
-        if field in _RESERVED:
-            raise ConfigError(f"value.kind = {name!r}: the field {field!r} cannot be among its bases; rename it")
     KINDS[name] = make
-    BASES.extend(field for field in bases if field not in BASES)
+    if bases:
+        BASES[name] = tuple(bases)
     config.VALUES.append(name)
 
 
-def register_prediction(name: str, prediction: Prediction) -> None:
+def register_prediction(name: str, prediction: PredictionRule) -> None:
     """Adds a quadratic agent that differs from MoCA in what it takes the next state to be.
 
     Args:

@@ -1,12 +1,17 @@
-"""Multi-layer perceptrons, and stacks of them whose layers are one batched matrix product."""
+"""Multi-layer perceptrons, stacks of them whose layers are one batched matrix product, and the step they learn by."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Key
+import optax
+from jaxtyping import Array, Float, Int, Key
+
+from moca.config import Config
+
+T = TypeVar("T")
 
 
 class MLP(eqx.Module):
@@ -57,3 +62,27 @@ def copies(x: Float[Array, "*n"], count: int) -> Float[Array, "count *n"]:
     input of its own for each they stay a batch.
     """
     return jnp.broadcast_to(x, (count, *x.shape))
+
+
+ADAM = optax.scale_by_adam()
+
+
+def descend(parameters: T, gradient: T, optimiser: optax.OptState, rates: Any) -> tuple[T, optax.OptState]:
+    """Parameters and optimiser after one step of Adam; `rates` is one number, or a tree with one for each array."""
+    direction, optimiser = ADAM.update(gradient, optimiser)
+    if len(jax.tree.leaves(rates)) == 1:
+        (rate,) = jax.tree.leaves(rates)
+        rates = jax.tree.map(lambda leaf: rate, parameters)
+    return jax.tree.map(lambda w, step, rate: w - rate * step, parameters, direction, rates), optimiser
+
+
+def share_done(config: Config, updates: Int[Array, ""]) -> Float[Array, ""]:
+    """The share of all updates of a run that have been made."""
+    train = config.train
+    total = max(1, (train.steps - train.warmup) // config.env.action_repeat * train.updates)
+    return jnp.minimum(updates / total, 1)
+
+
+def decayed(config: Config, lr: Any, updates: Int[Array, ""]) -> Float[Array, ""]:
+    """A learning rate as it stands after so many updates: it falls linearly to its `train.decay`-th part."""
+    return lr * (1 + (config.train.decay - 1) * share_done(config, updates))

@@ -1,45 +1,17 @@
-"""The value class a config names, zero everywhere before it learns; two of it that share their bases; its rates.
-
-V is a function of the state, or of a learned latent state: see `Encoded`.
-"""
+"""The value classes that a config can name, zero everywhere before they learn."""
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 from moca import config
 from moca import moments as mm
+from moca.critic import DECLARED, Encoded
 from moca.nets import MLP
-
-T = TypeVar("T")
-FIXED = ("centers", "precision")  # of an RBF, as in the paper
-BASES = [*FIXED, "frequencies", "phases", "directions", "offsets", "encoder"]  # a list, to which moca.extending adds
-
-
-class Encoded(mm.Function):
-    """V(s) = f(z) with z = tanh(encoder(s)), the paper's future work.
-
-    It has no closed form under a Gaussian over s; f has one under a Gaussian over z, which the model then predicts.
-    """
-
-    encoder: MLP
-    inner: mm.Function
-
-    @property
-    def dimension(self) -> int:
-        return self.encoder.weights[0].shape[-1]
-
-    def encode(self, x: Float[Array, "d"]) -> Float[Array, "latent"]:
-        """The latent state."""
-        return jnp.tanh(self.encoder(x))
-
-    def _evaluate(self, x: Float[Array, "d"]) -> Float[Array, ""]:
-        return self.inner(self.encode(x))
 
 
 def make_value(settings: config.Value, observation_size: int, key: Key[Array, ""], width: int = 64) -> mm.Function:
@@ -60,7 +32,14 @@ def make_value(settings: config.Value, observation_size: int, key: Key[Array, ""
         latent: Any = {"low": (-1.0,) * size, "high": (1.0,) * size, "lengthscales": ((size / 2) ** 0.5,) * size}
         inner = make_value(dataclasses.replace(settings, encoder=0, **latent), size, key)
         return Encoded(MLP(encoder_key, (observation_size, width, width, size)), inner)
-    return KINDS[settings.kind](settings, observation_size, key)
+    value = KINDS[settings.kind](settings, observation_size, key)
+    if bases := BASES.get(settings.kind):
+        if unknown := set(bases) - {field.name for field in dataclasses.fields(value)}:
+            raise config.ConfigError(
+                f"value.kind = {settings.kind}: {type(value).__name__} has no field {unknown.pop()!r}"
+            )
+        DECLARED[type(value)] = bases
+    return value
 
 
 def _rbf(settings: config.Value, size: int, key: Key[Array, ""]) -> mm.RBF:
@@ -111,62 +90,4 @@ KINDS: dict[str, Callable[[config.Value, int, Key[Array, ""]], mm.Function]] = {
     "quadratic": _quadratic,
     "polynomial": _polynomial,
 }
-
-
-def twin(value: mm.Function) -> mm.Function:
-    """Two functions of the same bases as one: what they are linear in gets a leading axis, the bases are shared."""
-    return _map_named(lambda name, leaf: leaf if name in BASES else jnp.stack([leaf, leaf]), value)
-
-
-def twin_axes(tree: T) -> T:
-    """`in_axes` for the two functions, or for two critics that hold them."""
-    return _map_named(lambda name, leaf: None if name in BASES else 0, tree)
-
-
-def first(twins: T) -> T:
-    """The first of two."""
-    return _map_named(lambda name, leaf: leaf if name in BASES else leaf[0], twins)
-
-
-def freeze(value: mm.Function, settings: config.Value) -> mm.Function:
-    """`value` with no gradient to the centres and precision of the paper's RBF, which are fixed; saves computing it."""
-    if settings.kind != "rbf":
-        return value
-    where = lambda f: (closed(f).centers, closed(f).precision)  # noqa: E731
-    return eqx.tree_at(where, value, jax.lax.stop_gradient(where(value)))
-
-
-def learning_rates(value: mm.Function, settings: config.Value) -> mm.Function:
-    """A rate for each array of `value`, in its own structure: of what V is linear in, and of learned bases."""
-    rates = dict.fromkeys(BASES, settings.basis_lr) | {"constant": settings.constant_lr}
-    if settings.kind == "rbf":
-        rates |= dict.fromkeys(FIXED, 0.0)
-    return _map_named(lambda name, leaf: jnp.asarray(rates.get(name, settings.lr)), value)
-
-
-def closed(value: mm.Function) -> Any:
-    """The part of V that has the closed form: V itself, or what stands behind an encoder."""
-    return value.inner if isinstance(value, Encoded) else value
-
-
-def in_logarithm(gradient: T, parameters: T) -> T:
-    """The gradient, that of precisions taken in their logarithm: they are positive, and learn as factors."""
-    return _map_named(lambda name, g, w: g * w if name == "precision" else g, gradient, parameters)
-
-
-def descend(parameters: T, direction: T, rates: T) -> T:
-    """The parameters after a step; precisions are multiplied, see `in_logarithm`."""
-    return _map_named(
-        lambda name, w, step, rate: w * jnp.exp(-rate * step) if name == "precision" else w - rate * step,
-        parameters, direction, rates,
-    )  # fmt: skip
-
-
-def _map_named(function: Callable[..., Any], tree: T, *rest: T) -> T:
-    """`jax.tree.map`, with the name of the field that holds a leaf, or of the encoder's, as first argument."""
-
-    def named(path: tuple, *leaves: Any) -> Any:
-        names = [entry.name for entry in path if hasattr(entry, "name")]
-        return function("encoder" if "encoder" in names else names[-1] if names else "", *leaves)
-
-    return jax.tree_util.tree_map_with_path(named, tree, *rest)
+BASES: dict[str, tuple[str, ...]] = {}  # fields that a registered kind named as its bases

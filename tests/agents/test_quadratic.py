@@ -9,12 +9,12 @@ import pytest
 
 from moca import moments as mm
 from moca.agents import make_agent
-from moca.backup import expected_values
+from moca.backup import twin_values
 from moca.config import QUADRATIC_AGENTS, VALUES
+from moca.drivers import ScanTrainer
 from moca.dynamics import fit
 from moca.envs.environment import Environment, Step
 from moca.replay import Transition, read
-from moca.training import Trainer
 from tests import probes
 
 GAMMA = 0.9
@@ -71,12 +71,12 @@ def solved():
     def solve(name):
         if name not in cache:
             config = probes.tiny(agent=name, **SETTINGS)
-            trainer = Trainer([config] * SEEDS, range(SEEDS), LinearQuadratic())
+            trainer = ScanTrainer([config] * SEEDS, range(SEEDS), LinearQuadratic())
             *_, report = trainer
             agent = make_agent(config, trainer.env)
             over = lambda f: jax.vmap(lambda l: jax.vmap(lambda s: f(l, s))(STATES[:, None]))(trainer.learners).mean(0)  # noqa: E731, E741
             metrics = {k: float(v.mean()) for k, v in report.metrics.items()}
-            cache[name] = np.asarray(over(agent.value)), np.asarray(over(agent.greedy))[:, 0], metrics
+            cache[name] = np.asarray(over(agent.value)), np.asarray(over(agent.act))[:, 0], metrics
         return cache[name]
 
     return solve
@@ -152,9 +152,9 @@ def test_the_bias_of_the_smaller_average():
     episode = transitions(20, key=1)._replace(observation=jnp.zeros((20, 1)))
     found = agent._sampling(state, values, episode, jax.random.key(2), repeats=4000)["target_bias"]
     keys = jax.random.split(jax.random.key(3), 4000)
-    drawn = jax.vmap(lambda k: expected_values(agent.predict(state, episode, k), values).min(0))(keys).mean(0)
+    drawn = jax.vmap(lambda k: twin_values(agent.predict(state, episode, k), values).min(0))(keys).mean(0)
     mixtures = state.model.ensemble.predict_batch(episode.observation, episode.action)
-    exact = expected_values(jax.vmap(mm.moment_match)(mixtures), values)
+    exact = twin_values(jax.vmap(mm.moment_match)(mixtures), values)
     np.testing.assert_allclose(found, GAMMA * (drawn - exact.min(0)).mean(), rtol=0.1)
     assert found < -0.01
 
@@ -193,14 +193,14 @@ def test_probe(name, probe):
     config = probes.tiny(
         agent=name, **(SETTINGS | rbf | {"train__steps": 6000, "env__episode_length": 1000, "train__batch": 64})
     )
-    trainer = Trainer([config], [0], env)
+    trainer = ScanTrainer([config], [0], env)
     for _ in trainer:
         pass
     agent, learner = make_agent(config, env), jax.tree.map(lambda leaf: leaf[0], trainer.learners)
     found = [float(agent.value(learner, jnp.array([state]))) for state in states]
     np.testing.assert_allclose(found, values, atol=0.02 * span)
     if actions:
-        chosen = [float(agent.greedy(learner, jnp.array([state]))[0]) for state in states]
+        chosen = [float(agent.act(learner, jnp.array([state]))[0]) for state in states]
         np.testing.assert_allclose(chosen, actions, atol=0.1)
 
 
@@ -232,7 +232,7 @@ def two_actions(**settings):
 def test_every_value_class_learns_with_full_curvature_and_covariance(kind):
     full = {"critic__curvature": "full", "dynamics__covariance": "full", "value__kind": kind, "value__basis_lr": 1e-3}
     config = two_actions(**full)
-    trainer = Trainer([config], [0], TwoActions())
+    trainer = ScanTrainer([config], [0], TwoActions())
     start = jax.tree.map(np.asarray, trainer.learners.critics.value)
     *_, report = trainer
     assert all(np.isfinite(values).all() for values in report.metrics.values())
@@ -270,7 +270,7 @@ FILTERED = [
 @pytest.mark.parametrize("settings", FILTERED, ids=str)
 def test_every_agent_learns_on_a_belief(settings):
     config = two_actions(**({"belief__filter": True} | settings))
-    trainer = Trainer([config], [0], TwoActions())
+    trainer = ScanTrainer([config], [0], TwoActions())
     start = jax.tree.map(np.asarray, trainer.learners)
     *_, report = trainer
     assert all(np.isfinite(values).all() for values in report.metrics.values())
@@ -308,7 +308,7 @@ class Leaky(Environment):
 def test_the_filter_removes_the_bias_of_learning_from_noisy_states(filtered):
     """Random actions give the state a variance of 0.28; noise of 0.25 makes a naive model halve the slope."""
     changes = {"noise__sigma": 0.5, "belief__filter": filtered, "dynamics__lr": 1e-3, "train__steps": 8000}
-    trainer = Trainer([probes.tiny(agent="moca", **(SETTINGS | changes))], [0], Leaky())
+    trainer = ScanTrainer([probes.tiny(agent="moca", **(SETTINGS | changes))], [0], Leaky())
     for _ in trainer:
         pass
     ensemble = jax.tree.map(lambda leaf: leaf[0], trainer.learners).model.ensemble
@@ -336,5 +336,5 @@ def test_the_noise_level_is_learned():
         "noise__sigma": 0.3, "belief__filter": True, "belief__noise": "learned", "belief__sigma": 0.8,
         "dynamics__lr": 1e-3, "train__steps": 4000, "env__episode_length": 100, "train__warmup": 100,
     }  # fmt: skip
-    *_, report = Trainer([probes.tiny(agent="bnaf", **(SETTINGS | changes))], [0], Leaky())
+    *_, report = ScanTrainer([probes.tiny(agent="bnaf", **(SETTINGS | changes))], [0], Leaky())
     np.testing.assert_allclose(report.metrics["noise_level"], 0.3, rtol=0.15)

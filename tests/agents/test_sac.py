@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from moca.agents import make_agent
-from moca.training import Trainer
+from moca.drivers import ScanTrainer
 from tests import probes
 
 GAMMA = 0.9
@@ -28,7 +28,7 @@ def test_probe(probe):
         env__episode_length=1000, sac__alpha=1e-3, sac__alpha_lr=0,
         sac__critic_lr=3e-3, sac__actor_lr=1e-3, sac__tau=0.02, sac__width=32,
     )  # fmt: skip
-    trainer = Trainer([config], [0], env)
+    trainer = ScanTrainer([config], [0], env)
     *_, report = trainer
     agent = make_agent(config, env)
     learner = jax.tree.map(lambda leaf: leaf[0], trainer.learners)
@@ -36,7 +36,7 @@ def test_probe(probe):
     np.testing.assert_allclose(found, values, atol=0.02 * span)
     assert np.isfinite(report.metrics["critic_loss"]).all()
     if actions:
-        chosen = [float(agent.greedy(learner, jnp.array([state]))[0]) for state in states]
+        chosen = [float(agent.act(learner, jnp.array([state]))[0]) for state in states]
         np.testing.assert_allclose(chosen, actions, atol=0.1)
 
 
@@ -63,5 +63,5 @@ def test_the_temperature_finds_the_target_entropy():
         train__steps=12000, train__gamma=0.5, train__batch=64, env__episode_length=1000, train__eval_episodes=1,
         sac__alpha_lr=3e-3, sac__actor_lr=3e-3, sac__entropy_per_action=-0.5,
     )  # fmt: skip
-    *_, report = Trainer([config], [0], probes.Aimed())
+    *_, report = ScanTrainer([config], [0], probes.Aimed())
     np.testing.assert_allclose(report.metrics["entropy"], -0.5, atol=0.1)

@@ -20,12 +20,12 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from moca import cli, training
-from moca.interaction import RunState
+from moca import cli, devices
+from moca.drivers import Report
+from moca.loop import RunState
 from moca.runs import checkpoint, directory, launch
 from moca.runs.directory import LOGS
 from moca.runs.interrupts import own_process
-from moca.training import Report
 
 EPISODES, LENGTH = 5, 10
 DIVERGES = 0.25  # the discount with which all runs do, in the third episode
@@ -39,7 +39,7 @@ class Trainer:
     hold_compiling = hold_training = False
     folder = Path()  # of the run
 
-    def __init__(self, configs, seeds, env):
+    def __init__(self, configs, seeds, env, overlap=False):
         self.config, self.env, self.episode, self.episodes = configs[0], SimpleNamespace(), 0, EPISODES
         self._seeds = np.array(seeds, np.float32)
         runs = len(seeds)
@@ -163,7 +163,7 @@ def serve():
     import tensorboardX.proto.event_pb2
     import tensorboardX.proto.summary_pb2  # noqa: F401, imported here once instead of in every process
 
-    training.use_device = lambda _: None
+    devices.use_device = lambda _: None
     launch._Saver.save_if_due = lambda self: (self.save(), self.wait())  # so that it is known what has been done
     launch.make_trainer = Trainer
     launch.learning_curve = lambda *_: None

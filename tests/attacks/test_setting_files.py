@@ -10,9 +10,9 @@ import pytest
 import moca
 from moca import cli, config, memory, presets, sweep
 from moca.config import ConfigError
-from moca.envs.names import folder_name
+from moca.drivers import ScanTrainer
+from moca.names import folder_name
 from moca.runs import launch
-from moca.training import Trainer
 from tests import probes
 
 DEEP = 100_000
@@ -224,7 +224,7 @@ def test_what_cannot_fit_is_refused_before_it_is_compiled(name, monkeypatch):
     settings, named = TOO_LARGE[name]
     monkeypatch.setattr(memory, "available", lambda: 4 * 10**9)
     with pytest.raises(ConfigError, match=f"training needs at least .* GB of memory, and there are 4.0 GB: .*{named}"):
-        Trainer([presets.build("tuned", None, TASK | settings)], [0], probes.Drift())
+        ScanTrainer([presets.build("tuned", None, TASK | settings)], [0], probes.Drift())
 
 
 @pytest.mark.slow
@@ -235,7 +235,7 @@ def test_the_estimate_is_what_the_runs_carry(agent, monkeypatch):
     monkeypatch.setattr(memory, "available", lambda: found.append(1) or 10**12)
     parts = memory._of_state
     monkeypatch.setattr(memory, "_of_state", lambda *given: found.append(parts(*given)) or parts(*given))
-    trainer = Trainer([presets.build("tuned", None, TASK | {"agent": agent})] * 2, [0, 1], probes.Drift())
+    trainer = ScanTrainer([presets.build("tuned", None, TASK | {"agent": agent})] * 2, [0, 1], probes.Drift())
     carried = sum(leaf.nbytes for leaf in jax.tree.leaves((trainer.state.learner, trainer.state.replay)))
     assert sum(found[0].values()) == carried
 
@@ -243,4 +243,4 @@ def test_the_estimate_is_what_the_runs_carry(agent, monkeypatch):
 def test_settings_of_another_dimension_are_refused_whatever_the_environment():
     wrong = {"value.low": (-1.0,) * 3, "value.high": (1.0,) * 3, "value.lengthscales": (1.0,) * 3}
     with pytest.raises(ConfigError, match=r"value.low has 3 numbers, but the environment shows 2"):
-        Trainer([presets.build("tuned", None, TASK | wrong)], [0], probes.Drift())
+        ScanTrainer([presets.build("tuned", None, TASK | wrong)], [0], probes.Drift())

@@ -12,8 +12,8 @@ from moca.config import ConfigError
 from moca.envs.adapters import Brax, Gymnax
 from moca.envs.check import check_env
 from moca.envs.environment import ActionRepeat
-from moca.envs.names import PLAYGROUND
 from moca.envs.playground import Playground
+from moca.names import PLAYGROUND
 
 
 def play(env, actions, key=0):

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections import namedtuple
 from types import SimpleNamespace
 
 import equinox as eqx
@@ -22,12 +23,11 @@ from moca import replay as memory
 from moca.agents import make_agent
 from moca.cli import _out, main
 from moca.config import Config, ConfigError, override
+from moca.drivers import HostTrainer, ScanTrainer, make_trainer
 from moca.envs.defaults import defaults
 from moca.envs.gymnasium import Gymnasium
-from moca.host_training import HostTrainer, make_trainer
-from moca.interaction import Knowledge, Measured, RunState, conclude
+from moca.loop import RunState
 from moca.runs.interrupts import InterruptedRun
-from moca.training import Trainer
 from tests import probes
 from tests.envs import hosted
 
@@ -178,7 +178,7 @@ FILTER = {"belief__filter": True, "belief__noise": "learned", "dynamics__width":
 def test_the_host_loop_is_the_compiled_loop(settings):
     """On an environment without chance: the same memory, the same learners, the same metrics up to rounding."""
     configs = [config(**settings)] * 2
-    both = [Trainer(configs, [0, 1], RampInJax()), HostTrainer(configs, [0, 1], Gymnasium(hosted.Ramp))]
+    both = [ScanTrainer(configs, [0, 1], RampInJax()), HostTrainer(configs, [0, 1], Gymnasium(hosted.Ramp))]
     reports = [list(trainer) for trainer in both]
     compiled, hosting = (np.asarray(trainer.state.replay) for trainer in both)
     np.testing.assert_allclose(hosting, compiled, rtol=1e-3, atol=1e-4)
@@ -275,16 +275,16 @@ def test_noise_is_on_observations_only():
 def test_the_noise_level_is_learned_from_whole_episodes():
     """The filter begins anew after a time limit, too: the agent is told where, and only there."""
     ended = (jnp.arange(15) % 4 == 3).astype(jnp.float32)
-    told = SimpleNamespace(
-        config=config(), env=Gymnasium(hosted.Walk), diagnose=lambda *_: {}, learn_noise=lambda _, e: e.terminated
-    )
+    filter_ = SimpleNamespace(learn_noise=lambda _, e: e.terminated)
+    told = SimpleNamespace(config=config(), env=Gymnasium(hosted.Walk), diagnose=lambda *_: {}, filter=filter_)
     replay = memory.empty(45, 2, 2, filtered=False)
-    state = RunState(jnp.zeros(15), jnp.array(0), replay, jax.random.key(0))
-    totals = Measured(jnp.ones(()), jnp.ones(()), {})
-    knowledge = Knowledge(None, jnp.zeros(15), replay)
+    learner = namedtuple("Learner", "model")(jnp.zeros(15))
+    state = RunState(learner, jnp.array(0), replay, jax.random.key(0))
+    totals = StepInfo(jnp.ones(()), jnp.ones(()), {})
+    loop = LoopState(None, learner, replay)
     for given, expected in ((ended, ended), (None, jnp.zeros(15))):
-        after, _ = conclude(told, state, knowledge, jnp.array(1), totals, given)
-        np.testing.assert_array_equal(after.learner, expected)
+        after, _ = finish_episode(told, state, loop, jnp.array(1), totals, given)
+        np.testing.assert_array_equal(after.learner.model, expected)
 
 
 def test_an_environment_that_breaks_is_one_runs_own_matter():

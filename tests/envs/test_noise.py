@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from moca import config, presets
-from moca.envs.noise import make_noise
-from moca.training import Trainer
+from moca.drivers import ScanTrainer
+from moca.envs.environment import make_noise
 from tests import probes
 
 
@@ -64,7 +64,7 @@ def memories():
     All actions are random, so that physics cannot depend on what is seen.
     """
     configs = [probes.tiny(train__warmup=1000, noise__sigma=sigma) for sigma in (0.0, 0.5)]
-    runs = Trainer([config for config in configs for _ in range(400)], [*range(400)] * 2, probes.Drift())
+    runs = ScanTrainer([config for config in configs for _ in range(400)], [*range(400)] * 2, probes.Drift())
     for _ in runs:
         pass
     rows = np.asarray(runs.state.replay)
@@ -100,7 +100,7 @@ def test_a_disturbance_is_in_units_of_half_the_range_and_stays_within_the_bounds
 
 def test_what_is_stored_is_the_chosen_action_and_what_moves_the_world_the_disturbed_one():
     """In Drift the second dimension tells which action was executed."""
-    runs = Trainer(
+    runs = ScanTrainer(
         [probes.tiny(train__warmup=1000, noise__action=level) for level in (0.0, 0.4)], [0, 0], probes.Drift()
     )
     *_, report = runs

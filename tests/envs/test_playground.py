@@ -10,8 +10,8 @@ import pytest
 
 from moca.envs import playground
 from moca.envs.environment import ActionRepeat
-from moca.envs.names import PLAYGROUND
 from moca.envs.playground import Playground
+from moca.names import PLAYGROUND
 from tests import probes
 
 

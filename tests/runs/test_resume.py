@@ -21,11 +21,11 @@ from rich.console import Console
 
 import moca
 from moca.config import ConfigError
+from moca.drivers import ScanTrainer
 from moca.envs.environment import Step
 from moca.runs import checkpoint
 from moca.runs.interrupts import InterruptedRun
 from moca.runs.launch import resume
-from moca.training import Trainer
 from tests import probes
 
 EPISODES = 6
@@ -206,7 +206,7 @@ def ten(env, **settings):
     plain = {"seeds": 1, "belief__filter": False}
     configs = [config(**plain)] * 10
     configs[3] = config(**(plain | settings))
-    trainer = Trainer(configs, range(10), env)
+    trainer = ScanTrainer(configs, range(10), env)
     return trainer, [report.metrics["diverged"] for report in trainer]
 
 
@@ -225,7 +225,7 @@ def others_are_untouched(trainer, clean, bad):
 @pytest.mark.parametrize("run", [3, slow(9)])
 def test_a_gradient_that_is_no_number_is_one_runs_own_matter(clean, run):
     """A discount that is no number makes every target of that run, and every gradient, one that is none."""
-    trainer = Trainer([config(seeds=1, belief__filter=False)] * 10, range(10), Poisoned())
+    trainer = ScanTrainer([config(seeds=1, belief__filter=False)] * 10, range(10), Poisoned())
     gamma = trainer.configs.train.gamma.at[run].set(jnp.nan)
     trainer.configs = dataclasses.replace(
         trainer.configs,
@@ -253,7 +253,7 @@ def test_a_run_whose_parameters_explode_keeps_its_last_good_state(clean):
     assert diverged[0][3] in (2, 3)
     assert (np.delete(diverged, 3, axis=1) == 0).all()
     others_are_untouched(trainer, clean, 3)
-    fresh = Trainer([config(seeds=1, belief__filter=False)] * 10, range(10), Poisoned())
+    fresh = ScanTrainer([config(seeds=1, belief__filter=False)] * 10, range(10), Poisoned())
     for now, start in zip(jax.tree.leaves(trainer.learners), jax.tree.leaves(fresh.learners), strict=True):
         np.testing.assert_array_equal(np.asarray(now)[3], np.asarray(start)[3])
 
@@ -330,7 +330,7 @@ def test_a_file_system_that_fills_up(tmp_path):
 
 @pytest.mark.slow
 def test_memory_does_not_grow_and_nothing_is_compiled_twice():
-    trainer = Trainer([config(train__steps=20 * 210, seeds=1)], [0], probes.Drift())
+    trainer = ScanTrainer([config(train__steps=20 * 210, seeds=1)], [0], probes.Drift())
     sizes = []
     for report in trainer:
         if report.step // 20 in (10, 210):

@@ -1,6 +1,7 @@
 """The paper's agents: MoCA, its ablations, BNAF and NAF, which are one program with different predictions of s′.
 
-`fit_models` and `fit_values`, of which an update is made, read like Algorithm 1, lines 7 to 13.
+Algorithm 1 in order: `init` is line 1, `act` line 3, and `update` lines 7 to 13. Lines 2, 4 and 5 are the loop,
+`moca.loop`.
 """
 
 import dataclasses
@@ -10,30 +11,31 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Int, Key, UInt8
+from jaxtyping import Array, Bool, Float, Int, Key, UInt8
 
+from moca import config
 from moca import moments as mm
-from moca.agents.agent import Agent, Info, Progress
-from moca.backup import PREDICTIONS, bellman_target, expected_values
-from moca.belief import anticipate
-from moca.critic import ActionSlice, QuadraticCritic, keep_alive
-from moca.diagnostics import describe_bias
-from moca.dynamics import Model, bootstrap, fit, make_model
-from moca.exploration import Dice, explore
-from moca.nets import copies, stacked
-from moca.replay import Transition
-from moca.values import (
+from moca.agents.agent import Agent, Info
+from moca.backup import PREDICTIONS, bellman_target, twin_values
+from moca.critic import (
+    ActionSlice,
     Encoded,
+    QuadraticCritic,
     closed,
     descend,
     first,
     freeze,
-    in_logarithm,
-    learning_rates,
-    make_value,
+    keep_alive,
     twin,
     twin_axes,
+    value_rates,
 )
+from moca.diagnostics import describe_bias
+from moca.dynamics import ModelState, bootstrap, fit, make_model
+from moca.exploration import Explore
+from moca.nets import ADAM, copies, decayed, share_done, stacked
+from moca.replay import Transition
+from moca.values import make_value
 
 
 class QuadraticState(NamedTuple):
@@ -41,13 +43,13 @@ class QuadraticState(NamedTuple):
 
     critics: QuadraticCritic  # two, stacked, but for the bases of V, which they share
     targets: mm.Function  # their V, as of the last copy
-    model: Model | None  # None for BNAF without a filter, which needs none
-    latent: Model | None  # of the latent state, where V has an encoder and s′ is predicted
+    model: ModelState | None  # None for BNAF without a filter, which needs none
+    latent: ModelState | None  # of the latent state, where V has an encoder and s′ is predicted
     critic_optimiser: optax.OptState
     updates: Int[Array, ""]
 
 
-class UpdateDraw(NamedTuple):
+class QuadraticDraws(NamedTuple):
     """The random numbers of one update."""
 
     multiplicity: UInt8[Array, "k n"]  # of each transition in each member's resample
@@ -75,47 +77,63 @@ class QuadraticAgent(Agent):
         latent = None
         if config.value.encoder and self.predicts:
             latent = make_model(latent_key, config.dynamics, 1.0, config.value.encoder, observed + acted)
-        optimiser = optax.scale_by_adam().init(critics)
+        optimiser = ADAM.init(critics)
         return QuadraticState(critics, critics.value, model, latent, optimiser, jnp.zeros((), jnp.int32))
 
-    def explore(
-        self, state: QuadraticState, observation: Float[Array, "obs"], draw: Dice, progress: Progress
+    def act(
+        self, state: QuadraticState, observation: Float[Array, "obs"], explore: Explore | None = None
     ) -> Float[Array, "act"]:
-        warming_up = progress.step < self.config.train.warmup
-        greedy = first(state.critics).slice(observation).greedy
-        return self.to_bounds(explore(self.config.exploration, greedy, draw, progress.fraction, warming_up))
-
-    def greedy(self, state: QuadraticState, observation: Float[Array, "obs"]) -> Float[Array, "act"]:
-        return self.to_bounds(first(state.critics).slice(observation).greedy)
+        """The greedy action, or with `explore` a random one now and then and else one around it [Alg. 1 l. 3]."""
+        action = first(state.critics).slice(observation).greedy
+        if explore is not None:
+            action = perturbed(self.config.exploration, action, explore, explore.step < self.config.train.warmup)
+        return self.env.to_bounds(action)
 
     def value(self, state: QuadraticState, observation: Float[Array, "obs"]) -> Float[Array, ""]:
         return first(state.critics).value(observation)
 
-    def draw_update(self, key: Key[Array, ""]) -> UpdateDraw:
+    def draw_update(self, key: Key[Array, ""]) -> QuadraticDraws:
         fit_key, prediction_key = jax.random.split(key)
-        return UpdateDraw(bootstrap(fit_key, self.config.dynamics.members, self.config.train.batch), prediction_key)
+        return QuadraticDraws(bootstrap(fit_key, self.config.dynamics.members, self.config.train.batch), prediction_key)
 
-    def fit_models(self, state: QuadraticState, batch: Transition, draw: UpdateDraw) -> tuple[QuadraticState, Info]:
-        """One step of the ensemble, and of that of the latent state, where there are any."""
-        state, info = super().fit_models(state, batch, draw)
+    def update(self, state: QuadraticState, batch: Transition, draws: QuadraticDraws) -> tuple[QuadraticState, Info]:
+        """One update: the ensemble [Alg. 1 l. 7–9], then the critics and their targets [Alg. 1 l. 10–13]."""
+        state, info = self.fit_model(state, batch, draws)
+        state, more = self.fit_values(state, batch, draws)
+        return state, info | more
+
+    def fit_model(self, state: QuadraticState, batch: Transition, draws: QuadraticDraws) -> tuple[QuadraticState, Info]:
+        """One step of the ensemble, and of that of the latent state, where there are any [Alg. 1 l. 8]."""
+        if state.model is None:
+            return state, {}
+        batch = batch._replace(action=self.env.from_bounds(batch.action))
+        noise = self.filter.noise_variance(state.model, batch.next_observation)
+        lr = decayed(self.config, self.config.dynamics.lr, state.updates)
+        model, nll = fit(state.model, lr, batch, draws.multiplicity, noise)
+        state, info = state._replace(model=model), {"dynamics_nll": nll}
         if state.latent is not None:
-            batch = batch._replace(action=self.from_bounds(batch.action))
-            lr = self.rate(self.config.dynamics.lr, state.updates)
-            latent, info["latent_nll"] = fit(state.latent, lr, self._latent(state, batch), draw.multiplicity)
+            latent, info["latent_nll"] = fit(state.latent, lr, self._latent(state, batch), draws.multiplicity)
             state = state._replace(latent=latent)
         return state, info
 
-    def fit_values(self, state: QuadraticState, batch: Transition, draw: UpdateDraw) -> tuple[QuadraticState, Info]:
-        batch = batch._replace(action=self.from_bounds(batch.action))
-        predictions = self.predict(state, batch, draw.prediction)
+    def fit_values(
+        self, state: QuadraticState, batch: Transition, draws: QuadraticDraws
+    ) -> tuple[QuadraticState, Info]:
+        """Prediction [Alg. 1 l. 10], target [l. 11], a step of both critics [l. 12], and the copy [l. 13]."""
+        batch = batch._replace(action=self.env.from_bounds(batch.action))
+        predictions = self.predict(state, batch, draws.prediction)
         values = closed(state.targets) if self.predicts else state.targets
         state, info = self._fit_critics(state, batch, self.target(batch, predictions, values))
         return self._sync_targets(state), info
 
     def target(self, batch: Transition, predictions: mm.Distribution, values: mm.Function) -> Float[Array, "n"]:
         """What Q learns to be for each transition of a batch, from both target functions of s′ [Alg. 1 l. 11]."""
-        bounds = (self.config.value.least, self.config.value.most)
-        return bellman_target(batch.reward, batch.terminated, self.config.train.gamma, predictions, values, bounds)
+        bounds, gamma = (self.config.value.least, self.config.value.most), self.config.train.gamma
+        return bellman_target(batch.reward, batch.terminated, gamma, predictions, values, bounds, self.backup)
+
+    def backup(self, belief: mm.Distribution, value: mm.Function) -> Float[Array, ""]:
+        """The worth of one predicted next state to one value function: E[V(s′)] [Eq. 5]."""
+        return mm.expectation(belief, value)
 
     def predict(self, state: QuadraticState, batch: Transition, key: Key[Array, ""]) -> mm.Distribution:
         """What s′ is taken to be, for each transition of a batch with actions in [−1, 1] [Alg. 1 l. 10]."""
@@ -127,18 +145,17 @@ class QuadraticAgent(Agent):
 
     def _mixtures(self, state: QuadraticState, batch: Transition) -> mm.GaussianMixture:
         """The ensemble's predictions of what V is a function of: state, mean of a belief, or latent state."""
-        model = cast(Model, state.model)
+        model = cast(ModelState, state.model)
         if state.latent is not None:
             latent = self._latent(state, batch)
             return state.latent.ensemble.predict_batch(latent.observation, latent.action)
         mixtures = model.ensemble.predict_batch(batch.observation, batch.action)
-        noise = self.noise_variance(model, mixtures.mean)
-        return mixtures if noise is None or batch.spread is None else anticipate(mixtures, batch.spread, noise)
+        return self.filter.anticipate(model, mixtures, batch.spread)
 
     def _latent(self, state: QuadraticState, batch: Transition) -> Transition:
         """The batch as the latent model sees it: z and z′ of the target encoder, predicted from z, s and a."""
         encode = jax.vmap(cast(Encoded, state.targets).encode)
-        s = cast(Model, state.model).ensemble.standardised(batch.observation)
+        s = cast(ModelState, state.model).ensemble.standardised(batch.observation)
         return Transition(
             encode(batch.observation), jnp.concatenate([s, batch.action], axis=1), batch.reward,
             encode(batch.next_observation), batch.terminated,
@@ -169,15 +186,13 @@ class QuadraticAgent(Agent):
             return each.sum(), info
 
         gradient, info = jax.grad(loss, has_aux=True)(state.critics)
-        gradient = in_logarithm(gradient, state.critics)
-        direction, optimiser = optax.scale_by_adam().update(gradient, state.critic_optimiser)
-        critics = descend(state.critics, direction, self._rates(state))
+        critics, optimiser = descend(state.critics, gradient, state.critic_optimiser, self._rates(state))
         state = state._replace(critics=critics, critic_optimiser=optimiser)
         return state, jax.tree.map(lambda x: x.mean(), info) | {"target_mean": target.mean()}
 
     def _rates(self, state: QuadraticState) -> QuadraticCritic:
         """The learning rate of every array of a critic, in its structure."""
-        settings, done = self.config.critic, self.share_done(state.updates)
+        settings, done = self.config.critic, share_done(self.config, state.updates)
         trunk = settings.lr + (settings.lr_end - settings.lr) * done
         vertex = settings.vertex_lr + (settings.vertex_lr_end - settings.vertex_lr) * done
         rates = jax.tree.map(lambda leaf: trunk, state.critics)
@@ -186,11 +201,11 @@ class QuadraticAgent(Agent):
             rates,
             (
                 jax.tree.map(lambda leaf: vertex, rates.vertex_head),
-                learning_rates(state.critics.value, self.config.value),
+                value_rates(state.critics.value, self.config.value),
                 jnp.zeros(()),
             ),
         )
-        return jax.tree.map(lambda rate: self.rate(rate, state.updates), rates)
+        return jax.tree.map(lambda rate: decayed(self.config, rate, state.updates), rates)
 
     def _sync_targets(self, state: QuadraticState) -> QuadraticState:
         """A hard copy every N_target updates [Alg. 1 l. 13]."""
@@ -202,7 +217,7 @@ class QuadraticAgent(Agent):
     def diagnose(self, before: QuadraticState, after: QuadraticState, episode: Transition, key: Key[Array, ""]) -> Info:
         info = super().diagnose(before, after, episode, key)
         if self.predicts:
-            episode = episode._replace(action=self.from_bounds(episode.action))
+            episode = episode._replace(action=self.env.from_bounds(episode.action))
             least, most = (
                 self._mixtures(after, episode._replace(action=jnp.full_like(episode.action, end))) for end in (-1, 1)
             )
@@ -222,13 +237,30 @@ class QuadraticAgent(Agent):
         """
         gamma = self.config.train.gamma
         # One after the other: all at once they would need more memory than everything else together.
-        draw = lambda k: expected_values(self.predict(state, episode, k), values)  # noqa: E731
+        draw = lambda k: twin_values(self.predict(state, episode, k), values)  # noqa: E731
         sampled = jax.lax.map(draw, jax.random.split(key, repeats))
         matched = jax.vmap(mm.moment_match)(self._mixtures(state, episode))
-        smaller = expected_values(matched, values).argmin(axis=0)
+        smaller = twin_values(matched, values).argmin(axis=0)
         least = sampled.min(axis=1)
         unbiased = jnp.where(smaller == 0, sampled[:, 0], sampled[:, 1])
         return {
             "target_variance": gamma**2 * least.var(axis=0, ddof=1).mean(),
             "target_bias": gamma * (least - unbiased).mean(),
         }
+
+
+def perturbed(
+    settings: config.Exploration,
+    greedy: Float[Array, "act"],
+    explore: Explore,
+    always: Bool[Array, ""] | bool = False,
+) -> Float[Array, "act"]:
+    """An action in [−1, 1], random with a probability or `always`, else around the greedy one.
+
+    Probability and deviation go to their end values over the first `anneal` of the training.
+    """
+    done = jnp.clip(explore.fraction / settings.anneal, 0, 1)
+    probability = settings.probability + (settings.probability_end - settings.probability) * done
+    sigma = settings.sigma + (settings.sigma_end - settings.sigma) * done
+    around = jnp.clip(greedy + sigma * explore.draws.normal, -1, 1)
+    return jnp.where(always | (explore.draws.choice < probability), explore.draws.random, around)

@@ -4,20 +4,19 @@ Haarnoja et al. 2018 with twin critics and a learned temperature. The paper prin
 most implementations share [choice]. Actions live in [−1, 1] inside; bounds are applied on the way out.
 """
 
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, Key, UInt8
 
-from moca.agents.agent import Agent, Info, Progress
-from moca.dynamics import Model, bootstrap, make_model
-from moca.exploration import Dice
-from moca.nets import MLP, stacked
+from moca.agents.agent import Agent, Info
+from moca.dynamics import ModelState, bootstrap, fit, make_model
+from moca.exploration import Explore
+from moca.nets import ADAM, MLP, decayed, descend, stacked
 from moca.replay import Transition
 
-T = TypeVar("T")
 LOG_STD_RANGE = (-5.0, 2.0)
 
 
@@ -28,14 +27,14 @@ class SACState(NamedTuple):
     critics: MLP  # two, stacked
     targets: MLP
     log_alpha: Float[Array, ""]
-    model: Model | None  # for a filter
+    model: ModelState | None  # for a filter
     actor_optimiser: optax.OptState
     critic_optimiser: optax.OptState
     alpha_optimiser: optax.OptState
     updates: Int[Array, ""]
 
 
-class UpdateDraw(NamedTuple):
+class SACDraws(NamedTuple):
     """The random numbers of one update."""
 
     normal: Float[Array, "two n act"]  # for the actions of the target and of the actor's loss
@@ -55,37 +54,51 @@ class SACAgent(Agent):
         model = None
         if self.config.belief.filter:
             model = make_model(model_key, self.config.dynamics, self.config.belief.sigma, observed, acted)
-        adam = optax.scale_by_adam()
         return SACState(
             actor, critics, critics, log_alpha, model,
-            adam.init(actor), adam.init(critics), adam.init(log_alpha), jnp.zeros((), jnp.int32),
+            ADAM.init(actor), ADAM.init(critics), ADAM.init(log_alpha), jnp.zeros((), jnp.int32),
         )  # fmt: skip
 
-    def explore(
-        self, state: SACState, observation: Float[Array, "obs"], draw: Dice, progress: Progress
+    def act(
+        self, state: SACState, observation: Float[Array, "obs"], explore: Explore | None = None
     ) -> Float[Array, "act"]:
-        sampled, _ = _squash(state.actor, observation, draw.normal)
-        random = (progress.step < self.config.train.warmup) | (draw.choice < self.config.sac.probability)
-        return self.to_bounds(jnp.where(random, draw.random, sampled))
-
-    def greedy(self, state: SACState, observation: Float[Array, "obs"]) -> Float[Array, "act"]:
-        mean, _ = _gaussian(state.actor, observation)
-        return self.to_bounds(jnp.tanh(mean))
+        if explore is None:
+            mean, _ = _gaussian(state.actor, observation)
+            return self.env.to_bounds(jnp.tanh(mean))
+        sampled, _ = _squash(state.actor, observation, explore.draws.normal)
+        random = (explore.step < self.config.train.warmup) | (explore.draws.choice < self.config.sac.probability)
+        return self.env.to_bounds(jnp.where(random, explore.draws.random, sampled))
 
     def value(self, state: SACState, observation: Float[Array, "obs"]) -> Float[Array, ""]:
         mean, _ = _gaussian(state.actor, observation)
         return _q(state.critics, observation[None], jnp.tanh(mean)[None]).min()
 
-    def draw_update(self, key: Key[Array, ""]) -> UpdateDraw:
+    def draw_update(self, key: Key[Array, ""]) -> SACDraws:
         normal_key, fit_key = jax.random.split(key)
         batch, filters = self.config.train.batch, self.config.belief.filter
         normal = jax.random.normal(normal_key, (2, batch, self.env.action_size))
-        return UpdateDraw(normal, bootstrap(fit_key, self.config.dynamics.members, batch) if filters else None)
+        return SACDraws(normal, bootstrap(fit_key, self.config.dynamics.members, batch) if filters else None)
 
-    def fit_values(self, state: SACState, batch: Transition, draw: UpdateDraw) -> tuple[SACState, Info]:
-        batch = batch._replace(action=self.from_bounds(batch.action))
-        state, critic_info = self._update_critics(state, batch, draw.normal[0])
-        state, actor_info = self._update_actor(state, batch, draw.normal[1])
+    def update(self, state: SACState, batch: Transition, draws: SACDraws) -> tuple[SACState, Info]:
+        state, info = self.fit_model(state, batch, draws)
+        state, more = self.fit_values(state, batch, draws)
+        return state, info | more
+
+    def fit_model(self, state: SACState, batch: Transition, draws: SACDraws) -> tuple[SACState, Info]:
+        """One step of the filter's model, where there is one."""
+        if state.model is None or draws.multiplicity is None:
+            return state, {}
+        batch = batch._replace(action=self.env.from_bounds(batch.action))
+        noise = self.filter.noise_variance(state.model, batch.next_observation)
+        lr = decayed(self.config, self.config.dynamics.lr, state.updates)
+        model, nll = fit(state.model, lr, batch, draws.multiplicity, noise)
+        return state._replace(model=model), {"dynamics_nll": nll}
+
+    def fit_values(self, state: SACState, batch: Transition, draws: SACDraws) -> tuple[SACState, Info]:
+        """One step of critics, actor and temperature, then of the targets."""
+        batch = batch._replace(action=self.env.from_bounds(batch.action))
+        state, critic_info = self._update_critics(state, batch, draws.normal[0])
+        state, actor_info = self._update_actor(state, batch, draws.normal[1])
         tau = self.config.sac.tau
         targets = jax.tree.map(lambda old, new: old + tau * (new - old), state.targets, state.critics)
         return state._replace(targets=targets, updates=state.updates + 1), critic_info | actor_info
@@ -103,8 +116,11 @@ class SACAgent(Agent):
             return jnp.mean((q - target) ** 2), q
 
         (value, q), gradient = jax.value_and_grad(loss, has_aux=True)(state.critics)
-        critics, optimiser = _descend(
-            state.critics, gradient, state.critic_optimiser, self.rate(self.config.sac.critic_lr, state.updates)
+        critics, optimiser = descend(
+            state.critics,
+            gradient,
+            state.critic_optimiser,
+            decayed(self.config, self.config.sac.critic_lr, state.updates),
         )
         state = state._replace(critics=critics, critic_optimiser=optimiser)
         return state, {"critic_loss": value, "q_mean": q.mean()}
@@ -120,24 +136,18 @@ class SACAgent(Agent):
             return jnp.mean(alpha * log_prob - q), -log_prob.mean()
 
         (value, entropy), gradient = jax.value_and_grad(loss, has_aux=True)(state.actor)
-        actor, optimiser = _descend(
-            state.actor, gradient, state.actor_optimiser, self.rate(sac.actor_lr, state.updates)
+        actor, optimiser = descend(
+            state.actor, gradient, state.actor_optimiser, decayed(self.config, sac.actor_lr, state.updates)
         )
         # d/d(log α) of log α · (entropy − target)
         surplus = entropy - sac.entropy_per_action * self.env.action_size
-        log_alpha, alpha_optimiser = _descend(
-            state.log_alpha, surplus, state.alpha_optimiser, self.rate(sac.alpha_lr, state.updates)
+        log_alpha, alpha_optimiser = descend(
+            state.log_alpha, surplus, state.alpha_optimiser, decayed(self.config, sac.alpha_lr, state.updates)
         )
         state = state._replace(
             actor=actor, actor_optimiser=optimiser, log_alpha=log_alpha, alpha_optimiser=alpha_optimiser
         )
         return state, {"actor_loss": value, "entropy": entropy, "alpha": alpha}
-
-
-def _descend(parameters: T, gradient: T, optimiser: optax.OptState, rate: Array) -> tuple[T, optax.OptState]:
-    """One step of Adam."""
-    direction, optimiser = optax.scale_by_adam().update(gradient, optimiser)
-    return jax.tree.map(lambda w, step: w - rate * step, parameters, direction), optimiser
 
 
 def _gaussian(actor: MLP, observation: Float[Array, "obs"]) -> tuple[Float[Array, "act"], Float[Array, "act"]]:

@@ -14,7 +14,7 @@ from moca.config import ConfigError, Exploration
 from moca.envs.environment import Environment, Spaces
 from moca.envs.host import HostEnvironment
 from moca.envs.named import named
-from moca.exploration import roll
+from moca.exploration import draw_exploration
 
 EPISODES = 16  # at once, each with a first state of its own
 STEPS = 500
@@ -113,4 +113,4 @@ def _play_on_host(env: HostEnvironment, seed: int, steps: int) -> tuple[np.ndarr
 
 def _actions(env: Spaces, key: Key[Array, ""], steps: int) -> Float[Array, "steps act"]:
     low, high = jnp.array(env.action_low), jnp.array(env.action_high)
-    return low + (roll(key, ACTIONS, steps, env.action_size).random + 1) / 2 * (high - low)
+    return low + (draw_exploration(key, ACTIONS, steps, env.action_size).random + 1) / 2 * (high - low)

@@ -15,7 +15,7 @@ import numpy as np
 
 from moca.config import ConfigError, nearest
 from moca.envs.host import HostEnvironment, Outcome
-from moca.envs.names import GYMNASIUM
+from moca.names import GYMNASIUM
 
 try:
     import gymnasium

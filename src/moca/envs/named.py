@@ -2,9 +2,9 @@
 
 from moca.config import ConfigError
 from moca.envs.environment import Spaces
-from moca.envs.names import GYMNASIUM, OWN
 from moca.envs.playground import Playground
 from moca.envs.trust import refuse_untrusted
+from moca.names import GYMNASIUM, OWN
 
 
 def named(name: str) -> Spaces:

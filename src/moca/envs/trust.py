@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from moca.config import ConfigError
-from moca.envs.names import GYMNASIUM
+from moca.names import GYMNASIUM
 
 SAFE_PATH = {"PYTHONSAFEPATH": "1"}  # the environment of processes that shall not import from the current directory
 

@@ -20,7 +20,7 @@ from moca.moments.distributions import (
     StudentT,
 )
 from moca.moments.expectation import covariance, cross_covariance, expectation, product, variance
-from moca.moments.functions import GELU, RBF, Erf, Fourier, Function, Matern, Polynomial, Quadratic, ReLU, Sum
+from moca.moments.functions import GELU, RBF, Erf, Fourier, Function, Matern, Polynomial, Quadratic, ReLU, Sum, role
 from moca.moments.gp import GP
 from moca.moments.mixtures import Decomposition, GaussianMixture, decompose, moment_match
 from moca.moments.networks import MatchedNetwork, MatchingError, matching_error
@@ -73,6 +73,7 @@ __all__ = [
     "product",
     "propagate",
     "quadrature",
+    "role",
     "sigma_points",
     "variance",
     "with_angles",

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from moca import figures
-from moca.training import Report
+from moca.drivers import Report
 
 
 class Display:

@@ -11,13 +11,13 @@ from moca import __version__
 from moca.agents import Agent
 from moca.agents.quadratic import QuadraticAgent
 from moca.agents.sac import SACAgent
+from moca.belief import KalmanFilter, Unfiltered
 from moca.config import ConfigError
-from moca.critic import QuadraticCritic
+from moca.critic import QuadraticCritic, first
 from moca.deploy import FORMAT, Policy
 from moca.dynamics import LOG_VARIANCE
-from moca.envs.noise import make_noise
+from moca.envs.environment import make_noise
 from moca.nets import MLP
-from moca.values import first
 
 Parts = tuple[dict[str, Any], dict[str, Any]]  # facts and arrays
 
@@ -53,12 +53,10 @@ def write(path: Path | str, agent: Agent, learner: Any, origin: Mapping[str, Any
 
 
 def _greedy(agent: Agent, learner: Any) -> Parts:
-    common = ("observe", "track", "noise_variance", "to_bounds", "from_bounds")
-    kept = all(getattr(type(agent), name) is getattr(Agent, name) for name in common)
-    acts = type(agent).greedy
-    if kept and acts is SACAgent.greedy:
+    kept, acts = type(agent.filter) in (Unfiltered, KalmanFilter), type(agent).act
+    if kept and acts is SACAgent.act:
         return {"kind": "actor"}, _network("actor", learner.actor)
-    if kept and acts is QuadraticAgent.greedy and type(learner.critics) is QuadraticCritic:
+    if kept and acts is QuadraticAgent.act and type(learner.critics) is QuadraticCritic:
         critic = first(learner.critics)
         arrays = _network("trunk", critic.trunk) | _network("vertex", critic.vertex_head)
         arrays |= _network("cholesky", critic.cholesky_head) | {"floor": critic.floor}
@@ -83,13 +81,13 @@ def _filter(agent: Agent, learner: Any) -> Parts:
         arrays["noise.range"] = np.array([noise.sigma_min, noise.sigma_max])
         arrays["noise.inverse_scales"] = noise.inverse_scales
     else:
-        arrays["noise.variance"] = agent.noise_variance(learner.model, statistics.mean[0])
+        arrays["noise.variance"] = agent.filter.noise_variance(learner.model, statistics.mean[0])
     facts = {
         "filter": True,
         "full_covariance": ensemble.full,
         "activation": agent.config.dynamics.activation,
         "log_variance": LOG_VARIANCE,
-        "raised": float(np.finfo(np.asarray(statistics.mean).dtype).eps) ** 0.5,  # as in belief.correct
+        "raised": float(np.finfo(np.asarray(statistics.mean).dtype).eps) ** 0.5,  # as in belief.update
     }
     return facts, arrays
 

@@ -13,10 +13,10 @@ import jax
 import numpy as np
 
 from moca.config import Config, ConfigError
+from moca.drivers.host_evaluation import GreedyEpisodes
 from moca.envs.environment import ActionRepeat, Environment
 from moca.envs.host import HostEnvironment
 from moca.envs.playground import Playground
-from moca.host_evaluation import GreedyEpisodes
 
 # MuJoCo's numbers for the kinds of geometry; its module is not imported for them.
 PLANE, BOX, RODS = 0, 6, (3, 5)

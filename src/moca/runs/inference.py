@@ -10,10 +10,11 @@ import numpy as np
 
 from moca import moments as mm
 from moca.agents import Agent, make_agent
-from moca.belief import Belief
+from moca.belief import Belief, KalmanFilter
 from moca.config import Config, ConfigError
 from moca.deploy import NOTHING_TO_GO_ON, checked, sane
 from moca.envs.environment import Spaces
+from moca.loop import PolicyState, policy_start, policy_step
 
 
 class Prediction(NamedTuple):
@@ -80,7 +81,7 @@ class Inference:
     def _fills_gaps(self, run: int) -> bool:
         """Whether a run's belief can go on without a value: it has a filter, and that filter is ours."""
         config = self._configs[run]
-        return config.belief.filter and type(make_agent(config, self.env)).track is Agent.track
+        return type(make_agent(config, self.env).filter) is KalmanFilter
 
     def refuse_without_model(self) -> None:
         """Raises if the agents have no model of the next state."""
@@ -97,25 +98,27 @@ class Inference:
         env = self.env
         low, high = jnp.array(env.action_low), jnp.array(env.action_high)
 
+        def within(state: PolicyState) -> PolicyState:
+            return state._replace(action=jnp.clip(state.action, low, high))
+
         def act(config: Config, learner: Any, states: Any) -> Any:
             agent = make_agent(config, env)
-            return jnp.clip(jax.vmap(lambda s: agent.greedy(learner, s))(states), low, high)
+            return jnp.clip(jax.vmap(lambda s: agent.act(learner, s))(states), low, high)
 
         def value(config: Config, learner: Any, states: Any) -> Any:
             agent = make_agent(config, env)
             return jax.vmap(lambda s: agent.value(learner, s))(states)
 
         def foresee(config: Config, learner: Any, states: Any, actions: Any) -> Any:
-            inside = make_agent(config, env).from_bounds(actions)
+            inside = env.from_bounds(actions)
             return mm.decompose(learner.model.ensemble.predict_batch(states, inside), full=True)
 
         def start(config: Config, learner: Any, measured: Any) -> Any:
-            belief = make_agent(config, env).observe(learner, measured)
-            return belief, act(config, learner, belief.mean[None])[0]
+            return within(policy_start(make_agent(config, env), learner, measured))
 
         def follow(config: Config, learner: Any, belief: Belief, action: Any, measured: Any, **gaps: Any) -> Any:
-            belief, _ = make_agent(config, env).track(learner, belief, action, measured, **gaps)
-            return belief, act(config, learner, belief.mean[None])[0]
+            state = PolicyState(belief, action)
+            return within(policy_step(make_agent(config, env), learner, state, measured, **gaps))
 
         return {f.__name__: jax.jit(f) for f in (act, value, foresee, start, follow)}
 

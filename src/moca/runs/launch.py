@@ -17,19 +17,20 @@ from moca import sweep
 from moca.agents import make_agent
 from moca.arguments import MOST
 from moca.config import INT32, Config, ConfigError, as_path, override, real, shown, whole
+from moca.devices import use_all_cores
+from moca.divergence import CAUSES, plausible
+from moca.drivers import Trainer, make_env, make_trainer
+from moca.drivers.host_evaluation import evaluate_on_host
 from moca.envs.check import refuse_broken
-from moca.envs.environment import Environment, Spaces
+from moca.envs.environment import Environment, Spaces, make_noise
 from moca.envs.host import HostEnvironment
 from moca.envs.named import refuse_unknown
-from moca.envs.names import OWN
-from moca.envs.noise import make_noise
 from moca.envs.trust import import_module_of, remember, remembered
 from moca.evaluation import evaluate as evaluate_learner
 from moca.evaluation import rollout
-from moca.host_evaluation import evaluate_on_host
-from moca.host_training import make_trainer
-from moca.interaction import CAUSES, init_run, plausible
+from moca.loop import init_run
 from moca.moments import NoClosedFormError
+from moca.names import OWN
 from moca.runs import checkpoint, export, film, interrupts
 from moca.runs.directory import LOGS, RunDirectory
 from moca.runs.display import Display, label, learning_curve
@@ -37,7 +38,6 @@ from moca.runs.events import EventFile
 from moca.runs.files import writing
 from moca.runs.inference import FollowingPolicy, Inference, Model
 from moca.runs.interrupts import noted
-from moca.training import Runs, make_env, use_all_cores
 
 
 @dataclasses.dataclass(frozen=True)
@@ -189,6 +189,7 @@ def train(
     console: Console | None = None,
     checkpoint_every: float = 60.0,
     keep: int = 2,
+    overlap: bool = False,
 ) -> Run:
     """Trains `config.seeds` runs of every variation in one program, and leaves a run directory behind.
 
@@ -201,6 +202,7 @@ def train(
         console: where progress goes; nowhere by default.
         checkpoint_every: seconds from one checkpoint to the next.
         keep: how many checkpoints are kept.
+        overlap: whether one run alone learns on two CPU cores, which changes it by rounding only.
 
     Raises:
         InterruptedRun: after a signal that asked it to stop; the run was saved.
@@ -225,7 +227,7 @@ def train(
     with directory.locked():
         directory.begin(config, runs)
         remember(directory.path, config.env.name)
-        return _train(directory, env, console, checkpoint_every, keep)
+        return _train(directory, env, console, checkpoint_every, keep, overlap)
 
 
 def resume(
@@ -236,6 +238,7 @@ def resume(
     console: Console | None = None,
     checkpoint_every: float = 60.0,
     keep: int = 2,
+    overlap: bool = False,
 ) -> Run:
     """Goes on with the unfinished run in that directory, from its newest valid checkpoint; arguments as for `train`."""
     _refuse_types(env, console)
@@ -245,11 +248,16 @@ def resume(
     use_all_cores()
     with directory.locked():
         directory.refuse_other(directory.config, directory.runs)
-        return _train(directory, env, console, checkpoint_every, keep)
+        return _train(directory, env, console, checkpoint_every, keep, overlap)
 
 
 def _train(
-    directory: RunDirectory, env: Spaces | None, console: Console | None, checkpoint_every: float, keep: int
+    directory: RunDirectory,
+    env: Spaces | None,
+    console: Console | None,
+    checkpoint_every: float,
+    keep: int,
+    overlap: bool,
 ) -> Run:
     """Trains the runs of a directory that is locked to the end, from wherever they stand."""
     console = console or Console(quiet=True)
@@ -263,9 +271,8 @@ def _train(
 
     with noted() as request:
         with request.at_once(leave):
-            trainer = make_trainer(
-                [override(config, _settings(each)) for each in runs], [int(each["seed"]) for each in runs], env
-            )
+            configs, seeds = [override(config, _settings(each)) for each in runs], [int(each["seed"]) for each in runs]
+            trainer = make_trainer(configs, seeds, env, overlap)
             _go_back_to_checkpoint(trainer, directory, console)
             limit, length = getattr(trainer.env, "limit", None), config.env.episode_length
             if limit and limit != length:
@@ -291,7 +298,7 @@ def _train(
     return run
 
 
-def _go_back_to_checkpoint(trainer: Runs, directory: RunDirectory, console: Console) -> None:
+def _go_back_to_checkpoint(trainer: Trainer, directory: RunDirectory, console: Console) -> None:
     """Puts the trainer and the logs where the newest valid checkpoint has them, or at the start if there is none."""
 
     def accept(path: Path, found: checkpoint.Checkpoint) -> None:
@@ -323,7 +330,7 @@ def _go_back_to_checkpoint(trainer: Runs, directory: RunDirectory, console: Cons
 class _Saver:
     """Saves the trainer from time to time, in a thread of its own so that training does not wait for the disk."""
 
-    def __init__(self, trainer: Runs, directory: RunDirectory, every: float, keep: int) -> None:
+    def __init__(self, trainer: Trainer, directory: RunDirectory, every: float, keep: int) -> None:
         self._trainer, self._directory, self._every, self._keep = trainer, directory, every, keep
         self._thread = ThreadPoolExecutor(1)
         self._pending: Future | None = None
@@ -385,7 +392,7 @@ def _refuse_types(env: Any, console: Any = None) -> None:
 
 
 def _follow(
-    trainer: Runs, directory: RunDirectory, console: Console, saver: _Saver, request: interrupts.Request
+    trainer: Trainer, directory: RunDirectory, console: Console, saver: _Saver, request: interrupts.Request
 ) -> None:
     """Trains to the end, or until it is asked to stop; then all there is has been saved."""
     length, points, runs = trainer.config.env.episode_length, _points(directory), len(directory.runs)

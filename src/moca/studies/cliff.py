@@ -21,8 +21,8 @@ from scipy.stats import t as student
 
 from moca.agents import make_agent
 from moca.config import Config, override
+from moca.drivers import ScanTrainer
 from moca.envs.environment import Environment, Step
-from moca.training import Trainer
 
 EDGE, END = 1.0, 1.5
 STEP, NOISE = 0.1, 0.1
@@ -165,9 +165,9 @@ def _smoothing(y: np.ndarray, sigma: float) -> np.ndarray:
 
 def train(config: Config, env: Ground, seeds: int) -> Trained:
     """What so many seeds of one agent have come to, in one program."""
-    trainer, planner = Trainer([config] * seeds, range(seeds), env), Planner(env)
+    trainer, planner = ScanTrainer([config] * seeds, range(seeds), env), Planner(env)
     agent, y = make_agent(config, env), jnp.asarray(planner.y)[:, None]
-    greedy = jax.jit(jax.vmap(lambda learner: jax.vmap(lambda s: agent.greedy(learner, s)[0])(y)))
+    greedy = jax.jit(jax.vmap(lambda learner: jax.vmap(lambda s: agent.act(learner, s)[0])(y)))
     steps, curve = [], []
     for report in trainer:
         if report.step % CHECK == 0:

@@ -16,7 +16,7 @@ from typing import Any
 
 from moca import presets
 from moca.config import AGENTS, NOISES, Config, ConfigError, nearest, plain
-from moca.envs.names import folder_name
+from moca.names import folder_name
 from moca.presets import SAC_USUAL
 from moca.received import read_text
 

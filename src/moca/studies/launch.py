@@ -266,8 +266,8 @@ def _work(
     text: str, directory: str, name: str, checkpoint_every: float, device: str | None, trust: bool
 ) -> dict[str, bytes]:
     """What a Ray worker does: the small files of the finished job."""
+    from moca.devices import use_device
     from moca.studies.work import run_job
-    from moca.training import use_device
 
     use_device(device)
     import_plugins()
@@ -293,8 +293,8 @@ def work(
     trust: bool = False,
 ) -> None:
     """Runs one job of the study in that directory, named or numbered from zero, in this process."""
+    from moca.devices import use_device
     from moca.studies.work import run_job
-    from moca.training import use_device
 
     jobs = {job.name: job for job in grid.plan(results.load_grid(directory))}
     name = dict(enumerate(jobs)).get(int(name), name) if name.isdigit() else name

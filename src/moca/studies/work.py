@@ -81,9 +81,7 @@ def _write_landscapes(path: Path, job: Job) -> None:
         agent = make_agent(override(job.config, point), env)
         typical = _typical(path, job, number)
         learner = jax.tree.map(lambda leaf, at=typical: leaf[at], learners)
-        value, action = jax.jit(jax.vmap(lambda o, a=agent, s=learner: (a.value(s, o), a.greedy(s, o)[0])))(
-            observations
-        )
+        value, action = jax.jit(jax.vmap(lambda o, a=agent, s=learner: (a.value(s, o), a.act(s, o)[0])))(observations)
         arrays[f"value/{job.agent}/{noise}"] = np.asarray(value, np.float32).reshape(angle.shape)
         arrays[f"action/{job.agent}/{noise}"] = np.asarray(action, np.float32).reshape(angle.shape)
     held = io.BytesIO()

@@ -3,7 +3,7 @@
 Each is a pytree of trainable arrays and maps one state to one number, or to m of them; batches go through `jax.vmap`.
 """
 
-from moca.moments.functions.base import Function, Sum
+from moca.moments.functions.base import Function, Sum, role
 from moca.moments.functions.matern import Matern
 from moca.moments.functions.polynomial import Polynomial, Quadratic
 from moca.moments.functions.rbf import RBF
@@ -22,4 +22,5 @@ __all__ = [
     "ReLU",
     "Ridge",
     "Sum",
+    "role",
 ]

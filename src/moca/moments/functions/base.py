@@ -12,6 +12,16 @@ from jaxtyping import Array, Float
 from moca.moments import _checks as check
 
 
+def role(name: str) -> Any:
+    """Declares what a field of a function is to a learner; without it a function is linear in the field.
+
+    Args:
+        name: "basis" for what the function is not linear in (centres, directions), "positive" for a basis that
+            must stay positive (precisions), "constant" for the value of a basis that is one everywhere.
+    """
+    return eqx.field(metadata={"role": name})
+
+
 class Function(eqx.Module):
     """A function of a state in Rᵈ, with one output or m of them."""
 

@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 
 from moca.moments import _checks as check
 from moca.moments._special import MATERN
-from moca.moments.functions.base import Features, check_rows, set_weights
+from moca.moments.functions.base import Features, check_rows, role, set_weights
 
 
 class Matern(Features):
@@ -25,10 +25,10 @@ class Matern(Features):
     """
 
     weights: Float[Array, "*outputs m"] | None
-    centers: Float[Array, "m d"]
-    lengthscales: Float[Array, "d"]
-    nu: float = eqx.field(static=True)
-    constant: Float[Array, "*outputs"]
+    centers: Float[Array, "m d"] = role("basis")
+    lengthscales: Float[Array, "d"] = role("positive")
+    nu: float = eqx.field(static=True)  # type: ignore[misc]
+    constant: Float[Array, "*outputs"] = role("constant")
 
     def __init__(
         self,

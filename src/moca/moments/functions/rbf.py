@@ -5,7 +5,7 @@ from jaxtyping import Array, Float
 
 from moca.moments import _checks as check
 from moca.moments._numerics import dot
-from moca.moments.functions.base import Features, check_rows, set_weights
+from moca.moments.functions.base import Features, check_rows, role, set_weights
 
 
 class RBF(Features):
@@ -19,9 +19,9 @@ class RBF(Features):
     """
 
     weights: Float[Array, "*outputs m"] | None
-    centers: Float[Array, "m d"]
-    precision: Float[Array, "..."]
-    constant: Float[Array, "*outputs"]
+    centers: Float[Array, "m d"] = role("basis")
+    precision: Float[Array, "..."] = role("positive")
+    constant: Float[Array, "*outputs"] = role("constant")
 
     def __init__(
         self,

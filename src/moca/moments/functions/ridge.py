@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 
 from moca.moments import _checks as check
 from moca.moments._numerics import dot
-from moca.moments.functions.base import Features, check_rows, set_weights
+from moca.moments.functions.base import Features, check_rows, role, set_weights
 
 
 class Ridge(Features):
@@ -65,9 +65,9 @@ class Fourier(Ridge):
     """
 
     weights: Float[Array, "*outputs m"] | None
-    frequencies: Float[Array, "m d"]
-    phases: Float[Array, "m"]
-    constant: Float[Array, "*outputs"]
+    frequencies: Float[Array, "m d"] = role("basis")
+    phases: Float[Array, "m"] = role("basis")
+    constant: Float[Array, "*outputs"] = role("constant")
 
     def __init__(
         self,
@@ -117,9 +117,9 @@ class Gated(Ridge):
     """
 
     weights: Float[Array, "*outputs m"] | None
-    directions: Float[Array, "m d"]
-    offsets: Float[Array, "m"]
-    constant: Float[Array, "*outputs"]
+    directions: Float[Array, "m d"] = role("basis")
+    offsets: Float[Array, "m"] = role("basis")
+    constant: Float[Array, "*outputs"] = role("constant")
     gate: eqx.AbstractClassVar[Gate]
 
     def __init__(

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from moca import figures
-from moca.envs.names import GYMNASIUM
+from moca.names import GYMNASIUM
 from moca.studies.claims import NAMES
 from moca.studies.grid import parse_noise
 

@@ -19,28 +19,30 @@ from moca import replay as memory
 from moca.agents import Agent
 from moca.agents.agent import Info
 from moca.belief import Belief
-from moca.envs.environment import Environment
-from moca.envs.noise import Noise
-from moca.exploration import Dice
-from moca.interaction import Draw, Knowledge, Measured, interact
+from moca.config import ConfigError
+from moca.envs.environment import Environment, Noise
+from moca.exploration import ExplorationDraws
+from moca.loop import LoopState, StepDraws, StepInfo, batches, interact
 
 AXIS = "core"
 MODEL, VALUES = 0, 1  # what each core learns
 WIDEST = 128  # of the ensemble's layers: wider ones have products that keep both cores busy by themselves
 
 
-def cores_for(agent: Agent, learner: Any) -> jax.sharding.Mesh | None:
-    """The two cores for one run of that agent; None if there are none, or if it would gain nothing.
-
-    A model of what the critics encode has to wait for them, and agents that are not ours may have models that depend on
-    other things.
-    """
+def cores_for(agent: Agent, learner: Any) -> jax.sharding.Mesh:
+    """The two cores for one run of that agent; raises `ConfigError` where it cannot overlap or would gain nothing."""
     config, devices = agent.config, jax.devices()
-    ours = type(agent).__module__.startswith("moca.agents.")
-    splits = ours and learner.model is not None and not config.value.encoder and config.dynamics.width <= WIDEST
-    words = all(leaf.dtype.itemsize == 4 for leaf in jax.tree.leaves(learner))
-    if not (splits and words and jax.default_backend() == "cpu" and len(devices) > 1):
-        return None
+    hindrances = {
+        "JAX has no two CPU cores here": jax.default_backend() != "cpu" or len(devices) < 2,
+        f"{config.agent} is not one of the built-in agents": not type(agent).__module__.startswith("moca.agents."),
+        f"{config.agent} without a filter has no model to learn beside its critics": learner.model is None,
+        "with value.encoder the model has to wait for the critics": bool(config.value.encoder),
+        f"dynamics.width = {config.dynamics.width} is above {WIDEST}, where products fill both cores by themselves": (
+            config.dynamics.width > WIDEST
+        ),
+    }
+    if found := [reason for reason, holds in hindrances.items() if holds]:
+        raise ConfigError(f"overlap is not possible: {found[0]}")
     return jax.sharding.Mesh(np.array(devices[:2]), (AXIS,))
 
 
@@ -62,7 +64,7 @@ class Work(NamedTuple):
     belief: Belief
     learner: Any
     newest: memory.Transition
-    totals: Measured
+    totals: StepInfo
 
 
 class Done(NamedTuple):
@@ -74,12 +76,16 @@ class Done(NamedTuple):
 
 
 def learn_block(
-    agent: Agent, env: Environment, noise: Noise, carry: tuple[Any, Knowledge], xs: tuple[Array, Dice, Draw]
-) -> tuple[tuple[Any, Knowledge], Measured]:
+    agent: Any,
+    env: Environment,
+    noise: Noise,
+    carry: tuple[Any, LoopState],
+    xs: tuple[Array, ExplorationDraws, StepDraws],
+) -> tuple[tuple[Any, LoopState], StepInfo]:
     """A block of decisions that are learned from, and the sums of what they brought; `settle` is to follow.
 
     Args:
-        agent: the agent.
+        agent: one of ours, whose `update` is `fit_model` and then `fit_values`.
         env: the environment.
         noise: of the observations.
         carry: the environment's state and what the run knows.
@@ -98,7 +104,7 @@ def learn_block(
         """A batch of the block, and the random numbers of its update."""
         decision = number // each
         rows, drawn = jax.tree.map(lambda leaf: leaf[number % each], at((draws.rows, draws.updates), decision))
-        return memory.sample(replay, rows, at(indices, decision) + 1, *sizes), drawn
+        return batches(agent, replay, rows, at(indices, decision)), drawn
 
     def turn(state: tuple[Work, memory.Replay, Done]) -> tuple[Work, memory.Replay, Done]:
         work, replay, (steps, fits, updates) = state
@@ -110,14 +116,14 @@ def learn_block(
         stepping = (steps < size) & (steps * each == updates + updating)
 
         def fit(work: Work) -> Work:
-            learner, info = agent.fit_models(work.learner, *lesson(replay, fits))
+            learner, info = agent.fit_model(work.learner, *lesson(replay, fits))
             return _learned(work, learner._replace(updates=learner.updates + 1), info)
 
         def update(work: Work) -> Work:
             return _learned(work, *agent.fit_values(work.learner, *lesson(replay, updates)))
 
         def step(work: Work) -> Work:
-            knowledge = Knowledge(work.belief, work.learner, replay)
+            knowledge = LoopState(work.belief, work.learner, replay)
             chosen = (at(indices, steps), at(explorations, steps), at(draws, steps))
             env_state, belief, newest = interact(agent, env, noise, work.env_state, knowledge, *chosen)
             newest = jax.tree.map(lambda new, old: new.astype(old.dtype), newest, work.newest)
@@ -133,14 +139,14 @@ def learn_block(
 
     newest = memory.read(replay, indices[0], *sizes)
     info = jax.eval_shape(agent.update, learner, *lesson(replay, 0))[1]
-    totals = Measured(jnp.zeros(()), jnp.zeros(()), {name: jnp.zeros(()) for name in info})
+    totals = StepInfo(jnp.zeros(()), jnp.zeros(()), {name: jnp.zeros(()) for name in info})
     none = jnp.zeros((), jnp.int32)
     start = (Work(env_state, belief, learner, newest, totals), replay, Done(none, none, none))
     work, replay, _ = jax.lax.while_loop(lambda state: state[2].updates < size * each, turn, start)
-    return (work.env_state, Knowledge(work.belief, work.learner, replay)), work.totals
+    return (work.env_state, LoopState(work.belief, work.learner, replay)), work.totals
 
 
-def settle(learner: Any, totals: Measured) -> tuple[Any, Measured]:
+def settle(learner: Any, totals: StepInfo) -> tuple[Any, StepInfo]:
     """The whole learner and the sums of an episode, from what each core has of them."""
     told, unpack = _as_words((learner, totals))
     both = jax.lax.all_gather(told, AXIS)
@@ -176,7 +182,7 @@ def _learned(work: Work, learner: Any, info: Info) -> Work:
     """The work with what was learned from one more batch, and with what that measured in the totals."""
     reward, learned, sums = work.totals
     sums = sums | {name: sums[name] + value for name, value in info.items()}
-    return work._replace(learner=learner, totals=Measured(reward, learned + 1, sums))
+    return work._replace(learner=learner, totals=StepInfo(reward, learned + 1, sums))
 
 
 def _tell(work: Work, core: Int[Array, ""]) -> Work:

@@ -1,4 +1,4 @@
-"""How good the greedy policies are on environments of the host; `moca.evaluation`, step by step."""
+"""Greedy episodes on environments of the host: `moca.evaluation`, step by step."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -9,14 +9,12 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from moca.agents import make_agent
-from moca.belief import Belief
 from moca.config import Config
-from moca.envs.environment import Spaces
+from moca.devices import over_devices
+from moca.envs.environment import Spaces, make_noise
 from moca.envs.host import HostEnvironment, Vector
-from moca.envs.noise import make_noise
 from moca.evaluation import Episode, judge, summary
-from moca.interaction import decisions_of
-from moca.training import over_devices
+from moca.loop import PolicyState, agent_steps, policy_start, policy_step
 
 
 def env_seed(*path: int) -> int:
@@ -69,8 +67,7 @@ BOOLEAN = ("running", "terminated")  # of the fields of an episode
 class Playing(NamedTuple):
     """Episodes under way, with a leading axis over them."""
 
-    belief: Belief
-    action: Float[Array, "episodes act"]  # chosen
+    policy: PolicyState
     executed: Float[Array, "episodes act"]
     value: Float[Array, "episodes"]  # of the belief
     value_again: Float[Array, "episodes"]  # of the state as observed a second time
@@ -91,7 +88,7 @@ class GreedyEpisodes:
 
     def __init__(self, env: Spaces, config: Config, vector: Vector, runs: int) -> None:
         self._env, self._vector, self._runs = env, vector, runs
-        self._decisions = decisions_of(config)
+        self._steps = agent_steps(config)
         self._start: Any = None
         self._follow: Any = None
         self._judge: Any = None
@@ -103,7 +100,7 @@ class GreedyEpisodes:
         self._start, playing = build(self._starting, arguments, self._runs, shared=[4])
         following = (configs, learners, playing, observation, np.int32(0))
         self._follow, _ = build(self._following, following, self._runs, shared=[4], donated=[2])
-        each: Any = np.zeros((self._runs, episodes, self._decisions), np.float32)
+        each: Any = np.zeros((self._runs, episodes, self._steps), np.float32)
         played = Episode(each, each > 0, each > 0, each, each, each)
         self._judge, _ = build(self._judging, (configs, played), self._runs)
 
@@ -116,7 +113,7 @@ class GreedyEpisodes:
         noisy: float = 1.0,
         watch: Callable[[], None] = lambda: None,
     ) -> Episode:
-        """One episode per seed, until its end or for as long as an episode of training; axes runs, episodes, decisions.
+        """One episode per seed, until its end or for as long as an episode of training; axes runs, episodes, steps.
 
         Args:
             configs: one per run.
@@ -130,11 +127,11 @@ class GreedyEpisodes:
             self.compile(configs, learners, keys, seeds.shape[1])
         observation = self._vector.reset(seeds.ravel().tolist()).reshape(*seeds.shape, -1)
         playing = self._start(configs, learners, keys, observation, np.float32(noisy))
-        shape = (*seeds.shape, self._decisions)
+        shape = (*seeds.shape, self._steps)
         parts: Any = [np.zeros(shape, bool if name in BOOLEAN else np.float32) for name in Episode._fields]
         played = Episode(*parts)
         running = np.ones(seeds.shape, bool)
-        for time in range(self._decisions):
+        for time in range(self._steps):
             watch()
             outcome = self._vector.step(np.asarray(playing.executed).reshape(seeds.size, -1))
             reward, ended, terminated, seen = (
@@ -172,17 +169,16 @@ class GreedyEpisodes:
         noisy: Float[Array, ""],
     ) -> Playing:
         agent, noise = make_agent(config, self._env), make_noise(config.noise, self._env.observation_size)
-        shape = (self._decisions + 1, self._env.observation_size)
+        shape = (self._steps + 1, self._env.observation_size)
 
         def one(key: Key[Array, ""], observation: Float[Array, "obs"]) -> Playing:
             _, noise_key, action_key, again_key = jax.random.split(key, 4)
             normals, again = (noisy * jax.random.normal(k, shape) for k in (noise_key, again_key))
-            disturbances = jax.random.normal(action_key, (self._decisions + 1, self._env.action_size))
-            belief = agent.observe(learner, noise(observation, normals[0]))
-            action = agent.greedy(learner, belief.mean)
-            executed = noise.disturb(self._env, action, disturbances[0])
-            value = agent.value(learner, belief.mean)
-            return Playing(belief, action, executed, value, value, normals, again, disturbances)
+            disturbances = jax.random.normal(action_key, (self._steps + 1, self._env.action_size))
+            policy = policy_start(agent, learner, noise(observation, normals[0]))
+            executed = noise.disturb(self._env, policy.action, disturbances[0])
+            value = agent.value(learner, policy.belief.mean)
+            return Playing(policy, executed, value, value, normals, again, disturbances)
 
         return jax.vmap(one)(jax.random.split(key, len(observation)), observation)
 
@@ -198,13 +194,11 @@ class GreedyEpisodes:
 
         def one(playing: Playing, observation: Float[Array, "obs"]) -> Playing:
             measured = noise(observation, playing.normals[time + 1])
-            belief, _ = agent.track(learner, playing.belief, playing.action, measured)
-            action = agent.greedy(learner, belief.mean)
+            policy = policy_step(agent, learner, playing.policy, measured)
             return playing._replace(
-                belief=belief,
-                action=action,
-                executed=noise.disturb(self._env, action, playing.disturbances[time + 1]),
-                value=agent.value(learner, belief.mean),
+                policy=policy,
+                executed=noise.disturb(self._env, policy.action, playing.disturbances[time + 1]),
+                value=agent.value(learner, policy.belief.mean),
                 value_again=agent.value(learner, noise(observation, playing.again[time + 1])),
             )
 

@@ -1,0 +1,187 @@
+"""The driver for environments of the host: all runs act in one compiled program, step, and learn in another.
+
+Every run has an environment of its own. Each episode starts with resets whose seeds follow from the run's seed and the
+episode's number, so that a run that goes on from a checkpoint is the run it would have been.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Key
+
+from moca import replay as memory
+from moca.agents import Agent, make_agent
+from moca.agents.agent import Info
+from moca.belief import Belief
+from moca.config import Config
+from moca.drivers.host_evaluation import GreedyEpisodes, build, env_seed
+from moca.drivers.trainer import Trainer
+from moca.envs.environment import Noise, Spaces, Step, make_noise
+from moca.envs.host import HostEnvironment, Outcome
+from moca.evaluation import SCORES
+from moca.exploration import ExplorationDraws, draw_exploration
+from moca.loop import (
+    LoopState,
+    RunState,
+    StepInfo,
+    act,
+    agent_steps,
+    block_size,
+    draw_step,
+    episode_keys,
+    evaluation_due,
+    finish_episode,
+    first_belief,
+    first_update,
+    learn,
+    observe,
+    restart,
+)
+
+
+class EpisodeDraws(NamedTuple):
+    """The random numbers of an episode, with a leading axis over its steps."""
+
+    explore: ExplorationDraws
+    keys: Key[Array, "steps"]
+
+
+class HostTrainer(Trainer):
+    """Many runs, each with an environment of its own on the host; arguments as for `Trainer`."""
+
+    env: HostEnvironment
+
+    def __init__(self, configs: Sequence[Config], seeds: Sequence[int], env: Spaces | None = None) -> None:
+        super().__init__(configs, seeds, env)
+        self._seeds, episodes = list(seeds), self.config.train.eval_episodes
+        repeat = self.config.env.action_repeat
+        self._envs = self.env.vector(len(seeds), repeat)
+        judged = self.env.vector(len(seeds) * episodes, repeat)
+        self._greedy = GreedyEpisodes(self.env, self.config, judged, len(seeds))
+        self._programs: Any = None
+
+    def compile(self) -> None:
+        runs, number = len(self._seeds), np.int32(0)
+        observation = np.zeros((runs, self.env.observation_size), np.float32)
+        before = self.state._replace(replay=None)
+        begin, begun = build(self._begin, (self.configs, self.state, number, observation), runs, shared=[2])
+        draws, belief, learner, totals = begun
+        act_program, (action, _) = build(self._act, (self.configs, learner, belief, draws, number), runs, shared=[4])
+        ends = np.zeros(runs, bool)
+        outcome = Outcome(observation, observation[:, 0], ends, ends, observation)
+        state = LoopState(belief, learner, self.state.replay)
+        arguments: tuple = (self.configs, state, totals, draws, action, outcome, number)
+        store, update = (
+            build(partial(self._learn, learning), arguments, runs, shared=[6], donated=[1, 2])[0]
+            for learning in (False, True)
+        )
+        ended = np.zeros((runs, agent_steps(self.config)), np.float32)
+        arguments = (self.configs, before, state, totals, ended, number)
+        finish, (_, _, keys) = build(self._finish, arguments, runs, shared=[5], donated=[2])
+        self._greedy.compile(self.configs, learner, keys, self.config.train.eval_episodes)
+        self._programs = (begin, act_program, store, update, finish)
+
+    def memory(self) -> int:
+        return self._memory_of(self._programs[3])
+
+    def _train_episode(self) -> dict[str, np.ndarray]:
+        if self._programs is None:
+            self.compile()
+        begin, act_program, store, update, finish = self._programs
+        number, steps, configs = np.int32(self.episode), agent_steps(self.config), self.configs
+        observation = self._envs.reset([env_seed(seed, self.episode, 0) for seed in self._seeds])
+        draws, belief, learner, totals = begin(configs, self.state, number, observation)
+        state, ended = LoopState(belief, learner, self.state.replay), []
+        for index in range(self.episode * steps, (self.episode + 1) * steps):
+            action, executed = act_program(configs, state.learner, state.belief, draws, np.int32(index))
+            outcome = self._envs.step(np.asarray(executed))
+            program = store if index < first_update(self.config) else update
+            state, totals = program(configs, state, totals, draws, action, outcome, np.int32(index))
+            ended.append(outcome.ended)
+        before = self.state._replace(replay=None)  # the learning has written over it
+        ends = np.stack(ended, axis=1).astype(np.float32)
+        self.state, measured, keys = finish(configs, before, state, totals, ends, number)
+        metrics = jax.device_get(measured)
+        return dict(sorted((metrics | self._scores(keys, metrics["diverged"] > 0)).items()))
+
+    def _scores(self, keys: Key[Array, "runs"], diverged: np.ndarray) -> dict[str, np.ndarray]:
+        """The evaluation after an episode; NaN for runs that diverged, and where none is due."""
+        scores = {name: np.full(len(self._seeds), np.nan) for name in SCORES}
+        if evaluation_due(self.config, self.episode):
+            numbers = range(1, self.config.train.eval_episodes + 1)
+            seeds = np.array([[env_seed(seed, self.episode, each) for each in numbers] for seed in self._seeds])
+            scores = self._greedy.scores(self.configs, self.learners, keys, seeds)
+        return {name: np.where(diverged, np.nan, values).astype(np.float32) for name, values in scores.items()}
+
+    # The programs, each as it is for one run.
+
+    def _parts(self, config: Config) -> tuple[Agent, Noise]:
+        return make_agent(config, self.env), make_noise(config.noise, self.env.observation_size)
+
+    def _begin(
+        self, config: Config, run: RunState, number: Int[Array, ""], observation: Float[Array, "obs"]
+    ) -> tuple[EpisodeDraws, Belief, Any, StepInfo]:
+        """The episode's random numbers, first belief and totals of zero, and a learner to be written over."""
+        agent, noise = self._parts(config)
+        keys, steps = episode_keys(run, number), agent_steps(config)
+        belief = first_belief(agent, run.learner, noise, observation, keys.first)
+        size = block_size(config)
+        blocks = jax.random.split(keys.loop, steps // size)
+        each = jax.vmap(lambda key: jax.random.split(key, size))(blocks).ravel()
+        transition = memory.read(run.replay, number, self.env.observation_size, self.env.action_size)
+        state = LoopState(belief, run.learner, run.replay)
+        learned = lambda: learn(agent, state, transition, number, draw_step(agent, each[0]), True)  # noqa: E731
+        shapes = jax.eval_shape(learned)[1]
+        totals = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+        draws = EpisodeDraws(draw_exploration(keys.explore, config.exploration, steps, self.env.action_size), each)
+        return draws, belief, jax.tree.map(jnp.copy, run.learner), totals
+
+    def _act(
+        self, config: Config, learner: Any, belief: Belief, draws: EpisodeDraws, index: Int[Array, ""]
+    ) -> tuple[Float[Array, "act"], Float[Array, "act"]]:
+        """The action of a step, as chosen and as executed."""
+        agent, noise = self._parts(config)
+        number = index % agent_steps(config)
+        state = LoopState(belief, learner, jnp.zeros((0, 0)))  # acting needs no memory
+        action = act(agent, state, index, jax.tree.map(lambda leaf: leaf[number], draws.explore))
+        return action, noise.disturb(self.env, action, draw_step(agent, draws.keys[number]).disturbance)
+
+    def _learn(
+        self,
+        learning: bool,
+        config: Config,
+        state: LoopState,
+        totals: StepInfo,
+        draws: EpisodeDraws,
+        action: Float[Array, "act"],
+        outcome: Outcome,
+        index: Int[Array, ""],
+    ) -> tuple[LoopState, StepInfo]:
+        """The state after a step, and the totals with it."""
+        agent, noise = self._parts(config)
+        drawn = draw_step(agent, draws.keys[index % agent_steps(config)])
+        step = Step(*(jnp.asarray(part) for part in (outcome.observation, outcome.reward, outcome.terminated)))
+        belief, transition = observe(agent, noise, state, action, step, drawn)
+        _, noise_key = jax.random.split(drawn.restart)
+        current, ended = jnp.asarray(outcome.current), jnp.asarray(outcome.ended)
+        belief = restart(agent, noise, state.learner, belief, current, ended, noise_key)
+        state, info = learn(agent, state._replace(belief=belief), transition, index, drawn, learning)
+        return state, jax.tree.map(jnp.add, totals, info)
+
+    def _finish(
+        self,
+        config: Config,
+        run: RunState,
+        state: LoopState,
+        totals: StepInfo,
+        ended: Float[Array, "steps"],
+        number: Int[Array, ""],
+    ) -> tuple[RunState, Info, Key[Array, ""]]:
+        """The run after the episode, its metrics, and the key of its evaluation."""
+        agent, _ = self._parts(config)
+        after, metrics = finish_episode(agent, run, state, number, totals, ended)
+        return after, metrics, episode_keys(run, number).evaluate

@@ -1,0 +1,130 @@
+"""The driver for compiled environments: an episode of all runs, environment included, is one program."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from moca.agents import Agent, make_agent
+from moca.config import Config, ConfigError
+from moca.drivers import overlap as two_cores
+from moca.drivers.trainer import Trainer
+from moca.envs.environment import Environment, Noise, Spaces, make_noise
+from moca.evaluation import SCORES, evaluate
+from moca.exploration import ExplorationDraws, draw_exploration
+from moca.loop import (
+    LoopState,
+    RunState,
+    StepDraws,
+    StepInfo,
+    agent_steps,
+    block_size,
+    draw_step,
+    episode_keys,
+    evaluation_due,
+    finish_episode,
+    first_belief,
+    first_update,
+    interact,
+    learn,
+)
+
+
+def train_episode(
+    config: Config, env: Environment, state: RunState, episode: Int[Array, ""], overlap: bool = False
+) -> tuple[RunState, dict[str, Float[Array, ""]]]:
+    """The run after one episode of interaction and learning, and the metrics of both and of the evaluation."""
+    agent = make_agent(config, env)
+    noise = make_noise(config.noise, env.observation_size)
+    keys, steps, size = episode_keys(state, episode), agent_steps(config), block_size(config)
+    env_state, observation = env.reset(keys.reset)
+    belief = first_belief(agent, state.learner, noise, observation, keys.first)
+    start = (env_state, LoopState(belief, state.learner, state.replay))
+    indices = episode * steps + jnp.arange(steps)
+    explorations = draw_exploration(keys.explore, config.exploration, steps, env.action_size)
+    in_blocks = lambda x: x.reshape(-1, size, *x.shape[1:])  # noqa: E731
+
+    def block(carry: tuple, x: tuple) -> tuple[tuple, StepInfo]:
+        indices, explorations, key = x
+        xs = (indices, explorations, jax.vmap(lambda k: draw_step(agent, k))(jax.random.split(key, size)))
+
+        def scan(learning: bool) -> tuple[tuple, StepInfo]:
+            after, infos = jax.lax.scan(lambda c, each: step(agent, env, noise, c, *each, learning), carry, xs)
+            return after, jax.tree.map(jnp.sum, infos)
+
+        learned = lambda: two_cores.learn_block(agent, env, noise, carry, xs) if overlap else scan(True)  # noqa: E731
+        # A branch here, and not at every step, where a GPU would wait for the host.
+        return jax.lax.cond(indices[0] < first_update(config), lambda: scan(False), learned)
+
+    block_keys = jax.random.split(keys.loop, steps // size)
+    xs = (*jax.tree.map(in_blocks, (indices, explorations)), block_keys)
+    (_, after), infos = jax.lax.scan(block, start, xs)
+    totals = jax.tree.map(jnp.sum, infos)
+    if overlap:
+        learner, totals = two_cores.settle(after.learner, totals)
+        after = after._replace(learner=learner)
+    state, metrics = finish_episode(agent, state, after, episode, totals)
+    over_all = two_cores.vmap_halves if overlap else jax.vmap
+    evaluated = jax.lax.cond(
+        evaluation_due(config, episode),
+        lambda: evaluate(agent, state.learner, env, noise, steps, config.train.eval_episodes, keys.evaluate, over_all),
+        lambda: dict.fromkeys(SCORES, jnp.full((), jnp.nan)),
+    )
+    return state, metrics | {n: jnp.where(state.diverged > 0, jnp.nan, value) for n, value in evaluated.items()}
+
+
+def step(
+    agent: Agent,
+    env: Environment,
+    noise: Noise,
+    carry: tuple[Any, LoopState],
+    index: Int[Array, ""],
+    explore: ExplorationDraws,
+    draws: StepDraws,
+    learning: bool,
+) -> tuple[tuple[Any, LoopState], StepInfo]:
+    """One step: act, observe, learn."""
+    env_state, state = carry
+    env_state, belief, transition = interact(agent, env, noise, env_state, state, index, explore, draws)
+    state, info = learn(agent, state._replace(belief=belief), transition, index, draws, learning)
+    return (env_state, state), info
+
+
+class ScanTrainer(Trainer):
+    """Many runs as one program, the environment a part of it; arguments as for `Trainer`.
+
+    With `overlap`, one run alone learns on two CPU cores: see `moca.drivers.overlap`.
+    """
+
+    def __init__(
+        self, configs: Sequence[Config], seeds: Sequence[int], env: Spaces | None = None, overlap: bool = False
+    ) -> None:
+        if overlap and len(configs) > 1:
+            raise ConfigError(f"overlap is for one run alone, and there are {len(configs)}: several fill the cores")
+        super().__init__(configs, seeds, env)
+        program: Callable = jax.vmap(lambda c, s, e: train_episode(c, self.env, s, e), in_axes=(0, 0, None))
+        spread, everywhere = self._spread, self._everywhere
+        if overlap:
+            cores = two_cores.cores_for(make_agent(self.config, self.env), self.learners)
+            program = two_cores.on_both(cores, lambda c, s, e: train_episode(c, self.env, s, e, overlap=True))
+            spread = everywhere = jax.sharding.NamedSharding(cores, jax.sharding.PartitionSpec())
+            self.configs, self.state = jax.device_put((self.configs, self.state), spread)
+        self._program = jax.jit(
+            program, in_shardings=(spread, spread, everywhere), out_shardings=spread, donate_argnums=1
+        )
+        self._compiled: Any = None
+
+    def compile(self) -> None:
+        self._compiled = self._program.lower(self.configs, self.state, self._number()).compile()
+
+    def memory(self) -> int:
+        return self._memory_of(self._compiled)
+
+    def _train_episode(self) -> dict[str, np.ndarray]:
+        if self._compiled is None:
+            self.compile()
+        self.state, metrics = self._compiled(self.configs, self.state, self._number())
+        return jax.device_get(metrics)

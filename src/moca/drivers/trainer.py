@@ -1,0 +1,111 @@
+"""The part of a trainer that is the same for every driver: many runs, their state, one episode after the other.
+
+Runs differ in their seed and in any float of their config; they are vmapped, and sharded over the devices there are.
+What all runs share (the step, the index into the replay) stays outside the vmapped state.
+"""
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int
+
+from moca.config import Config, ConfigError
+from moca.devices import over_devices
+from moca.envs.environment import ActionRepeat, Environment, Spaces, make_noise
+from moca.envs.named import named
+from moca.loop import init_run
+from moca.memory import refuse_too_large
+
+
+class Report(NamedTuple):
+    """Metrics of one episode of all runs."""
+
+    step: int  # environment steps so far, per run
+    metrics: dict[str, np.ndarray]  # one number per run; NaN where nothing was measured
+
+
+def make_env(config: Config, env: Spaces | None = None) -> Spaces:
+    """The environment the config names, or the one given instead, with the config's action repeat.
+
+    One on the host is told about the repeat only when many of it are made.
+    """
+    env = env or named(config.env.name)
+    if isinstance(env, Environment) and config.env.action_repeat > 1:
+        return ActionRepeat(env, config.env.action_repeat)
+    return env
+
+
+class Trainer(ABC):
+    """Many runs side by side. Iterate over it to train; `learners` is what they have learned so far.
+
+    Args:
+        configs: one per run. They may differ in floats; everything else must be alike.
+        seeds: one per run.
+        env: the environment, if not the one the configs name.
+    """
+
+    def __init__(self, configs: Sequence[Config], seeds: Sequence[int], env: Spaces | None = None) -> None:
+        configs = [dataclasses.replace(config.validated(), seed=0, seeds=1) for config in configs]
+        if len({jax.tree.structure(config) for config in configs}) != 1:
+            raise ConfigError(
+                "the runs of one program may differ in their seeds and in settings that are floats, in no others"
+            )
+        self.config = configs[0]
+        self.env: Any = make_env(self.config, env)
+        make_noise(self.config.noise, self.env.observation_size)  # refuses scales of another dimension
+        low, size = self.config.value.low, self.env.observation_size
+        if low and len(low) != size:
+            raise ConfigError(f"value.low has {len(low)} numbers, but the environment shows {size} dimensions")
+        self.episode = 0
+        stacked = jax.tree.map(lambda *numbers: jnp.asarray(numbers, jnp.float32), *configs)
+        keys = jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32))
+        self._spread, self._everywhere = over_devices(len(configs))
+        self.configs, keys = jax.device_put((stacked, keys), self._spread)
+        start = jax.vmap(lambda c, k: init_run(c, self.env, k))
+        # What is run once need not be fast: on a CPU this takes a third of the time to compile, to the same numbers.
+        options = {"xla_backend_optimization_level": 1} if jax.default_backend() == "cpu" else {}
+        begin = jax.jit(start, out_shardings=self._spread, compiler_options=options)
+        sizes = (len(configs), self.env.observation_size, self.env.action_size)
+        refuse_too_large(self.config, jax.eval_shape(begin, self.configs, keys), *sizes)
+        self.state = begin(self.configs, keys)
+
+    @property
+    def episodes(self) -> int:
+        """The number of training episodes in all."""
+        return self.config.train.steps // self.config.env.episode_length
+
+    @property
+    def learners(self) -> Any:
+        """The agents' states, with a leading axis over runs."""
+        return self.state.learner
+
+    @abstractmethod
+    def compile(self) -> None:
+        """Compiles the programs; the first episode would otherwise."""
+
+    @abstractmethod
+    def memory(self) -> int:
+        """Bytes that the compiled program needs on all devices, for its state and for intermediate results."""
+
+    @abstractmethod
+    def _train_episode(self) -> dict[str, np.ndarray]:
+        """The metrics of the next episode, after which `state` is the one that follows."""
+
+    def __iter__(self) -> Iterator[Report]:
+        while self.episode < self.episodes:
+            metrics = self._train_episode()
+            self.episode += 1
+            yield Report(self.episode * self.config.env.episode_length, metrics)
+
+    def _memory_of(self, compiled: Any) -> int:
+        analysis = compiled.memory_analysis()
+        devices = len(self.state.replay.sharding.device_set)
+        return devices * (analysis.temp_size_in_bytes + analysis.argument_size_in_bytes)
+
+    def _number(self) -> Int[Array, ""]:
+        return jnp.asarray(self.episode, jnp.int32)

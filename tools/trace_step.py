@@ -1,0 +1,99 @@
+"""Runs one training step of MoCA and prints the files of this package it enters, in order.
+
+    python tools/trace_step.py [--check]
+
+`moca.moments` counts as one. With --check it fails where a step enters more than twelve files, the method more than
+six of them, or a file calls one that stands above it in `docs/architecture.md`.
+"""
+
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+
+import moca
+from moca import presets
+from moca.agents import make_agent
+from moca.drivers.scan import step
+from moca.drivers.trainer import make_env
+from moca.envs.environment import make_noise
+from moca.exploration import draw_exploration
+from moca.loop import LoopState, draw_step, first_belief, init_run
+
+ROOT = Path(moca.__file__).parent
+METHOD = ("agents/quadratic.py", "backup.py", "belief.py", "critic.py", "dynamics.py", "moments")
+# From the driver down to what knows nothing of reinforcement learning. Each file calls only those below it.
+ORDER = (
+    "drivers/scan.py", "loop.py", "agents/quadratic.py", "backup.py", "belief.py", "critic.py", "dynamics.py",
+    "moments", "nets.py", "replay.py", "envs/environment.py", "envs/playground.py",
+)  # fmt: skip
+# An environment is called through its contract, which it implements: these two call each other.
+CONTRACT = {("envs/playground.py", "envs/environment.py")}
+
+
+def name_of(filename: str) -> str | None:
+    """The file's name in the package, or None for one that is not ours."""
+    path = Path(filename)
+    if not path.is_relative_to(ROOT):
+        return None
+    parts = path.relative_to(ROOT).parts
+    return "moments" if parts[0] == "moments" else "/".join(parts)
+
+
+def trace() -> tuple[list[str], set[tuple[str, str]]]:
+    """The files that one step enters, in order, and which of them calls which."""
+    settings = {"noise.sigma": 0.05, "train.steps": 1000, "train.warmup": 0, "train.batch": 4, "train.updates": 1}
+    config = presets.build("tuned", "CartpoleBalance", settings)
+    env = make_env(config)
+    agent, noise = make_agent(config, env), make_noise(config.noise, env.observation_size)
+    run = init_run(config, env, jax.random.key(0))
+    env_state, observation = jax.jit(env.reset)(jax.random.key(1))
+    belief = first_belief(agent, run.learner, noise, observation, jax.random.key(2))
+    explore = jax.tree.map(
+        lambda leaf: leaf[0], draw_exploration(jax.random.key(3), config.exploration, 1, env.action_size)
+    )
+    draws = draw_step(agent, jax.random.key(4))
+    entered: list[str] = []
+    calls: set[tuple[str, str]] = set()
+
+    def watch(frame, event, _):
+        if event == "call" and (name := name_of(frame.f_code.co_filename)):
+            if name not in entered:
+                entered.append(name)
+            caller = frame.f_back
+            while caller and name_of(caller.f_code.co_filename) is None:
+                caller = caller.f_back
+            if caller and (above := name_of(caller.f_code.co_filename)) not in (None, name):
+                calls.add((above, name))
+
+    carry = (env_state, LoopState(belief, run.learner, run.replay))
+    sys.setprofile(watch)
+    try:
+        jax.make_jaxpr(lambda c: step(agent, env, noise, c, jnp.array(0), explore, draws, True))(carry)
+    finally:
+        sys.setprofile(None)
+    return entered, calls
+
+
+def main() -> None:
+    """Prints the files, and with --check fails where there are too many or they call upward."""
+    entered, calls = trace()
+    for number, name in enumerate(entered, 1):
+        print(f"{number:2d}  {name}{'  (the method)' if name in METHOD else ''}")
+    complaints = [f"{name} is not in the order of docs/architecture.md" for name in entered if name not in ORDER]
+    rank = {name: number for number, name in enumerate(ORDER)}
+    complaints += [
+        f"{above} calls {below}, which stands above it"
+        for above, below in sorted(calls)
+        if rank.get(above, -1) > rank.get(below, 99) and (above, below) not in CONTRACT
+    ]
+    if len(entered) > 12:
+        complaints.append(f"a step enters {len(entered)} files, more than twelve")
+    print("\n".join(complaints))
+    if complaints and "--check" in sys.argv:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

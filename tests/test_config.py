@@ -145,7 +145,7 @@ LAYERS = [
     {"moca.evaluation", "moca.extending", "moca.interaction", "moca.overlap"},
     {"moca.training", "moca.host_evaluation", "moca.host_training"},
     {"moca.runs"},
-    {"moca.studies", "moca.benchmark"},
+    {"moca.studies", "moca.benchmark", "moca.paper"},
     {"moca.api", "moca.demo", "moca.doctor", "moca.cli", "moca.__main__"},
 ]
 

@@ -15,7 +15,8 @@ import pandas as pd
 
 import moca
 from moca.config import Config
-from moca.studies import claims, curves, grid, report, results, statistics
+from moca.paper import claims
+from moca.studies import curves, grid, report, results, statistics
 
 ROOT = Path(__file__).parent.parent
 STUDIES = [name for name in grid.GRIDS if (ROOT / "results" / name / results.TABLE).exists()]
@@ -26,7 +27,7 @@ START, END = "<!-- {}: written by tools/results.py -->\n", "<!-- end -->"
 INTRO = """\
 What the paper states about its experiments, in our words, and what the studies in this folder say about it, by the
 rules in [docs/replication.md](../docs/replication.md). `tools/results.py` writes this page, and
-`claims.json` with p-values and unrounded differences; `tests/studies/test_claims_again.py` computes every
+`claims.json` with p-values and unrounded differences; `tests/paper/test_claims_again.py` computes every
 verdict a second time."""
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from moca import presets
 from moca.config import override
-from moca.studies import cliff
+from moca.paper import cliff
 from moca.training import Trainer, use_device
 
 

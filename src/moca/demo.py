@@ -17,7 +17,8 @@ from rich.table import Table
 
 from moca import benchmark, figures
 from moca import moments as mm
-from moca.studies import launch, results, statistics, toy
+from moca.paper import toy
+from moca.studies import launch, results, statistics
 from moca.studies.grid import Block, Grid
 
 NOISE, PRESET, ENV = "0.05", "tuned", "PendulumSwingup"

@@ -16,8 +16,8 @@ import numpy as np
 from moca import moments as mm
 from moca.config import override
 from moca.envs.playground import Playground
+from moca.paper import cliff
 from moca.runs.directory import PACKAGES
-from moca.studies import cliff
 from moca.training import Trainer
 
 

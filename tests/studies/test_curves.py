@@ -9,8 +9,8 @@ import pytest
 from matplotlib import pyplot as plt
 
 from moca import figures
+from moca.paper.claims import CARTPOLE, NAMES, PENDULUM
 from moca.studies import curves, grid, results, statistics
-from moca.studies.claims import CARTPOLE, NAMES, PENDULUM
 from moca.studies.plots import inside, landscape, learning, lines, looks, scores
 from moca.studies.plots.cells import Cells, Series, by_kind, noise_label
 from tests.studies import made, synthetic

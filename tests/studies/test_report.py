@@ -12,8 +12,8 @@ import pytest
 
 from moca import figures
 from moca.config import ConfigError, to_json
+from moca.paper import claims
 from moca.studies import (
-    claims,
     grid,
     launch,
     report,

@@ -89,7 +89,7 @@ def _study(arguments: argparse.Namespace) -> None:
 def _figure(arguments: argparse.Namespace) -> None:
     name, out, formats = arguments.name, arguments.out, tuple(arguments.formats)
     if name in TRAINED:
-        from moca.studies import cliff_figure, toy
+        from moca.paper import cliff_figure, toy
 
         paths = cliff_figure.draw(out, formats) if name == "cliff" else toy.draw(out, formats)
     else:

@@ -12,7 +12,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from moca import figures
-from moca.studies.claims import CARTPOLE, PENDULUM
+from moca.paper.claims import CARTPOLE, PENDULUM
 from moca.studies.plots import inside, landscape, learning, scores
 from moca.studies.plots.cells import Cells
 from moca.studies.results import load_results

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from moca.config import ConfigError
+from moca.paper import claims
 from moca.studies import (
-    claims,
     grid,
     report_charts,
     report_claims,

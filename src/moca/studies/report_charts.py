@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from moca import figures
-from moca.studies import claims, results, statistics
-from moca.studies.claims.scores import Scores
+from moca.paper import claims
+from moca.paper.claims.scores import Scores
+from moca.studies import results, statistics
 from moca.studies.grid import parse_noise
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Sequence
 from html import escape
 
-from moca.studies import claims
-from moca.studies.claims import Verdict
+from moca.paper import claims
+from moca.paper.claims import Verdict
 from moca.studies.report_charts import noise_label
 from moca.studies.report_markup import boxed, heads, listed
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from moca.studies import claims, statistics
-from moca.studies.claims.scores import SOLVED
+from moca.paper import claims
+from moca.paper.claims.scores import SOLVED
+from moca.studies import statistics
 from moca.studies.report_charts import metric_of, name_of, noise_label
 from moca.studies.report_markup import boxed, decimals, heads, number, plus_minus, row_head
 

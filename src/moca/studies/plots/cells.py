@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from moca.studies.claims import PENDULUM
-from moca.studies.claims.scores import Scores
+from moca.paper.claims import PENDULUM
+from moca.paper.claims.scores import Scores
 from moca.studies.grid import ACTION, parse_noise
 from moca.studies.plots.looks import ordered
 from moca.studies.statistics import CELL, curve, final_scores, mean_t

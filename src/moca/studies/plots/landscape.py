@@ -8,7 +8,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from moca.studies.claims import NAMES, PENDULUM
+from moca.paper.claims import NAMES, PENDULUM
 from moca.studies.grid import parse_noise
 from moca.studies.plots.cells import noise_label
 from moca.studies.plots.looks import ordered, spaced, titled

@@ -8,8 +8,8 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from moca.studies.claims import NOMINAL, PENDULUM
-from moca.studies.claims.scores import SOLVED
+from moca.paper.claims import NOMINAL, PENDULUM
+from moca.paper.claims.scores import SOLVED
 from moca.studies.plots.cells import TOP, Cells, Middle, Series, by_kind, noise_label
 from moca.studies.plots.lines import band, closer, end_labels, signed_axis, steps_axis
 from moca.studies.plots.looks import GREY, LOOKS, Look, counted, legend, look, middle_of, spaced, titled

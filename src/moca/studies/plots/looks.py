@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 
 from moca import figures
 from moca.envs.names import GYMNASIUM
-from moca.studies.claims import NAMES
+from moca.paper.claims import NAMES
 from moca.studies.grid import parse_noise
 
 GREY = figures.COLOURS["grey"]

@@ -7,7 +7,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from moca.studies.claims import NAMES
+from moca.paper.claims import NAMES
 from moca.studies.grid import parse_noise
 from moca.studies.plots.cells import TOP, Cells, by_kind
 from moca.studies.plots.looks import counted, legend, look, middle_of, ordered, spaced, titled

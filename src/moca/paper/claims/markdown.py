@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Sequence
 from math import isfinite
 
-from moca.studies.claims.judging import Verdict
-from moca.studies.claims.rules import WORDS
+from moca.paper.claims.judging import Verdict
+from moca.paper.claims.rules import WORDS
 
 NOTES = """\
 - A claim holds, or is refuted, if the difference is significant and at least as large as the smallest effect of interest: 20 points of return on Cartpole, 40 on Pendulum, a tenth of all steps, ten percentage points of seeds. It is equal if the difference is significantly smaller than that, and otherwise undecided. All tests are corrected for the number of claims under the preset. The full rules are in docs/replication.md.

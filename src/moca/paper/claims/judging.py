@@ -8,11 +8,11 @@ import numpy as np
 
 from moca import presets
 from moca.config import ConfigError
+from moca.paper.claims import rules
+from moca.paper.claims.rules import ABSENT, EQUAL, HOLDS, REFUTED, UNDECIDED, Comparison, Tested
+from moca.paper.claims.scores import CARTPOLE, NOTHING, PENDULUM, AbsentError, Scores
+from moca.paper.claims.statements import NAMES, Cell, Claim, Difference, Region, Side, claims
 from moca.studies import statistics
-from moca.studies.claims import rules
-from moca.studies.claims.paper import NAMES, Cell, Claim, Difference, Region, Side, claims
-from moca.studies.claims.rules import ABSENT, EQUAL, HOLDS, REFUTED, UNDECIDED, Comparison, Tested
-from moca.studies.claims.scores import CARTPOLE, NOTHING, PENDULUM, AbsentError, Scores
 from moca.studies.statistics import Estimate
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from moca.config import override
-from moca.studies import cliff
+from moca.paper import cliff
 
 
 def moves(env, y, action, count=20_000):

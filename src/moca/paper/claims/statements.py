@@ -11,7 +11,7 @@ from itertools import product
 
 import numpy as np
 
-from moca.studies.claims.scores import CARTPOLE, LOW, PENDULUM, SECOND_HALF
+from moca.paper.claims.scores import CARTPOLE, LOW, PENDULUM, SECOND_HALF
 
 NAMES = {
     "sac": "SAC",

@@ -8,7 +8,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
 from moca import figures
-from moca.studies.cliff import EDGE, END, SETTINGS, Planner, Trained, exact, half_width, run, summary
+from moca.paper.cliff import EDGE, END, SETTINGS, Planner, Trained, exact, half_width, run, summary
 
 
 def draw(folder: Path, formats: tuple[str, ...] = figures.FORMATS, seeds: int = 10) -> list[Path]:

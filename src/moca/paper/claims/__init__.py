@@ -7,12 +7,12 @@ The rules are those of docs/replication.md. `judge` gives a `Verdict` for every 
     print(claims.to_markdown(verdicts))
 """
 
-from moca.studies.claims.fixed import judge_fixed
-from moca.studies.claims.judging import ORDER, Verdict, judge
-from moca.studies.claims.markdown import NOTES, counts, to_json, to_markdown
-from moca.studies.claims.paper import NAMES, NOMINAL
-from moca.studies.claims.rules import ABSENT, EQUAL, HOLDS, REFUTED, UNDECIDED, WORDS
-from moca.studies.claims.scores import CARTPOLE, NOTHING, PENDULUM, REACHED
+from moca.paper.claims.fixed import judge_fixed
+from moca.paper.claims.judging import ORDER, Verdict, judge
+from moca.paper.claims.markdown import NOTES, counts, to_json, to_markdown
+from moca.paper.claims.rules import ABSENT, EQUAL, HOLDS, REFUTED, UNDECIDED, WORDS
+from moca.paper.claims.scores import CARTPOLE, NOTHING, PENDULUM, REACHED
+from moca.paper.claims.statements import NAMES, NOMINAL
 
 __all__ = [
     "ABSENT", "CARTPOLE", "EQUAL", "HOLDS", "NAMES", "NOMINAL", "NOTES", "NOTHING", "ORDER", "PENDULUM", "REACHED",

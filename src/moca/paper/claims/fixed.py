@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from moca.studies.claims.judging import Verdict
-from moca.studies.claims.rules import ABSENT, HOLDS, REFUTED, UNDECIDED
-from moca.studies.claims.scores import CARTPOLE
+from moca.paper.claims.judging import Verdict
+from moca.paper.claims.rules import ABSENT, HOLDS, REFUTED, UNDECIDED
+from moca.paper.claims.scores import CARTPOLE
 
 SAME_COST = (0.95, 1.05)
 PRINTED = {"A": 0.057, "B": 0.025}
@@ -59,7 +59,7 @@ def _timed(
 
 def _figure_1() -> list[Verdict]:
     from moca import moments as mm
-    from moca.studies.toy import Toy
+    from moca.paper.toy import Toy
 
     toy, found = Toy(), []
     for action, mean in {"A": toy.mean_a, "B": toy.mean_b}.items():

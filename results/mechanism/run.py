@@ -17,9 +17,10 @@ import numpy as np
 
 from moca import presets
 from moca.agents import make_agent
-from moca.studies.work import ANGLES, VELOCITIES
+from moca.paper import tasks
 from moca.training import Trainer, use_device
 
+ANGLES, VELOCITIES, _ = tasks.plane()
 STEPS = (10_000, 20_000, 30_000, 50_000, 80_000, 120_000, 180_000, 250_000)
 SEEDS = range(2000, 2008)
 

@@ -220,7 +220,7 @@ def _refuse_table(table: "pd.DataFrame") -> None:
 
 
 def read_landscape(path: Path) -> "dict[str, np.ndarray]":
-    """Values and actions over Pendulum's plane by `value/AGENT/NOISE` and `action/…`, with `angle` and `velocity`."""
+    """Values and actions over a task's plane by `value/AGENT/NOISE` and `action/…`, with `angle` and `velocity`."""
     import numpy as np
 
     from moca.deploy import read_arrays
@@ -279,7 +279,7 @@ def _job_table(run: Path, job: Job) -> "pd.DataFrame":
 
 
 def _collect_landscapes(directory: Path, jobs: Sequence[Job]) -> None:
-    """One file per preset with what the jobs have of values and actions over Pendulum's plane."""
+    """One file per preset with what the jobs have of values and actions over the plane of a task."""
     import numpy as np
 
     for preset in dict.fromkeys(job.preset for job in jobs):

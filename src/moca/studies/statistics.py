@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 CELL = ["preset", "env", "agent", "noise"]
+REACHED = 0.9  # of the best mean final return, for steps to it
+NOMINAL = 0.683  # of a normal distribution within one standard deviation
 
 
 class Estimate(NamedTuple):
@@ -73,6 +75,16 @@ def final_scores(table: "pd.DataFrame", metric: str = "return_mean", last: float
     runs = [table.loc[known, key] for key in (*CELL, "seed")]
     scores = values.where(final & survived)[known].groupby(runs, sort=False).mean()
     return scores.unstack("seed").reindex(scores.index.droplevel("seed").unique()).sort_index(axis=1)
+
+
+def by_cell(
+    table: "pd.DataFrame", metric: str = "return_mean", last: float = 0.1
+) -> dict[tuple[str, str, str, str], np.ndarray]:
+    """The final scores of each cell's own seeds, NaN for one that diverged; empty where no agent has the metric."""
+    if metric not in table:
+        return {}
+    scores, seeds = final_scores(table, metric, last), table.groupby(CELL)["seed"].unique()
+    return {cell: scores.loc[cell][seeds.loc[cell]].to_numpy() for cell in scores.index}
 
 
 def curve(

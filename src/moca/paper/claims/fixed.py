@@ -11,7 +11,7 @@ import numpy as np
 
 from moca.paper.claims.judging import Verdict
 from moca.paper.claims.rules import ABSENT, HOLDS, REFUTED, UNDECIDED
-from moca.paper.claims.scores import CARTPOLE
+from moca.paper.tasks import CARTPOLE
 
 SAME_COST = (0.95, 1.05)
 PRINTED = {"A": 0.057, "B": 0.025}

@@ -25,22 +25,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from moca.studies.statistics import mean_t, steps_to
+from moca.paper.tasks import CARTPOLE, PENDULUM, SOLVED
+from moca.studies.statistics import REACHED, mean_t, steps_to
 
 if TYPE_CHECKING:
     import pandas as pd
 
-CARTPOLE, PENDULUM = "CartpoleBalance", "PendulumSwingup"
 LOW = "0.025"
 
 MOST = 1000.0  # the largest return of either task
-NOTHING = {
-    CARTPOLE: 697.6,
-    PENDULUM: 0.8,
-}  # the mean return of the zero action: results/nothing.py, results/nothing.json
+NOTHING = {CARTPOLE: 697.6, PENDULUM: 0.8}  # the mean return of the zero action: results/nothing.py
 LEARNED = 0.1  # of the way from doing nothing to the largest return
-SOLVED = {CARTPOLE: 900.0, PENDULUM: 600.0}
-REACHED = 0.9  # of the mean final return, for steps to it
 LAST = 0.1  # the share of training that final returns average
 SECOND_HALF = ", second half"
 

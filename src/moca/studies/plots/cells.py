@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from moca.paper.claims import PENDULUM
-from moca.paper.claims.scores import Scores
+from moca.looks import ordered
 from moca.studies.grid import ACTION, parse_noise
-from moca.studies.plots.looks import ordered
-from moca.studies.statistics import CELL, curve, final_scores, mean_t
+from moca.studies.registry import task
+from moca.studies.statistics import CELL, by_cell, curve, mean_t
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -82,27 +81,20 @@ class Cells:
 
     def finals(self, metric: str = "return_mean", last: float = 0.1) -> dict[tuple[str, str, str], np.ndarray]:
         """The scores of the seeds after training, for each task, agent and noise; NaN for a seed that diverged."""
-        if metric not in self.table:
-            return {}
-        scores = final_scores(self.table, metric, last)
-        keys = [key[1:] for key in scores.index]
-        return {key: scores.loc[self.preset, *key][self._rows[key]["seed"].unique()].to_numpy() for key in keys}
+        return {key[1:]: scores for key, scores in by_cell(self.table, metric, last).items()}
 
     @cached_property
-    def _pendulum(self) -> Scores:
-        return Scores([self.table], self.preset, PENDULUM)
+    def returns(self) -> dict[tuple[str, str, str], np.ndarray]:
+        """The final returns of the seeds, as `finals` gives them."""
+        return self.finals()
 
     def solved(self, env: str, agent: str, noise: str) -> tuple[int, int] | None:
-        """How many seeds have solved Pendulum, of how many; nothing elsewhere."""
-        if env != PENDULUM or (env, agent, noise) not in self._rows:
-            return None
-        solved = self._pendulum.solved(agent, noise)
-        return int(solved.sum()), solved.size
+        """How many seeds have solved a task, of how many; None of a task of which that is not known."""
+        return task(env).count(self.returns.get((env, agent, noise), ()))
 
     def typical(self, env: str) -> bool:
         """Whether some agent's seeds form two groups, solved and not: then a mean would lie between them."""
-        keys = [(agent, noise) for task, agent, noise in self._rows if task == env == PENDULUM]
-        return any(self._pendulum.bimodal(agent, noise) for agent, noise in keys)
+        return any(task(env).splits(scores) for (own, *_), scores in self.returns.items() if own == env)
 
 
 def noise_label(noise: str) -> str:

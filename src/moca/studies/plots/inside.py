@@ -12,11 +12,11 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 
 from moca import figures
+from moca.looks import Look
 from moca.studies.plots.cells import Cells, Series, by_kind, noise_label
 from moca.studies.plots.lines import band, signed_axis, steps_axis
 from moca.studies.plots.looks import (
     GREY,
-    Look,
     legend_below,
     lost_handle,
     missing,

@@ -8,11 +8,12 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from moca.paper.claims import NOMINAL, PENDULUM
-from moca.paper.claims.scores import SOLVED
+from moca.looks import Look, look
 from moca.studies.plots.cells import TOP, Cells, Middle, Series, by_kind, noise_label
 from moca.studies.plots.lines import band, closer, end_labels, signed_axis, steps_axis
-from moca.studies.plots.looks import GREY, LOOKS, Look, counted, legend, look, middle_of, spaced, titled
+from moca.studies.plots.looks import GREY, counted, legend, middle_of, spaced, titled
+from moca.studies.registry import task
+from moca.studies.statistics import NOMINAL
 
 COLUMNS = 4  # at most, side by side
 HEIGHT, LOWER = 2.5, 1.5  # of a panel of returns, and of one of MoCA's uncertainty, in inches
@@ -20,18 +21,17 @@ CALIBRATION = {"coverage_1sigma": "1σ coverage\nof MoCA (%)", "epistemic_std": 
 
 
 def of_task(cells: Cells, env: str) -> Figure:
-    """The return of all agents: a row for each kind of noise; on Pendulum MoCA's uncertainty below it."""
+    """The return of all agents: a row for each kind of noise; for some tasks MoCA's uncertainty below it."""
     rows = _arranged(cells.noises(env))
     typical, lower = cells.typical(env), _lower(cells, env, rows)
     figure, panels = _panels(rows, len(lower))
-    finals = cells.finals()
     for row, axes_of_row in zip(rows, panels, strict=False):
         for noise, axes in zip(row, axes_of_row, strict=False):
             drawn = _returns(cells, axes, env, noise, typical)
             axes.set_title(noise_label(noise))
             if cells.bounded(env):
                 axes.set_ylim(0, 1.02 * TOP)
-            closer(axes, drawn, _means(finals, env, noise))
+            closer(axes, drawn, _means(cells, env, noise))
             _end_labels(cells, axes, env, noise, drawn)
         axes_of_row[0].set_ylabel("return of an episode")
     for (metric, found), axes_of_row in zip(lower.items(), panels[len(rows) :], strict=True):
@@ -45,7 +45,6 @@ def of_tasks(cells: Cells) -> Figure:
     """A panel for each task: the return of all agents."""
     columns = 3
     rows = -(-len(cells.envs) // columns)
-    finals = cells.finals()
     figure, panels = plt.subplots(rows, columns, figsize=(0.7 + 3.2 * columns, 0.9 + 2.5 * rows), squeeze=False)
     for env, axes in zip(cells.envs, panels.flat, strict=False):
         (noise,) = cells.noises(env)
@@ -54,7 +53,7 @@ def of_tasks(cells: Cells) -> Figure:
         if cells.bounded(env):
             axes.set_ylim(0, 1.02 * TOP)
         steps_axis(axes)
-        closer(axes, drawn, _means(finals, env, noise))
+        closer(axes, drawn, _means(cells, env, noise))
         _end_labels(cells, axes, env, noise, drawn)
     for axes in panels.flat[len(cells.envs) :]:
         axes.set_visible(False)
@@ -147,9 +146,9 @@ def _returns(cells: Cells, axes: Axes, env: str, noise: str, typical: bool) -> d
     return drawn
 
 
-def _means(finals: Mapping[tuple[str, str, str], np.ndarray], env: str, noise: str) -> list[float]:
+def _means(cells: Cells, env: str, noise: str) -> list[float]:
     """The mean final return of every agent there, of the seeds that have one."""
-    own = [scores[np.isfinite(scores)] for (task, _, level), scores in finals.items() if (task, level) == (env, noise)]
+    own = [scores[np.isfinite(scores)] for (each, _, at), scores in cells.returns.items() if (each, at) == (env, noise)]
     return [float(scores.mean()) for scores in own if scores.size]
 
 
@@ -167,10 +166,10 @@ def _end_labels(
 
 
 def _lower(cells: Cells, env: str, rows: Sequence[Sequence[str]]) -> dict[str, list[Series | None]]:
-    """What there is of MoCA's uncertainty on Pendulum, for each column."""
-    if env != PENDULUM or len(rows) > 1:
+    """What there is of MoCA's uncertainty, for each column; nothing of a task for which that is not asked."""
+    if len(rows) > 1:
         return {}
-    found = {metric: [cells.series(env, "moca", noise, metric) for noise in rows[0]] for metric in CALIBRATION}
+    found = {metric: [cells.series(env, "moca", noise, metric) for noise in rows[0]] for metric in task(env).below}
     return {metric: each for metric, each in found.items() if any(each)}
 
 
@@ -178,7 +177,7 @@ def _uncertainty(panels: Sequence[Axes], metric: str, found: Sequence[Series | N
     covered = metric == "coverage_1sigma"
     for axes, series in zip(panels, found, strict=False):
         if series:
-            band(axes, series.percent() if covered else series, LOOKS["moca"], typical)
+            band(axes, series.percent() if covered else series, look("moca"), typical)
         if covered:
             axes.axhline(100 * NOMINAL, color=GREY, linestyle="--", linewidth=1, zorder=1)
     panels[0].set_ylabel(CALIBRATION[metric])
@@ -201,10 +200,10 @@ def _uncertainty(panels: Sequence[Axes], metric: str, found: Sequence[Series | N
 
 
 def _seeds_legend(figure: Figure, cells: Cells, env: str | None = None) -> None:
-    finals = {key: scores for key, scores in cells.finals().items() if env in (None, key[0])}
+    finals = {key: scores for key, scores in cells.returns.items() if env in (None, key[0])}
     counts = counted(finals)
     title = middle_of((scores.size for scores in finals.values()), env is not None and cells.typical(env))
-    if env == PENDULUM:
-        title += f"\nbeside a line: how many seeds end at {SOLVED[PENDULUM]:.0f} or more"
+    if env is not None and (solved := task(env).solved) is not None:
+        title += f"\nbeside a line: how many seeds end at {solved:.0f} or more"
     lost = any(left < all_of_them for each in counts.values() for left, all_of_them in each)
     legend(figure, counts, title, lost=lost)

@@ -6,8 +6,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
+from moca.looks import Look
 from moca.studies.plots.cells import Middle, Series
-from moca.studies.plots.looks import LOST, Look
+from moca.studies.plots.looks import LOST
 
 ALIKE = 0.1  # of the axis: final values closer than this, of all agents, cannot be told apart
 HUGE = 30.0  # times the usual size: beyond it an axis has to be logarithmic

@@ -1,11 +1,8 @@
-"""How agents and noise levels look, and the legends that say so.
-
-An agent has a colour and a marker of its own, so that it is told apart in grey too and with any colour vision.
-"""
+"""How noise levels look, and the legends that say how agents and noise levels do."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,35 +11,12 @@ from matplotlib.lines import Line2D
 
 from moca import figures
 from moca.envs.names import GYMNASIUM
-from moca.paper.claims import NAMES
+from moca.looks import Look, look, ordered
 from moca.studies.grid import parse_noise
 
 GREY = figures.COLOURS["grey"]
 
 
-class Look(NamedTuple):
-    """How a line is drawn."""
-
-    colour: str
-    marker: str
-    dash: Any = "-"
-    width: float = 1.4
-    short: str = ""  # a name that fits beside a line
-
-
-LOOKS = {
-    "moca": Look(figures.COLOURS["moca"], "o", "-", 2.2, "MoCA"),
-    "moca-mixture": Look(figures.COLOURS["mixture"], "*", (0, (3, 1)), short="mixture"),
-    "moca-mc-16": Look(figures.COLOURS["mc16"], "^", (0, (7, 1.5)), short="K = 16"),
-    "moca-mc-4": Look(figures.COLOURS["mc"], "v", (0, (6, 1, 1, 1)), short="K = 4"),
-    "moca-mc-1": Look(figures.COLOURS["mc1"], "<", (0, (2, 1)), short="K = 1"),
-    "moca-ce": Look(figures.COLOURS["ce"], "s", "--", 1.6, "CE"),
-    "bnaf": Look(figures.COLOURS["bnaf"], "D", "-.", 1.6, "BNAF"),
-    "sac": Look(figures.COLOURS["sac"], "X", ":", 1.6, "SAC"),
-    "sac-usual": Look(figures.COLOURS["sac-usual"], "d", (0, (4, 2)), short="SAC (usual)"),
-    "naf": Look(figures.COLOURS["naf"], "P", (0, (1, 2)), 1.1, "NAF"),
-}
-OTHER = Look(GREY, "h", "-", 1.2)
 LOST: dict[str, Any] = {"linewidth": 0.7, "zorder": 3, "marker": "x", "markersize": 5, "markevery": [-1]}
 # Of noise levels, the lowest first: blue where the noise is the same everywhere, red where it grows with the state.
 SHADES = {
@@ -50,11 +24,6 @@ SHADES = {
     "": ("#f0a060", "#c04a10", "#7a2400"),
 }
 NOISE_MARKERS = {"homoscedastic": "ovsD^", "": "PX*"}
-
-
-def look(agent: str) -> Look:
-    """Of an agent, also one that is not known."""
-    return LOOKS.get(agent, OTHER._replace(short=agent))
 
 
 def noise_looks(noises: Sequence[str]) -> dict[str, Look]:
@@ -66,14 +35,8 @@ def noise_looks(noises: Sequence[str]) -> dict[str, Look]:
         kind = kind if kind in SHADES else ""
         number = counts[kind] = counts.get(kind, -1) + 1
         shades, markers = SHADES[kind], NOISE_MARKERS[kind]
-        found[noise] = Look(shades[number % len(shades)], markers[number % len(markers)])
+        found[noise] = Look(noise, noise, shades[number % len(shades)], markers[number % len(markers)])
     return found
-
-
-def ordered(agents: Iterable[str]) -> list[str]:
-    """As in the legends."""
-    agents = set(agents)
-    return [*(agent for agent in LOOKS if agent in agents), *sorted(agents - LOOKS.keys())]
 
 
 def counted(finals: Mapping[tuple[str, str, str], np.ndarray]) -> dict[str, list[tuple[int, int]]]:
@@ -96,7 +59,7 @@ def legend(
     for agent in ordered(counts):
         own = look(agent)
         line = Line2D([], [], color=own.colour, linestyle=own.dash, linewidth=own.width, marker=own.marker)
-        line.set(markersize=5, label=missing(NAMES.get(agent, agent), counts[agent], unit))
+        line.set(markersize=5, label=missing(own.label, counts[agent], unit))
         handles.append(line)
     if lost:
         handles.append(lost_handle())

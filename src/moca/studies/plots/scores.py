@@ -7,10 +7,10 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from moca.paper.claims import NAMES
+from moca.looks import label, look, ordered
 from moca.studies.grid import parse_noise
 from moca.studies.plots.cells import TOP, Cells, by_kind
-from moca.studies.plots.looks import counted, legend, look, middle_of, ordered, spaced, titled
+from moca.studies.plots.looks import counted, legend, middle_of, spaced, titled
 from moca.studies.statistics import Estimate, bootstrap, iqm, mean_t, profile
 
 
@@ -21,7 +21,7 @@ def against_noise(cells: Cells) -> Figure:
     figure, panels = plt.subplots(
         1, len(shown), figsize=(1.2 + 1.25 * sum(widths), 4.0), sharey=True, squeeze=False, width_ratios=widths
     )
-    finals = cells.finals()
+    finals = cells.returns
     for (env, noises), axes in zip(shown, panels[0], strict=True):
         agents = [agent for agent in cells.agents(env) if any((env, agent, n) in finals for n in noises)]
         levels = {noise: parse_noise(noise)[1] for noise in noises}
@@ -66,7 +66,7 @@ def profiles(cells: Cells) -> Figure | None:
     Agents are only comparable where they were run on the same tasks and noise: those that were not run on all are left
     out.
     """
-    finals = {key: scores for key, scores in cells.finals().items() if cells.bounded(key[0])}
+    finals = {key: scores for key, scores in cells.returns.items() if cells.bounded(key[0])}
     places = {agent: {(env, noise) for env, name, noise in finals if name == agent} for _, agent, _ in finals}
     every = set().union(*places.values())
     agents = ordered(agent for agent, own in places.items() if own == every)
@@ -89,7 +89,7 @@ def profiles(cells: Cells) -> Figure | None:
     left.set(xlabel="return τ, last tenth of training", ylabel="runs that end above τ (%)", ylim=(0, 103))
     left.set_xlim(thresholds[0], TOP)
     left.set_title("performance profiles")
-    right.set_yticks(range(len(runs)), [NAMES.get(agent, agent) for agent in runs])
+    right.set_yticks(range(len(runs)), [label(agent) for agent in runs])
     right.set(xlabel="return, with 95 % bootstrap interval", ylim=(len(runs) - 0.5, -0.5))
     right.set_title("inter-quartile mean")
     right.grid(visible=False, axis="y")

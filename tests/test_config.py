@@ -137,7 +137,7 @@ def test_sweeps():
 
 
 LAYERS = [
-    {"moca", "moca.config", "moca.presets", "moca.sweep", "moca.envs.names", "moca.figures"},
+    {"moca", "moca.config", "moca.presets", "moca.sweep", "moca.envs.names", "moca.figures", "moca.looks"},
     {"moca.moments", "moca.nets", "moca.replay", "moca.envs", "moca.exploration"},
     {"moca.critic", "moca.dynamics", "moca.values"},
     {"moca.backup", "moca.belief", "moca.diagnostics"},
@@ -145,7 +145,8 @@ LAYERS = [
     {"moca.evaluation", "moca.extending", "moca.interaction", "moca.overlap"},
     {"moca.training", "moca.host_evaluation", "moca.host_training"},
     {"moca.runs"},
-    {"moca.studies", "moca.benchmark", "moca.paper"},
+    {"moca.studies", "moca.benchmark"},
+    {"moca.paper"},
     {"moca.api", "moca.demo", "moca.doctor", "moca.cli", "moca.__main__"},
 ]
 

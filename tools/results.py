@@ -15,13 +15,14 @@ import pandas as pd
 
 import moca
 from moca.config import Config
+from moca.looks import label
 from moca.paper import claims
-from moca.studies import curves, grid, report, results, statistics
+from moca.studies import curves, grid, registry, report, results, statistics
 
 ROOT = Path(__file__).parent.parent
-STUDIES = [name for name in grid.GRIDS if (ROOT / "results" / name / results.TABLE).exists()]
+STUDIES = [name for name in registry.grids() if (ROOT / "results" / name / results.TABLE).exists()]
 JUDGED = [name for name in STUDIES if name != "further"]  # whose tables decide the paper's claims
-ORDER = ("raw", "tuned", "paper")  # of presets
+COLUMNS = ("moca", "moca-mixture", "moca-mc-16", "moca-mc-4", "moca-mc-1", "moca-ce", "naf", "bnaf", "sac-usual", "sac")
 START, END = "<!-- {}: written by tools/results.py -->\n", "<!-- end -->"
 
 INTRO = """\
@@ -97,12 +98,12 @@ def claims_page(verdicts: list[claims.Verdict], fixed: list[claims.Verdict]) -> 
 def scores(table: pd.DataFrame) -> str:
     """Final returns as a table: a row for each preset, task and noise level, a column for each agent."""
     finals = statistics.final_scores(table)
-    agents = [agent for agent in reversed(claims.NAMES) if agent in finals.index.unique("agent")]
-    lines = [f"| preset | task | noise | {' | '.join(claims.NAMES[agent] for agent in agents)} |"]
+    agents = [agent for agent in COLUMNS if agent in finals.index.unique("agent")]
+    lines = [f"| preset | task | noise | {' | '.join(map(label, agents))} |"]
     lines.append("|---" * (3 + len(agents)) + "|")
     cells = finals.index.droplevel("agent").unique()
     for preset, env, noise in sorted(
-        cells, key=lambda cell: (ORDER.index(cell[0]), cell[1], grid.parse_noise(cell[2]))
+        cells, key=lambda cell: (grid.ORDER.index(cell[0]), cell[1], grid.parse_noise(cell[2]))
     ):
         keys = [(preset, env, agent, noise) for agent in agents]
         texts = [statistics.mean_t(finals.loc[key]).brief if key in finals.index else "" for key in keys]

@@ -38,6 +38,11 @@ class Look(NamedTuple):
         """The colour as #RRGGBB."""
         return COLOURS.get(self.ink, self.ink)
 
+    @property
+    def line(self) -> dict[str, Any]:
+        """The arguments with which matplotlib draws the line."""
+        return {"color": self.colour, "linestyle": self.dash, "linewidth": self.width, "marker": self.marker}
+
 
 LOOKS = {  # in the order of legends
     "moca": Look("MoCA", "MoCA", "moca", "o", "-", 2.2),

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from moca import presets
+from moca.looks import LOOKS, label
 from moca.paper import claims
 from moca.paper.claims import rules, statements
 from moca.paper.claims.scores import Scores
@@ -239,7 +240,7 @@ def test_nothing_is_said_of_an_agent_that_has_not_learned(agent):
     found = verdicts(given)
     for name in ("ordering", "above-bnaf", "faster-than-bnaf", "area-above-bnaf", "steadier-than-bnaf"):
         assert found[name, HIGH].verdict == rules.ABSENT
-        assert found[name, HIGH].measured == f"{claims.NAMES[agent]} has not learned"
+        assert found[name, HIGH].measured == f"{label(agent)} has not learned"
     assert found["above-sac", HIGH].verdict == (rules.ABSENT if agent == "moca" else rules.HOLDS)
 
 
@@ -386,7 +387,7 @@ def test_no_claim_is_listed_twice():
     cells = [
         (t, a, n)
         for t in (CART, PEND)
-        for a in claims.NAMES
+        for a in LOOKS
         for n in (*statements.NOISES[t], *statements.BEYOND[t], "0", "action 1")
     ]
     names = [(c.name, c.task, c.noise) for c in statements.claims(cells)]

@@ -89,10 +89,6 @@ def test_the_margin_grows_with_the_noise():
     np.testing.assert_allclose(margins, [0, 0.06, 0.14, 0.26, 0.375], atol=0.006)
 
 
-def test_the_interval():
-    assert cliff.half_width(np.array([1.0, 2.0, 3.0])) == pytest.approx(4.303 / np.sqrt(3), rel=1e-3)
-
-
 @pytest.mark.slow
 def test_trained_agents():
     """MoCA comes near the optimum of the cliff; certainty equivalence stays far below it."""

@@ -17,11 +17,11 @@ import numpy as np
 from jaxtyping import Array, Float, Key
 from rich.console import Console
 from scipy.special import ndtr
-from scipy.stats import t as student
 
 from moca.agents import make_agent
 from moca.config import Config, override
 from moca.envs.environment import Environment, Step
+from moca.studies.statistics import mean_t
 from moca.training import Trainer
 
 EDGE, END = 1.0, 1.5
@@ -186,7 +186,7 @@ def run(seeds: int = 10, config: Config = CONFIG, console: Console | None = None
 
     def one(job: tuple[str, str]) -> Trained:
         trained = train(override(config, AGENTS[job[1]]), SETTINGS[job[0]], seeds)
-        console.print(f"{job[0]}, {job[1]}: {_with_interval(trained.curve[:, -1])}")
+        console.print(f"{job[0]}, {job[1]}: {mean_t(trained.curve[:, -1]).brief}")
         return trained
 
     with console.status(f"Training {len(jobs)} programs of {seeds} runs …"), ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -204,15 +204,6 @@ def exact(setting: str) -> dict[str, float]:
     return found
 
 
-def half_width(each: np.ndarray) -> float:
-    """Half of the 95 % t interval of the mean."""
-    return float(student.ppf(0.975, len(each) - 1) * each.std(ddof=1) / np.sqrt(len(each)))
-
-
-def _with_interval(each: np.ndarray) -> str:
-    return f"{each.mean():.3f} ± {half_width(each):.3f}"
-
-
 def summary(results: dict[str, dict[str, Trained]]) -> dict[str, Any]:
     """The figures as plain data: exact ones, and per agent the mean, its interval and each seed's score and margin."""
     return {
@@ -220,7 +211,7 @@ def summary(results: dict[str, dict[str, Trained]]) -> dict[str, Any]:
         | {
             name: {
                 "mean": trained.curve[:, -1].mean(),
-                "half_width_95": half_width(trained.curve[:, -1]),
+                "half_width_95": mean_t(trained.curve[:, -1]).half_width,
                 "margin": trained.margins.mean(),
                 "scores": trained.curve[:, -1].round(4).tolist(),
                 "margins": trained.margins.round(4).tolist(),

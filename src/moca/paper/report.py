@@ -11,7 +11,7 @@ from moca.paper.claims import Verdict
 from moca.studies.registry import Section
 from moca.studies.report import templates
 from moca.studies.report_charts import noise_label
-from moca.studies.report_tables import listed
+from moca.studies.report_tables import Cell, Row, Table, heads, listed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,7 +98,7 @@ def tables(verdicts: Sequence[Verdict]) -> str:
 
     What goes beyond the paper and what could not be measured is folded away.
     """
-    tasks = []
+    presets, tasks = _presets(verdicts), []
     for task in dict.fromkeys(verdict.task for verdict in verdicts):
         by_claim: dict[tuple[str, str, str], list[Verdict]] = {}
         for verdict in verdicts:
@@ -113,24 +113,37 @@ def tables(verdicts: Sequence[Verdict]) -> str:
             ("Beyond the paper, other noise or agents", beyond, True),
             ("Not measured", absent, True),
         ]
-        shown = [_table(f"{title}: {task}", own, folded) for title, own, folded in parts if own]
+        shown = [
+            (_table(f"{title}: {task}", own, presets), _count(own) if folded else "")
+            for title, own, folded in parts
+            if own
+        ]
         tasks.append({"name": task, "tables": shown})
     notes = [line.removeprefix("- ").replace("`", "") for line in claims.NOTES.splitlines()]
-    return _template().tables(tasks, _presets(verdicts), notes)
+    return _template().tables(tasks, notes)
+
+
+def _count(rows: Sequence[Any]) -> str:
+    return "one claim" if len(rows) == 1 else f"{len(rows)} claims"
 
 
 def _family(claim: str) -> str:
     return next((name for name, starts in FAMILIES.items() if claim.startswith(starts)), "Others")
 
 
-def _table(caption: str, rows: Sequence[list[Verdict]], folded: bool) -> dict[str, Any]:
-    by_statement: dict[tuple[str, str], list[Any]] = {}
+def _table(caption: str, rows: Sequence[list[Verdict]], presets: Sequence[str]) -> Table:
+    by_statement: dict[tuple[str, str], list[list[Verdict]]] = {}
     for row in rows:
-        cells = {v.preset: {"verdict": v.verdict, "measured": _measured(v)} for v in row}
-        by_statement.setdefault((row[0].statement, row[0].rule), []).append((_noises(row[0].noise), cells))
-    listed = [{"statement": key[0], "rule": key[1], "rows": own} for key, own in by_statement.items()]
-    count = "one claim" if len(rows) == 1 else f"{len(rows)} claims"
-    return {"caption": caption, "claims": listed, "folded": count if folded else ""}
+        by_statement.setdefault((row[0].statement, row[0].rule), []).append(row)
+    cells: list[Row] = []
+    for (statement, rule), own in by_statement.items():
+        first = [Cell(statement, {"scope": "rowgroup", "rowspan": len(own), "class": "statement"}, (rule,))]
+        for row in own:
+            told = {v.preset: Cell(_template().cell(v.verdict, _measured(v)), {"data-preset": v.preset}) for v in row}
+            where = Cell(_noises(row[0].noise), {"class": "where"})
+            cells.append([*first, where, *(told.get(preset, "") for preset in presets)])
+            first = []
+    return Table(caption, heads("claim", "noise", *(f"preset {preset}" for preset in presets)), cells, "claims")
 
 
 def _noises(text: str) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -53,7 +54,11 @@ class Figure(NamedTuple):
     """A figure that is made without a study."""
 
     text: str  # for --help
-    draw: Callable[[Path, tuple[str, ...]], list[Path]]  # writes it into a folder, in these formats
+    function: str  # `module:name` of what writes it into a folder, in some formats, and returns the files
+
+    def draw(self, folder: Path, formats: tuple[str, ...]) -> list[Path]:
+        """Writes the figure."""
+        return resolve_name(self.function)(folder, formats)
 
 
 class Section(NamedTuple):
@@ -69,7 +74,7 @@ class Section(NamedTuple):
 _GRIDS: "dict[str, Grid]" = {}
 _TASKS: dict[str, Task] = {}
 _FIGURES: dict[str, Figure] = {}
-_SECTIONS: "list[Callable[[pd.DataFrame], Section]]" = []
+_SECTIONS: list[str] = []
 
 
 def add(
@@ -77,9 +82,16 @@ def add(
     grids: "Mapping[str, Grid] | None" = None,
     tasks: Mapping[str, Task] | None = None,
     figures: Mapping[str, Figure] | None = None,
-    section: "Callable[[pd.DataFrame], Section] | None" = None,
+    section: str | None = None,
 ) -> None:
-    """Adds grids, tasks and figures by name, and a section of the report, made from a table of results."""
+    """Adds grids, tasks and figures by name, and a section of the report.
+
+    Args:
+        grids: by name.
+        tasks: by the name of their environment.
+        figures: by name.
+        section: `module:name` of what makes a `Section` from a table of results.
+    """
     _GRIDS.update(grids or {})
     _TASKS.update(tasks or {})
     _FIGURES.update(figures or {})
@@ -113,4 +125,4 @@ def figures() -> Mapping[str, Figure]:
 def sections(table: "pd.DataFrame") -> list[Section]:
     """The sections that packages add to a report on these results."""
     _load()
-    return [make(table) for make in _SECTIONS]
+    return [resolve_name(function)(table) for function in _SECTIONS]

@@ -48,9 +48,9 @@ def write(directory: Path, out: Path | None = None) -> Path:
 
 
 def templates(package: str) -> jinja2.Environment:
-    """The templates of a package; all that they are given is escaped, unless it is markup."""
+    """The templates of a package, and ours; all that they are given is escaped, unless it is markup."""
     return jinja2.Environment(
-        loader=jinja2.PackageLoader(package),
+        loader=jinja2.ChoiceLoader([jinja2.PackageLoader(name) for name in (package, "moca.studies")]),
         autoescape=True,
         finalize=_escaped,
         keep_trailing_newline=True,

@@ -1,6 +1,6 @@
 """The charts of a report: their data, and the colours they are drawn in.
 
-A panel is a chart with the curves of all agents and presets; `report.js` picks those that the reader wants to see. A
+A panel is a chart with the curves of all agents and presets; `charts.js` picks those that the reader wants to see. A
 curve has its x, how many seeds it is made of at each x, and for every metric its mean and the spread around it.
 """
 

@@ -28,13 +28,7 @@ KEYS = ("preset", "env", "agent", "noise", "noise_kind", "sigma", "seed", "step"
 TABLE, PLAN, ORIGIN, CELLS, LANDSCAPE = "results.parquet", "study.json", "origin.json", "cells", "landscape.npz"
 FILMS, FILM = "films", "film.mp4"
 # Columns of words, and what those may be: names of files are made of some.
-WORDS = {
-    "preset": r"[\w.-]+",
-    "env": r"[\w./:-]+",
-    "agent": r"[\w.-]+",
-    "noise": r"[\w. +-]+",
-    "noise_kind": r"[\w-]+",
-}
+WORDS = {"preset": r"[\w.-]+", "env": r"[\w./:-]+", "agent": r"[\w.-]+", "noise": r"[\w. +-]+", "noise_kind": r"[\w-]+"}
 LONGEST = 300  # letters of a word
 CELLS_IN_A_TABLE = 2**27  # numbers, about a gigabyte of them
 

@@ -239,15 +239,6 @@ def steps_to(steps: np.ndarray, values: np.ndarray, threshold: float, window: in
     return np.where(reached.any(axis=0), steps[window - 1 :][reached.argmax(axis=0)], np.inf)
 
 
-def coverage_of(
-    interval: Callable[[np.ndarray], Estimate], *, seeds: int = 10, repeats: int = 10_000, seed: int = 0
-) -> float:
-    """How often an interval over `seeds` draws of a standard normal holds the true mean, 0."""
-    draws = np.random.default_rng(seed).standard_normal((repeats, seeds))
-    found = [interval(scores) for scores in draws]
-    return float(np.mean([estimate.low <= 0 <= estimate.high for estimate in found]))
-
-
 def _metric(table: "pd.DataFrame", metric: str) -> "pd.Series":
     """A column, NaN where the run had diverged."""
     known = [name for name in table.columns if name not in (*KEYS, "diverged")]

@@ -1,10 +1,12 @@
 """The results of a study under one preset, as figures need them."""
 
+import re
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from moca.envs.names import GYMNASIUM
 from moca.looks import ordered
 from moca.studies.grid import ACTION, parse_noise
 from moca.studies.registry import task
@@ -57,6 +59,11 @@ class Cells:
         self.envs = list(self.table["env"].unique())
         self._rows = dict(iter(self.table.groupby(CELL[1:], sort=False)))
 
+    @property
+    def title(self) -> str:
+        """The task, if it is the only one, and the preset."""
+        return f"{f'{spaced(self.envs[0])}, ' if len(self.envs) == 1 else ''}preset {self.preset}"
+
     def agents(self, env: str) -> list[str]:
         """Those of a task."""
         return ordered(agent for task, agent, _ in self._rows if task == env)
@@ -95,6 +102,11 @@ class Cells:
     def typical(self, env: str) -> bool:
         """Whether some agent's seeds form two groups, solved and not: then a mean would lie between them."""
         return any(task(env).splits(scores) for (own, *_), scores in self.returns.items() if own == env)
+
+
+def spaced(env: str) -> str:
+    """`Cartpole Balance`."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", env.removeprefix(GYMNASIUM))
 
 
 def noise_label(noise: str) -> str:

@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 
 from moca.looks import label, ordered
 from moca.studies.grid import parse_noise
-from moca.studies.plots.cells import noise_label
-from moca.studies.plots.looks import spaced, titled
+from moca.studies.plots.cells import noise_label, spaced
+from moca.studies.plots.looks import titled
 from moca.studies.results import read_landscape
 
 FAR = 3.0  # times the median: where the values of one agent reach so far, the others would show nothing on its scale

@@ -1,6 +1,6 @@
 """Learning curves: one figure for each task, in the paper's rows, or one for many tasks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from moca.looks import Look, look
-from moca.studies.plots.cells import TOP, Cells, Middle, Series, by_kind, noise_label
+from moca.studies.plots.cells import TOP, Cells, Middle, Series, by_kind, noise_label, spaced
 from moca.studies.plots.lines import band, closer, end_labels, signed_axis, steps_axis
-from moca.studies.plots.looks import GREY, counted, legend, middle_of, spaced, titled
+from moca.studies.plots.looks import GREY, counted, grid_of, legend, middle_of, titled
 from moca.studies.registry import task
 from moca.studies.statistics import NOMINAL
 
@@ -27,12 +27,8 @@ def of_task(cells: Cells, env: str) -> Figure:
     figure, panels = _panels(rows, len(lower))
     for row, axes_of_row in zip(rows, panels, strict=False):
         for noise, axes in zip(row, axes_of_row, strict=False):
-            drawn = _returns(cells, axes, env, noise, typical)
+            _returns(cells, axes, env, noise, typical)
             axes.set_title(noise_label(noise))
-            if cells.bounded(env):
-                axes.set_ylim(0, 1.02 * TOP)
-            closer(axes, drawn, _means(cells, env, noise))
-            _end_labels(cells, axes, env, noise, drawn)
         axes_of_row[0].set_ylabel("return of an episode")
     for (metric, found), axes_of_row in zip(lower.items(), panels[len(rows) :], strict=True):
         _uncertainty(axes_of_row, metric, found, typical)
@@ -43,20 +39,12 @@ def of_task(cells: Cells, env: str) -> Figure:
 
 def of_tasks(cells: Cells) -> Figure:
     """A panel for each task: the return of all agents."""
-    columns = 3
-    rows = -(-len(cells.envs) // columns)
-    figure, panels = plt.subplots(rows, columns, figsize=(0.7 + 3.2 * columns, 0.9 + 2.5 * rows), squeeze=False)
+    figure, panels = grid_of(len(cells.envs), 3, 0.7 + 3.2 * 3, 0.9 + 2.5 * -(-len(cells.envs) // 3))
     for env, axes in zip(cells.envs, panels.flat, strict=False):
         (noise,) = cells.noises(env)
-        drawn = _returns(cells, axes, env, noise, typical=False)
+        _returns(cells, axes, env, noise, typical=False)
         axes.set(title=spaced(env), ylabel="return of an episode")
-        if cells.bounded(env):
-            axes.set_ylim(0, 1.02 * TOP)
         steps_axis(axes)
-        closer(axes, drawn, _means(cells, env, noise))
-        _end_labels(cells, axes, env, noise, drawn)
-    for axes in panels.flat[len(cells.envs) :]:
-        axes.set_visible(False)
     _seeds_legend(figure, cells)
     return titled(figure, f"Learning curves, preset {cells.preset}")
 
@@ -136,32 +124,25 @@ def _bottom_axes(panels: np.ndarray, rows: Sequence[Sequence[str]], lower: int) 
             axes.tick_params(labelbottom=True)
 
 
-def _returns(cells: Cells, axes: Axes, env: str, noise: str, typical: bool) -> dict[Look, tuple[np.ndarray, Middle]]:
-    """Draws the return of all agents, MoCA on top; what was drawn, by look."""
-    agents, drawn = cells.agents(env), {}
-    for place, agent in reversed(list(enumerate(agents))):
-        series = cells.series(env, agent, noise, "return_mean")
-        if series and (middle := band(axes, series, look(agent), typical, place / len(agents))):
-            drawn[look(agent)] = (series.steps, middle)
-    return drawn
+def _returns(cells: Cells, axes: Axes, env: str, noise: str, typical: bool) -> None:
+    """Draws the return of all agents, MoCA on top, with a closer look and a short name at the end of each line.
 
-
-def _means(cells: Cells, env: str, noise: str) -> list[float]:
-    """The mean final return of every agent there, of the seeds that have one."""
-    own = [scores[np.isfinite(scores)] for (each, _, at), scores in cells.returns.items() if (each, at) == (env, noise)]
-    return [float(scores.mean()) for scores in own if scores.size]
-
-
-def _end_labels(
-    cells: Cells, axes: Axes, env: str, noise: str, drawn: Mapping[Look, tuple[np.ndarray, Middle]]
-) -> None:
-    """The short name at the end of each line; where a task is solved or not, with the seeds that solved it."""
-    short = {look(agent): agent for agent in cells.agents(env)}
+    Where a task is solved or not, the name is followed by how many seeds solved it.
+    """
+    agents = cells.agents(env)
+    drawn: dict[Look, tuple[np.ndarray, Middle]] = {}
     ends = []
-    for own, (steps, middle) in drawn.items():
-        solved = cells.solved(env, short[own], noise)
-        text = own.short + (f": {solved[0]} of {solved[1]}" if solved else "")
-        ends.append((float(middle.line[steps > 0.9 * steps[-1]].mean()), text, own.colour))
+    for place, agent in reversed(list(enumerate(agents))):
+        series, own = cells.series(env, agent, noise, "return_mean"), look(agent)
+        if series and (middle := band(axes, series, own, typical, place / len(agents))):
+            drawn[own] = (series.steps, middle)
+            solved = cells.solved(env, agent, noise)
+            text = own.short + (f": {solved[0]} of {solved[1]}" if solved else "")
+            ends.append((float(middle.line[series.steps > 0.9 * series.steps[-1]].mean()), text, own.colour))
+    if cells.bounded(env):
+        axes.set_ylim(0, 1.02 * TOP)
+    finals = [scores[np.isfinite(scores)] for key, scores in cells.returns.items() if key[::2] == (env, noise)]
+    closer(axes, drawn, [float(scores.mean()) for scores in finals if scores.size])
     end_labels(axes, ends, HEIGHT)
 
 

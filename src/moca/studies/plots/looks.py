@@ -1,16 +1,15 @@
 """How noise levels look, and the legends that say how agents and noise levels do."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from moca import figures
-from moca.envs.names import GYMNASIUM
 from moca.looks import Look, look, ordered
 from moca.studies.grid import parse_noise
 
@@ -48,19 +47,13 @@ def counted(finals: Mapping[tuple[str, str, str], np.ndarray]) -> dict[str, list
 
 
 def legend(
-    figure: Figure,
-    counts: Mapping[str, Sequence[tuple[int, int]]],
-    title: str,
-    unit: str = "seeds",
-    lost: bool = False,
+    figure: Figure, counts: Mapping[str, Sequence[tuple[int, int]]], title: str, unit: str = "seeds", lost: bool = False
 ) -> None:
     """The agents, below all panels, with the number of runs wherever some are missing."""
     handles = []
     for agent in ordered(counts):
         own = look(agent)
-        line = Line2D([], [], color=own.colour, linestyle=own.dash, linewidth=own.width, marker=own.marker)
-        line.set(markersize=5, label=missing(own.label, counts[agent], unit))
-        handles.append(line)
+        handles.append(Line2D([], [], markersize=5, label=missing(own.label, counts[agent], unit), **own.line))
     if lost:
         handles.append(lost_handle())
     columns = _columns([str(line.get_label()) for line in handles], figure.get_size_inches()[0])
@@ -82,15 +75,8 @@ def _columns(labels: Sequence[str], inches: float) -> int:
 def legend_below(axes: Axes, title: str, handles: Sequence[Any] = ()) -> None:
     """Where no line can be hidden by it."""
     handles = handles or axes.get_legend_handles_labels()[0]
-    axes.legend(
-        handles=handles,
-        title=title,
-        ncols=1 + (len(handles) > 3),
-        handlelength=3.2,
-        columnspacing=1,
-        loc="upper center",
-        bbox_to_anchor=(0.5, -0.17),
-    )
+    columns = {"ncols": 1 + (len(handles) > 3), "handlelength": 3.2, "columnspacing": 1}
+    axes.legend(handles=handles, title=title, loc="upper center", bbox_to_anchor=(0.5, -0.17), **columns)
 
 
 def missing(label: str, counts: Sequence[tuple[int, int]], unit: str = "seeds") -> str:
@@ -102,13 +88,9 @@ def missing(label: str, counts: Sequence[tuple[int, int]], unit: str = "seeds") 
 def middle_of(asked: Iterable[int], typical: bool) -> str:
     """What a line and its band are, of how many seeds."""
     text = number(asked)
-    return (
-        text
-        if text == "one seed"
-        else f"median and middle half of {text}"
-        if typical
-        else f"mean of {text} with its 95 % interval"
-    )
+    if text == "one seed":
+        return text
+    return f"median and middle half of {text}" if typical else f"mean of {text} with its 95 % interval"
 
 
 def number(asked: Iterable[int]) -> str:
@@ -127,13 +109,25 @@ def seeds(counts: Sequence[tuple[int, int]], unit: str = "seeds") -> str:
     return f"{few} of {asked} {unit}" if few == many else f"{few} to {many} of {asked} {unit}"
 
 
+def grid_of(count: int, columns: int, width: float, height: float, **shared: Any) -> tuple[Figure, np.ndarray]:
+    """A figure with `count` panels in rows of `columns`, and its axes; those that stay empty are hidden.
+
+    Args:
+        count: how many panels there are.
+        columns: how many stand side by side.
+        width: of the figure, in inches.
+        height: likewise.
+        shared: what the panels share, as for `plt.subplots`.
+    """
+    rows = -(-count // columns)
+    figure, panels = plt.subplots(rows, columns, figsize=(width, height), squeeze=False, **shared)
+    for axes in panels.flat[count:]:
+        axes.set_visible(False)
+    return figure, panels
+
+
 def titled(figure: Figure, title: str) -> Figure:
     """With a title above all panels, and room for everything."""
     figure.suptitle(title, fontsize=11)
     figure.set_layout_engine("constrained", w_pad=0.07)
     return figure
-
-
-def spaced(env: str) -> str:
-    """`Cartpole Balance`."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", env.removeprefix(GYMNASIUM))

@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 
 from moca.looks import label, look, ordered
 from moca.studies.grid import parse_noise
-from moca.studies.plots.cells import TOP, Cells, by_kind
-from moca.studies.plots.looks import counted, legend, middle_of, spaced, titled
+from moca.studies.plots.cells import TOP, Cells, by_kind, spaced
+from moca.studies.plots.looks import counted, legend, middle_of, titled
 from moca.studies.statistics import Estimate, bootstrap, iqm, mean_t, profile
 
 
@@ -45,19 +45,8 @@ def against_noise(cells: Cells) -> Figure:
 
 
 def _bars(axes: Axes, places: Sequence[float], estimates: Sequence[Estimate], agent: str) -> None:
-    own = look(agent)
-    axes.errorbar(
-        places,
-        [estimate.value for estimate in estimates],
-        yerr=[estimate.half_width for estimate in estimates],
-        color=own.colour,
-        linestyle=own.dash,
-        linewidth=own.width,
-        elinewidth=1.2,
-        marker=own.marker,
-        markersize=5,
-        capsize=2.5,
-    )
+    values, halves = ([getattr(each, name) for each in estimates] for name in ("value", "half_width"))
+    axes.errorbar(places, values, yerr=halves, elinewidth=1.2, markersize=5, capsize=2.5, **look(agent).line)
 
 
 def profiles(cells: Cells) -> Figure | None:
@@ -79,10 +68,7 @@ def profiles(cells: Cells) -> Figure | None:
     for row, (agent, of_cells) in enumerate(runs.items()):
         own = look(agent)
         shares = 100 * profile(np.concatenate(of_cells), thresholds)
-        left.plot(
-            thresholds, shares, color=own.colour, linestyle=own.dash, linewidth=own.width, marker=own.marker,
-            markersize=4.5, markevery=(6 * row, 50),
-        )  # fmt: skip
+        left.plot(thresholds, shares, markersize=4.5, markevery=(6 * row, 50), **own.line)
         found = bootstrap(iqm, _table(of_cells))
         ends = np.abs(np.array([[found.low], [found.high]]) - found.value)
         right.errorbar(found.value, row, xerr=ends, fmt=own.marker, color=own.colour, capsize=3, markersize=6)

@@ -23,9 +23,7 @@ from moca.studies import registry
 
 # Agents of a study that are an agent of ours with a setting.
 VARIANTS: dict[str, dict[str, Any]] = {
-    "moca-mc-1": {"agent": "moca-mc", "dynamics.samples": 1},
-    "moca-mc-4": {"agent": "moca-mc", "dynamics.samples": 4},
-    "moca-mc-16": {"agent": "moca-mc", "dynamics.samples": 16},
+    **{f"moca-mc-{samples}": {"agent": "moca-mc", "dynamics.samples": samples} for samples in (1, 4, 16)},
     # SAC as most implementations have it, beside SAC as a preset has it after a search.
     "sac-usual": {"agent": "sac", **SAC_USUAL},
 }

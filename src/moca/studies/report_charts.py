@@ -5,7 +5,7 @@ curve has its x, how many seeds it is made of at each x, and for every metric it
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -198,10 +198,7 @@ def _against_noise(table: "pd.DataFrame") -> list[dict[str, Any]]:
                 },
             )  # fmt: skip
             sigmas, estimates = [sigma for sigma, _ in found], [estimate for _, estimate in found]
-            final = {
-                "mean": [_short(estimate.value) for estimate in estimates],
-                "spread": [_short(estimate.half_width) or 0 for estimate in estimates],
-            }
+            final = _means(estimates)
             seeds = [estimate.seeds for estimate in estimates]
             panel["curves"].append(_curve(preset, agent, sigmas, {"final": final}, seeds, estimates[0].asked))
     return list(panels.values())
@@ -234,11 +231,11 @@ def _curve(preset: str, agent: str, x: list, metrics: dict[str, Any], seeds: lis
 
 def _over_seeds(values: np.ndarray) -> dict[str, Any]:
     """Mean of each row and half of its 95 % t interval, of what is not NaN."""
-    found = [statistics.mean_t(row) for row in values]
-    return {
-        "mean": [_short(estimate.value) for estimate in found],
-        "spread": [_short(estimate.half_width) or 0 for estimate in found],
-    }
+    return _means([statistics.mean_t(row) for row in values])
+
+
+def _means(found: Sequence[statistics.Estimate]) -> dict[str, Any]:
+    return {"mean": [_short(each.value) for each in found], "spread": [_short(each.half_width) or 0 for each in found]}
 
 
 def _each_seed(values: np.ndarray) -> dict[str, Any]:

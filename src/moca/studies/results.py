@@ -254,22 +254,11 @@ def _job_table(run: Path, job: Job) -> "pd.DataFrame":
     names = {tuple(point.values()): noise for point, noise in zip(job.varied, job.noises, strict=True)}
     varied = list(job.varied[0])
     labels = [names[point] for point in rows[varied].itertuples(index=False, name=None)]
-    levels = [parse_noise(label) for label in labels]
-    metrics = rows.drop(columns=[*varied, "seed", "step", "diverged"])
-    table = pd.DataFrame(
-        {
-            "preset": job.preset,
-            "env": config.env.name,
-            "agent": job.agent,
-            "noise": labels,
-            "noise_kind": [kind for kind, _ in levels],
-            "sigma": [sigma for _, sigma in levels],
-            "seed": rows["seed"].astype("int64"),
-            "step": rows["step"].astype("int64"),
-            "diverged": rows["diverged"].astype("int8"),
-        }
-    )
-    return pd.concat([table, metrics.astype("float32")], axis=1)
+    kinds, levels = zip(*map(parse_noise, labels), strict=True)
+    counts = rows[["seed", "step", "diverged"]].astype({"seed": "int64", "step": "int64", "diverged": "int8"})
+    words = {"preset": job.preset, "env": config.env.name, "agent": job.agent, "noise": labels, "noise_kind": kinds}
+    keys = pd.DataFrame(words | {"sigma": levels}, index=rows.index)
+    return pd.concat([keys, counts, rows.drop(columns=[*varied, *counts]).astype("float32")], axis=1)
 
 
 def _collect_landscapes(directory: Path, jobs: Sequence[Job]) -> None:

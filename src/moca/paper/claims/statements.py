@@ -139,45 +139,33 @@ def _higher(task: str, beyond: list[str], known: set[Cell]) -> Iterator[Claim]:
 
 
 def _ends_higher(ours: str, theirs: str, task: str, noise: str) -> Claim:
-    return Claim(
-        f"{ours}-above-{theirs}",
+    part, statement = (
+        Difference(Side(ours, noise), Side(theirs, noise)),
         f"{label(ours)} ends higher than {label(theirs)}",
-        "difference of final returns > 0",
-        task,
-        noise,
-        (Difference(Side(ours, noise), Side(theirs, noise)),),
     )
-
-
-def _while_learning(task: str, agent: str, noise: str) -> Iterator[Claim]:
-    """What the paper says of learning curves: speed, sample efficiency, stability."""
-    name = label(agent)
-
-    def claim(key: str, statement: str, rule: str, score: str, sign: int) -> Claim:
-        part = Difference(Side("moca", noise, score), Side(agent, noise, score), sign)
-        return Claim(f"{key}-{agent}", statement, rule, task, noise, (part,))
-
-    yield claim("faster-than", f"MoCA learns faster than {name}", _STEPS, "steps", -1)
-    yield claim(
-        "area-above", f"MoCA's learning curve has more area than that of {name}", "difference of areas > 0", "area", 1
-    )
-    yield claim(
-        "steadier-than",
-        f"MoCA's seeds differ less than those of {name}",
-        "difference of the mean distances from the median seed < 0",
-        "spread",
-        -1,
-    )
-    yield claim(
-        "holds-better-than",
-        f"MoCA loses less of what it reached within a run than {name}",
-        "difference of the drops from peak to final < 0",
-        "drop",
-        -1,
-    )
+    return Claim(f"{ours}-above-{theirs}", statement, "difference of final returns > 0", task, noise, (part,))
 
 
 _STEPS = "difference of the steps to 90 % of the best final return < 0"
+_LEARNING = (  # what the paper says of learning curves: name, statement, rule, score and sign
+    ("faster-than", "MoCA learns faster than {}", _STEPS, "steps", -1),
+    ("area-above", "MoCA's learning curve has more area than that of {}", "difference of areas > 0", "area", 1),
+    (
+        "steadier-than", "MoCA's seeds differ less than those of {}",
+        "difference of the mean distances from the median seed < 0", "spread", -1,
+    ),
+    (
+        "holds-better-than", "MoCA loses less of what it reached within a run than {}",
+        "difference of the drops from peak to final < 0", "drop", -1,
+    ),
+)  # fmt: skip
+
+
+def _while_learning(task: str, agent: str, noise: str) -> Iterator[Claim]:
+    """Speed, sample efficiency, stability."""
+    for name, statement, rule, score, sign in _LEARNING:
+        part = Difference(Side("moca", noise, score), Side(agent, noise, score), sign)
+        yield Claim(f"{name}-{agent}", statement.format(label(agent)), rule, task, noise, (part,))
 
 
 def _samples(task: str, noises: list[str], known: set[Cell]) -> Iterator[Claim]:
@@ -219,14 +207,9 @@ def _more_noise(task: str, known: set[Cell]) -> Iterator[Claim]:
 
 
 def _costs(name: str, noise: str, task: str, agent: str, before: str, after: str) -> Claim:
-    return Claim(
-        name,
-        f"{noise} costs {label(agent)} return",
-        "change of the final return < 0",
-        task,
-        _from_to(before, after),
-        (Difference(Side(agent, after), Side(agent, before), -1, learned=((agent, before),)),),
-    )
+    part = Difference(Side(agent, after), Side(agent, before), -1, learned=((agent, before),))
+    statement, rule = f"{noise} costs {label(agent)} return", "change of the final return < 0"
+    return Claim(name, statement, rule, task, _from_to(before, after), (part,))
 
 
 def _cartpole() -> Iterator[Claim]:

@@ -1,7 +1,7 @@
 """Learning curves: one figure for each task, in the paper's rows, or one for many tasks."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib import pyplot as plt
@@ -100,14 +100,10 @@ def _panels(
 ) -> tuple[Figure, np.ndarray]:
     """Axes for rows of noise levels, and as many rows below; those that stay empty are hidden."""
     columns = max(map(len, rows))
+    size, heights = (0.7 + 3.1 * columns, 1.0 + (HEIGHT + 0.4) * len(rows) + LOWER * lower), [HEIGHT] * len(rows)
+    shared: dict[str, Any] = {"sharex": True, "sharey": share, "squeeze": False}
     figure, panels = plt.subplots(
-        len(rows) + lower,
-        columns,
-        figsize=(0.7 + 3.1 * columns, 1.0 + (HEIGHT + 0.4) * len(rows) + LOWER * lower),
-        sharex=True,
-        sharey=share,
-        squeeze=False,
-        height_ratios=[HEIGHT] * len(rows) + [LOWER] * lower,
+        len(rows) + lower, columns, figsize=size, height_ratios=heights + [LOWER] * lower, **shared
     )
     for row, axes_of_row in zip(rows, panels, strict=False):
         for axes in axes_of_row[len(row) :]:
@@ -167,17 +163,9 @@ def _uncertainty(panels: Sequence[Axes], metric: str, found: Sequence[Series | N
         return
     low, high = panels[0].get_ylim()
     panels[0].set_ylim(min(low, 55), max(high, 80))
-    panels[0].annotate(
-        f"nominal {100 * NOMINAL:.1f} %",
-        (0.98, 100 * NOMINAL),
-        (0, -6),
-        xycoords=("axes fraction", "data"),
-        textcoords="offset points",
-        ha="right",
-        va="top",
-        fontsize=8,
-        color=GREY,
-    )
+    text: dict[str, Any] = {"textcoords": "offset points", "ha": "right", "va": "top", "fontsize": 8, "color": GREY}
+    place = {"xy": (0.98, 100 * NOMINAL), "xycoords": ("axes fraction", "data"), "xytext": (0, -6)}
+    panels[0].annotate(f"nominal {100 * NOMINAL:.1f} %", **place, **text)
 
 
 def _seeds_legend(figure: Figure, cells: Cells, env: str | None = None) -> None:

@@ -124,7 +124,7 @@ Then MoCA-CE is *equal* to MoCA: little is left for the covariance to tell. SAC 
 
 
 def paragraph(table: pd.DataFrame, verdicts: list[claims.Verdict]) -> str:
-    """What holds and what does not, in words; raises where the words no longer fit the verdicts."""
+    """Says in words what holds and what does not; raises where the words no longer fit the verdicts."""
     found = {(v.claim, v.preset, v.task, v.noise): v for v in verdicts}
 
     def told(claim: str, preset: str, task: str, noise: str, word: str) -> str:
@@ -180,7 +180,7 @@ def conclusion(verdicts: list[claims.Verdict]) -> str:
 
 
 def _places(verdicts: list[claims.Verdict], word: str) -> str:
-    """Where a claim has that verdict, with what was measured."""
+    """The places where a claim has that verdict, with what was measured."""
     places = []
     for task, name in ((claims.CARTPOLE, "Cartpole"), (claims.PENDULUM, "Pendulum")):
         own = [v for v in verdicts if (v.task, v.verdict) == (task, word)]
@@ -196,7 +196,7 @@ RHO = 0.25  # from here on the covariance is predicted to matter; docs/replicati
 
 
 def predictor(table: pd.DataFrame) -> str:
-    """What ρ predicts for each setting, and whether it came true."""
+    """A table of what ρ predicts for each setting, and whether it came true."""
     lines = ["| setting | ρ | predicted | MoCA − MoCA-CE | right |", "|---" * 5 + "|"]
     raw = table[table["preset"] == "raw"]
     both = raw[raw["agent"].isin(("moca", "moca-ce"))].groupby(["env", "noise"], sort=False)["agent"].nunique()
@@ -235,7 +235,7 @@ def _predicted(name: str, rho: float, ours: pd.Series, theirs: pd.Series, env: s
 
 
 def dimension() -> str:
-    """What results/dimension/run.py measured: a row for each size, a column for each agent."""
+    """A table of what results/dimension/run.py measured: a row for each size, a column for each agent."""
     rows = json.loads((ROOT / "results" / "dimension" / "summary.json").read_text())["rows"]
     names = list(dict.fromkeys(row["agent"] for row in rows))
     lines = [f"| dimensions, actions | doing nothing | {' | '.join(names)} |", "|---" * (2 + len(names)) + "|"]

@@ -1,4 +1,4 @@
-"""How agents are shown: names, colours, markers and dashes, for figures, pages and tables. Imports nothing heavy.
+"""The looks of agents: names, colours, markers and dashes, for figures, pages and tables. Imports nothing heavy.
 
 An agent has a colour and a marker of its own, so that it is told apart in grey too and with any colour vision.
 """

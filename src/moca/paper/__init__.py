@@ -1,4 +1,4 @@
-"""What belongs to the paper alone: its figures, its grids, its claims, and the cliff beside Figure 1.
+"""The paper's own: its figures, its grids, its claims, and the cliff beside Figure 1.
 
 Importing it adds all of that to studies, through `moca.studies.registry`, and imports nothing heavy.
 """

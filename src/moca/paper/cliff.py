@@ -55,7 +55,7 @@ class Ground(Environment):
         return (following, key), Step(following[None], self.reward(y), jnp.array(False))
 
     def reward(self, y: Any) -> Any:
-        """What is earned at y, whatever the action: a bell around the edge, on the cliff its left half."""
+        """Returns the reward at y, whatever the action: a bell around the edge, on the cliff its left half."""
         bell = jnp.exp(-(((y - EDGE) / RISE) ** 2) / 2)
         return jnp.where((y > EDGE) & (self.grip < 1), 0.0, bell)
 
@@ -83,7 +83,7 @@ AGENTS: dict[str, dict[str, Any]] = {
 
 
 class Trained(NamedTuple):
-    """What the seeds of one agent came to."""
+    """The outcome of the seeds of one agent."""
 
     steps: np.ndarray  # of the checks
     curve: np.ndarray  # score per seed and check
@@ -147,7 +147,7 @@ class Planner:
         return (1 - GAMMA) * float(self.value(action)[self.y <= START].mean())
 
     def margin(self, action: np.ndarray) -> float:
-        """How far from the edge a policy comes to rest: at the first point from which it does not go on."""
+        """The distance from the edge at which a policy rests: at the first point from which it does not go on."""
         return EDGE - float(self.y[np.argmax(action <= 0)])
 
 
@@ -164,7 +164,7 @@ def _smoothing(y: np.ndarray, sigma: float) -> np.ndarray:
 
 
 def train(config: Config, env: Ground, seeds: int) -> Trained:
-    """What so many seeds of one agent have come to, in one program."""
+    """Trains so many seeds of one agent in one program."""
     trainer, planner = Trainer([config] * seeds, range(seeds), env), Planner(env)
     agent, y = make_agent(config, env), jnp.asarray(planner.y)[:, None]
     greedy = jax.jit(jax.vmap(lambda learner: jax.vmap(lambda s: agent.greedy(learner, s)[0])(y)))
@@ -180,7 +180,7 @@ def train(config: Config, env: Ground, seeds: int) -> Trained:
 
 
 def run(seeds: int = 10, config: Config = CONFIG, console: Console | None = None) -> dict[str, dict[str, Trained]]:
-    """What each agent came to in each setting; the same settings for all. Programs compile and run side by side."""
+    """Trains each agent on cliff and hill, with the same settings for all; programs compile and run side by side."""
     console = console or Console(stderr=True)
     jobs = [(setting, name) for setting in SETTINGS for name in AGENTS]
 

@@ -1,4 +1,4 @@
-"""What a study says of the paper's claims: its part of the report's conclusion, and a section with all verdicts."""
+"""The paper's claims in a study's report: a part of its conclusion, and a section with all verdicts."""
 
 import re
 from collections import Counter
@@ -89,7 +89,7 @@ def _main(verdicts: Sequence[Verdict]) -> dict[str, Any]:
 
 
 def _measured(verdict: Verdict) -> str:
-    """With a minus where it has one, and no break before its ±."""
+    """Returns what was measured, with a true minus sign and no break before its ±."""
     return re.sub(r"-(?=\d)", "−", verdict.measured).replace(" ±", "\u00a0±")
 
 

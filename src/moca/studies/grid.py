@@ -73,7 +73,7 @@ class Job:
 
     @property
     def name(self) -> str:
-        """Of its run directory."""
+        """The name of its run directory."""
         return f"{self.preset}-{folder_name(self.config.env.name)}-{self.agent}"
 
     @cached_property
@@ -96,7 +96,7 @@ class Job:
 
     @property
     def has_landscape(self) -> bool:
-        """Whether its states lie in a plane over which values and actions can be drawn."""
+        """True if its states lie in a plane over which values and actions can be drawn."""
         return registry.task(self.config.env.name).plane is not None
 
     @property
@@ -106,7 +106,7 @@ class Job:
 
     @property
     def runs(self) -> int:
-        """How many runs it trains at once."""
+        """The number of runs that it trains at once."""
         return len(self.noises) * self.config.seeds
 
 
@@ -241,7 +241,7 @@ def _refuse_unknown(name: str, agent: str) -> None:
 
 
 def _settings(grid: Grid, block: Block, agent: str) -> dict[str, Any]:
-    """What the grid says about a job, on top of its preset."""
+    """Returns the settings that the grid gives a job, on top of its preset."""
     _refuse_unknown("agents", agent)
     levels = [parse_noise(noise) for noise in block.noises]
     if not levels:

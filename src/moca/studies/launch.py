@@ -35,7 +35,7 @@ _PREALLOCATE = "XLA_PYTHON_CLIENT_PREALLOCATE"  # a process that takes all of a 
 
 @dataclass(frozen=True)
 class Options:
-    """How the jobs are run."""
+    """Options of the launchers."""
 
     parallel: int = 1  # jobs at once
     device: str | None = None
@@ -180,7 +180,7 @@ def _last_line(directory: Path, name: str) -> str:
 
 
 def _in_hand(directory: Path, job: Job) -> bool:
-    """Whether a process trains in the job's directory."""
+    """Returns True if a process trains in the job's directory."""
     try:
         with (directory / results.CELLS / job.name / "lock").open("a") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -265,7 +265,7 @@ def _cluster(ray: Any, address: str | None) -> Iterator[None]:
 def _work(
     text: str, directory: str, name: str, checkpoint_every: float, device: str | None, trust: bool
 ) -> dict[str, bytes]:
-    """What a Ray worker does: the small files of the finished job."""
+    """Runs a job in a Ray worker, and returns the small files of its directory."""
     from moca.studies.work import run_job
     from moca.training import use_device
 

@@ -1,4 +1,4 @@
-"""What packages add to studies: named grids, facts about tasks, figures, sections of the report.
+"""A registry of what packages add to studies: named grids, facts about tasks, figures, sections of the report.
 
 Studies themselves know of no task and of no paper. A package that does calls `add` when it is imported; those in
 `PACKAGES` are imported when something is looked up for the first time. Nothing here imports anything heavy.
@@ -31,7 +31,7 @@ class Plane(NamedTuple):
 
 @dataclass(frozen=True)
 class Task:
-    """What is known of a task, beyond its name."""
+    """Facts about a task, beyond its name."""
 
     solved: float | None = None  # final return from which on a seed has solved it, where seeds do or do not
     paired: bool = False  # whether agents are compared seed by seed
@@ -41,11 +41,11 @@ class Task:
     plane: Callable[[], Plane] | None = None
 
     def count(self, scores: "Collection[float] | np.ndarray") -> tuple[int, int] | None:
-        """How many of these final scores solve the task, of how many; None of a task that is not solved or not."""
+        """Counts the final scores that solve the task, and all of them; None if it is not known what solves it."""
         return None if self.solved is None else (sum(bool(score >= self.solved) for score in scores), len(scores))
 
     def splits(self, scores: "Collection[float] | np.ndarray") -> bool:
-        """Whether at least a tenth of the scores solves the task and at least a tenth does not."""
+        """Returns True if at least a tenth of the scores solves the task and at least a tenth does not."""
         solved = self.count(scores)
         return solved is not None and 0.1 <= solved[0] / max(1, solved[1]) <= 0.9
 
@@ -111,7 +111,7 @@ def grids() -> "Mapping[str, Grid]":
 
 
 def task(env: str) -> Task:
-    """What is known of a task, perhaps nothing."""
+    """Returns the facts about a task, perhaps none."""
     _load()
     return _TASKS.get(env, Task())
 

@@ -157,7 +157,7 @@ def _escaped(value: Any) -> Any:
 
 
 def _hash(content: str) -> str:
-    """What a page's security policy names its own script and style by."""
+    """The hash by which a page's security policy names its own script or style."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
 
 

@@ -25,7 +25,7 @@ DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 
 class Metric(NamedTuple):
-    """How a metric is shown."""
+    """The look of a metric: its name, unit and axis."""
 
     label: str
     unit: str = ""
@@ -35,7 +35,7 @@ class Metric(NamedTuple):
 
     @property
     def title(self) -> str:
-        """With the unit."""
+        """The label with its unit."""
         return f"{self.label} ({self.unit})" if self.unit else self.label
 
 
@@ -98,7 +98,7 @@ def collect(table: "pd.DataFrame", agents: list[str], presets: list[str]) -> dic
 
 
 def shown_metrics(table: "pd.DataFrame") -> list[str]:
-    """What learning curves can show: the columns we know in our order, then the others."""
+    """Lists the metrics for learning curves: the columns we know in our order, then the others."""
     columns = [
         name for name in table if name not in (*results.KEYS, "diverged") and not name.startswith("calibration_")
     ]
@@ -106,7 +106,7 @@ def shown_metrics(table: "pd.DataFrame") -> list[str]:
 
 
 def metric_of(column: str) -> Metric:
-    """How a column of the results is shown, also one that is not known."""
+    """Returns the look of a column of the results, also of one that is not known."""
     return METRICS.get(column, Metric(column.replace("_", " ")))
 
 

@@ -1,4 +1,4 @@
-"""What a study was made from, as data: its films, settings, versions, and how to do it again."""
+"""The making of a study, as data: its films, settings, versions, and the commands that do it again."""
 
 import base64
 import json
@@ -32,7 +32,7 @@ class Film(NamedTuple):
 
 
 class Again(NamedTuple):
-    """How to do a study again: commands, and what is to be said of them."""
+    """The commands that do a study again, and what is to be said of them."""
 
     lines: list[str]
     notes: list[str]
@@ -69,7 +69,7 @@ def blocks(plan: Grid) -> Table:
 
 
 def settings(plan: Grid, directory: Path) -> dict[str, str]:
-    """What each job was run with, by its name."""
+    """Returns the settings of each job, by its name, as text."""
     found = {}
     for job in grid.plan(plan):
         recorded = directory / results.CELLS / job.name / "config.json"
@@ -79,7 +79,7 @@ def settings(plan: Grid, directory: Path) -> dict[str, str]:
 
 
 def origin(origin: Mapping[str, Any]) -> Table | None:
-    """What the jobs were run with, if it is known; those that were run alike share a row."""
+    """Returns a table of versions and machines, or None if they are not known; jobs that were run alike share a row."""
     alike: dict[tuple[str, ...], list[str]] = {}
     for name, job in origin.items():
         versions = (job.get("versions") or {}).items()

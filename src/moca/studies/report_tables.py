@@ -155,7 +155,7 @@ def _best(block: _Block, noise: str) -> str | None:
 
 
 def _improvements(blocks: Iterable[_Block]) -> list[Group]:
-    """How likely MoCA scores above each other agent, wherever there are both."""
+    """The probability that MoCA scores above each other agent, wherever there are both."""
     tables = []
     for block in blocks:
         others = [agent for agent in block.agents if agent != "moca"]
@@ -184,7 +184,7 @@ def _probability(ours: "pd.Series | None", theirs: "pd.Series | None") -> Cell |
 
 
 def _speeds(table: "pd.DataFrame", blocks: Iterable[_Block]) -> list[Group]:
-    """How soon each agent is good, wherever MoCA is among them."""
+    """The steps that each agent takes to be good, wherever MoCA is among them."""
     tables = []
     for block in blocks:
         if "moca" not in block.agents:
@@ -210,7 +210,7 @@ def _speed(steps: np.ndarray) -> Cell:
 
 
 def diagnostics(table: "pd.DataFrame") -> Group:
-    """What the model and the critic were like at the end: a table per preset and task."""
+    """The state of model and critic at the end of training: a table per preset and task."""
     scores = {name: statistics.final_scores(table, name) for name in DIAGNOSTICS if name in table}
     head = heads("agent", "noise", *(metric_of(name).title for name in scores))
     tables = []
@@ -235,7 +235,7 @@ def diagnostics(table: "pd.DataFrame") -> Group:
 
 
 def _decimals(values: np.ndarray) -> int:
-    """As many as leave three digits of the largest."""
+    """Returns as many decimals as leave three digits of the largest value."""
     size = np.abs(values[np.isfinite(values)]).max(initial=0)
     return min(6, max(0, 2 - math.floor(math.log10(size)))) if size > 0 else 0
 

@@ -1,4 +1,4 @@
-"""What a study measured, as one table: `results.parquet` in its directory, a pandas DataFrame to its readers.
+"""The results of a study as one table: `results.parquet` in its directory, a pandas DataFrame to its readers.
 
 One row per evaluation of every run. The first columns say of which run and when, the others are the metrics of
 metrics.jsonl; `diverged` is zero, or the number of the cause for which the run was given up, and its metrics are then
@@ -71,7 +71,7 @@ def write(path: Path, content: bytes) -> None:
 
 
 def finished(directory: Path, job: Job) -> bool:
-    """Whether all there is to do for a job of the study in that directory is done."""
+    """Returns True if all there is to do for a job of the study in that directory is done."""
     run = directory / CELLS / job.name
     files = ["policy.npz", *([LANDSCAPE] if job.has_landscape else [])]
     try:
@@ -152,7 +152,7 @@ _ORIGIN: dict[str, Callable[[Any], bool]] = {  # what each entry may be
 
 
 def _job_origin(run: Path) -> dict[str, Any]:
-    """What a finished job was run with, and for how long."""
+    """Returns the versions, device and commit of a finished job, and its seconds."""
     meta = read_json(run / "meta.json")
     seconds = sum(row["seconds"] for row in read_rows(run / "timing.jsonl"))
     return {key: meta[key] for key in ("versions", "python", "device", "commit")} | {"seconds": round(seconds, 1)}

@@ -1,4 +1,4 @@
-"""What can be said of an agent after few seeds: scores, their intervals, and comparisons between agents.
+"""Statistics of few seeds: scores, their intervals, and comparisons between agents.
 
 Scores are arrays of shape (runs,) or (runs, tasks), one number per run, NaN for a run that diverged. No such run is
 dropped unseen: every `Estimate` says how many runs have a score, of how many there were.

@@ -28,7 +28,7 @@ OF_RETURN = ("final", "area", "peak", "drop", "spread")
 
 
 class Verdict(NamedTuple):
-    """What the studies say of a claim, under one preset.
+    """The verdict of the studies on a claim, under one preset.
 
     Of a claim of several parts, the numbers are those of the part that decided. `p` and `p_equal` are corrected.
     """
@@ -51,7 +51,7 @@ class Verdict(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What was found of one part of a claim."""
+    """The findings on one part of a claim."""
 
     verdict: str
     estimate: Estimate
@@ -239,7 +239,7 @@ def _comparison(series: Sequence["pd.Series"], delta: float, paired: bool = Fals
 
 
 def _bimodal(scores: Scores, part: Difference) -> bool:
-    """Whether solved seeds are to be counted in place of final returns."""
+    """Returns True if solved seeds are to be counted in place of final returns."""
     sides = (part.ours, part.theirs)
     final = all(side.score == "final" and not side.before for side in sides)
     return scores.task == PENDULUM and final and any(scores.bimodal(side.agent, side.noise) for side in sides)
@@ -285,7 +285,7 @@ def _ranking(scores: Scores, claim: Claim) -> str:
 
 
 def _rates_fall(preset: str, task: str) -> bool:
-    """Whether learning rates fall during training under a preset of ours; those of others are taken for constant."""
+    """Returns True if learning rates fall during training under the preset; those of unknown presets are constant."""
     try:
         return presets.build(preset, task, {}).train.decay < 1
     except ConfigError:

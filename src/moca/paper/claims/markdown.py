@@ -35,7 +35,7 @@ def to_markdown(verdicts: Sequence[Verdict]) -> str:
 
 
 def counts(verdicts: Sequence[Verdict]) -> str:
-    """How many claims got which verdict, as a table: a row for each verdict, a column for each preset."""
+    """Counts the claims by verdict, as a table: a row for each verdict, a column for each preset."""
     presets = list(dict.fromkeys(verdict.preset for verdict in verdicts))
     found = Counter((verdict.verdict, verdict.preset) for verdict in verdicts)
     lines = [f"| verdict | {' | '.join(presets)} |", "|---" * (1 + len(presets)) + "|"]

@@ -39,7 +39,7 @@ class Series(NamedTuple):
         return self.values.shape[1] + self.lost.shape[1]
 
     def percent(self) -> "Series":
-        """Of a share."""
+        """Returns the series in percent."""
         return self._replace(values=100 * self.values, lost=100 * self.lost)
 
     def middle(self, typical: bool) -> Middle:
@@ -73,7 +73,7 @@ class Cells:
         return list(dict.fromkeys(noise for task, _, noise in self._rows if task == env))
 
     def bounded(self, env: str) -> bool:
-        """Whether the returns of a task lie where those of MuJoCo Playground do, so that tasks share a scale."""
+        """Returns True if a task has returns like those of MuJoCo Playground, so that tasks share a scale."""
         return bool(self.table.loc[self.table["env"] == env, "return_mean"].dropna().between(0, TOP).all())
 
     def series(self, env: str, agent: str, noise: str, metric: str) -> Series | None:
@@ -96,11 +96,11 @@ class Cells:
         return self.finals()
 
     def solved(self, env: str, agent: str, noise: str) -> tuple[int, int] | None:
-        """How many seeds have solved a task, of how many; None of a task of which that is not known."""
+        """Counts the seeds that have solved a task, and all of them; None if it is not known what solves it."""
         return task(env).count(self.returns.get((env, agent, noise), ()))
 
     def typical(self, env: str) -> bool:
-        """Whether some agent's seeds form two groups, solved and not: then a mean would lie between them."""
+        """Returns True if some agent's seeds form two groups, solved and not: then a mean would lie between them."""
         return any(task(env).splits(scores) for (own, *_), scores in self.returns.items() if own == env)
 
 

@@ -1,4 +1,4 @@
-"""What happens within the agents: targets, what certainty equivalence leaves out, saturation, calibration, values."""
+"""Figures of the inside of agents: targets, what certainty equivalence leaves out, saturation, calibration, values."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -63,7 +63,7 @@ def diagnostics(cells: Cells) -> Figure | None:
 
 
 def _drawer(cells: Cells, env: str, panel: Panel) -> Callable[[Axes], None] | None:
-    """What fills a panel, if there is data for it."""
+    """Returns a function that fills a panel, or None without data for it."""
     looks = noise_looks([noise for levels in by_kind(cells.noises(env)) for noise in levels])
     if not panel.agent:
         scores = {
@@ -127,7 +127,7 @@ Calibrated = tuple[str, str, list[tuple[int, Series]]]  # task, noise, and cover
 
 
 def _calibrated(cells: Cells) -> Iterator[Calibrated]:
-    """Wherever there is any."""
+    """Yields the coverage of every task and noise level that has any."""
     for env in cells.envs:
         for noise in (noise for levels in by_kind(cells.noises(env)) for noise in levels):
             found = [(level, cells.series(env, "moca", noise, f"calibration_{level}")) for level in range(10, 100, 10)]

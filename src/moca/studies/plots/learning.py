@@ -143,7 +143,7 @@ def _returns(cells: Cells, axes: Axes, env: str, noise: str, typical: bool) -> N
 
 
 def _lower(cells: Cells, env: str, rows: Sequence[Sequence[str]]) -> dict[str, list[Series | None]]:
-    """What there is of MoCA's uncertainty, for each column; nothing of a task for which that is not asked."""
+    """Returns the metrics of MoCA's uncertainty that the task asks for, each with a series for every column."""
     if len(rows) > 1:
         return {}
     found = {metric: [cells.series(env, "moca", noise, metric) for noise in rows[0]] for metric in task(env).below}

@@ -1,4 +1,4 @@
-"""How noise levels look, and the legends that say how agents and noise levels do."""
+"""The looks of noise levels, and the legends of figures."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -26,7 +26,7 @@ NOISE_MARKERS = {"homoscedastic": "ovsD^", "": "PX*"}
 
 
 def noise_looks(noises: Sequence[str]) -> dict[str, Look]:
-    """Of the noise levels that a panel tells apart."""
+    """Returns the looks of the noise levels that a panel tells apart."""
     found: dict[str, Look] = {}
     counts: dict[str, int] = {}
     for noise in noises:
@@ -39,7 +39,7 @@ def noise_looks(noises: Sequence[str]) -> dict[str, Look]:
 
 
 def counted(finals: Mapping[tuple[str, str, str], np.ndarray]) -> dict[str, list[tuple[int, int]]]:
-    """Of each agent's cells, how many seeds have a score and how many there were."""
+    """Counts, in each of an agent's cells, the seeds that have a score and all of them."""
     counts: dict[str, list[tuple[int, int]]] = {}
     for (_, agent, _), scores in finals.items():
         counts.setdefault(agent, []).append((int(np.isfinite(scores).sum()), scores.size))
@@ -61,7 +61,7 @@ def legend(
 
 
 def lost_handle() -> Line2D:
-    """What a legend shows for all seeds that diverged."""
+    """Returns a legend's line for all seeds that diverged."""
     return Line2D([], [], color=GREY, label="diverged", **LOST)
 
 
@@ -73,7 +73,7 @@ def _columns(labels: Sequence[str], inches: float) -> int:
 
 
 def legend_below(axes: Axes, title: str, handles: Sequence[Any] = ()) -> None:
-    """Where no line can be hidden by it."""
+    """Adds a legend below a panel, where it hides no line."""
     handles = handles or axes.get_legend_handles_labels()[0]
     columns = {"ncols": 1 + (len(handles) > 3), "handlelength": 3.2, "columnspacing": 1}
     axes.legend(handles=handles, title=title, loc="upper center", bbox_to_anchor=(0.5, -0.17), **columns)
@@ -86,7 +86,7 @@ def missing(label: str, counts: Sequence[tuple[int, int]], unit: str = "seeds") 
 
 
 def middle_of(asked: Iterable[int], typical: bool) -> str:
-    """What a line and its band are, of how many seeds."""
+    """Says in words what a line and its band are, of how many seeds."""
     text = number(asked)
     if text == "one seed":
         return text
@@ -127,7 +127,7 @@ def grid_of(count: int, columns: int, width: float, height: float, **shared: Any
 
 
 def titled(figure: Figure, title: str) -> Figure:
-    """With a title above all panels, and room for everything."""
+    """Returns the figure with a title above all panels, and room for everything."""
     figure.suptitle(title, fontsize=11)
     figure.set_layout_engine("constrained", w_pad=0.07)
     return figure

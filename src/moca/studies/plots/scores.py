@@ -50,7 +50,7 @@ def _bars(axes: Axes, places: Sequence[float], estimates: Sequence[Estimate], ag
 
 
 def profiles(cells: Cells) -> Figure | None:
-    """How many of an agent's runs end above a return, and their inter-quartile mean.
+    """Draws the share of each agent's runs that end above a return, and their inter-quartile mean.
 
     Agents are only comparable where they were run on the same tasks and noise: those that were not run on all are left
     out.
@@ -88,7 +88,7 @@ def profiles(cells: Cells) -> Figure | None:
 
 
 def _table(of_cells: Sequence[np.ndarray]) -> np.ndarray:
-    """As (runs, cells), NaN where one has fewer runs than another."""
+    """Stacks scores as (runs, cells), NaN where one has fewer runs than another."""
     table = np.full((max(map(len, of_cells)), len(of_cells)), np.nan)
     for column, scores in zip(table.T, of_cells, strict=True):
         column[: scores.size] = scores

@@ -127,7 +127,7 @@ def backup(rounds: int = 25, batch: int | None = None) -> dict[str, Any]:
 
 
 def agents(
-    names: Sequence[str], widths: Iterable[int], runs: Iterable[int], envs: Iterable[str] = ("CartpoleBalance",)
+    names: Sequence[str], widths: Iterable[int], runs: Iterable[int], envs: Iterable[str]
 ) -> list[dict[str, Any]]:
     """Run-steps per second of whole training programs, with an evaluation after every episode and without any.
 

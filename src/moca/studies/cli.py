@@ -67,14 +67,14 @@ def _study(arguments: argparse.Namespace) -> None:
     from moca.studies import launch
 
     console = Console(markup=False, emoji=False)  # a path may have brackets
-    if arguments.only:
-        launch.prepare(out, plan, trust=True)
-        launch.work(out, arguments.only, arguments.checkpoint_every, arguments.device, console, trust=True)
-        print(out)
-        return
     options = launch.Options(
         arguments.parallel, arguments.device, arguments.checkpoint_every, arguments.ray_address, trust=True
     )
+    if arguments.only:
+        launch.prepare(out, plan, trust=True)
+        launch.work(out, arguments.only, options, console)
+        print(out)
+        return
     table = launch.study(plan, out, launcher=arguments.launcher, options=options, console=console)
     print(_page(out, None))
     print(table)

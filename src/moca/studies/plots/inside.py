@@ -173,7 +173,7 @@ def _early_and_late(axes: Axes, levels: Sequence[tuple[int, Series]]) -> None:
     ):
         each = [mean_t(100 * _tenth(series, late)) for _, series in levels]
         # One is larger than the other, so that both are seen where they are the same.
-        dots = {"markersize": 4 if late else 7, "markerfacecolor": colour if late else "none"}
+        dots: dict[str, Any] = {"markersize": 4 if late else 7, "markerfacecolor": colour if late else "none"}
         values, halves = ([getattr(estimate, name) for estimate in each] for name in ("value", "half_width"))
         line: dict[str, Any] = {"fmt": marker, "capsize": 2, "linewidth": 1.2, "color": colour, "label": label}
         axes.errorbar([level for level, _ in levels], values, yerr=halves, **line, **dots)

@@ -164,7 +164,7 @@ def _uncertainty(panels: Sequence[Axes], metric: str, found: Sequence[Series | N
     low, high = panels[0].get_ylim()
     panels[0].set_ylim(min(low, 55), max(high, 80))
     text: dict[str, Any] = {"textcoords": "offset points", "ha": "right", "va": "top", "fontsize": 8, "color": GREY}
-    place = {"xy": (0.98, 100 * NOMINAL), "xycoords": ("axes fraction", "data"), "xytext": (0, -6)}
+    place: dict[str, Any] = {"xy": (0.98, 100 * NOMINAL), "xycoords": ("axes fraction", "data"), "xytext": (0, -6)}
     panels[0].annotate(f"nominal {100 * NOMINAL:.1f} %", **place, **text)
 
 

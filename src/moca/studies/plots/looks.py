@@ -75,7 +75,7 @@ def _columns(labels: Sequence[str], inches: float) -> int:
 def legend_below(axes: Axes, title: str, handles: Sequence[Any] = ()) -> None:
     """Adds a legend below a panel, where it hides no line."""
     handles = handles or axes.get_legend_handles_labels()[0]
-    columns = {"ncols": 1 + (len(handles) > 3), "handlelength": 3.2, "columnspacing": 1}
+    columns: dict[str, Any] = {"ncols": 1 + (len(handles) > 3), "handlelength": 3.2, "columnspacing": 1}
     axes.legend(handles=handles, title=title, loc="upper center", bbox_to_anchor=(0.5, -0.17), **columns)
 
 

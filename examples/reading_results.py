@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 
 import moca
-from moca.studies import claims, report, statistics
+from moca.paper import claims
+from moca.studies import report, statistics
 
 directory = Path(sys.argv[1] if len(sys.argv) > 1 else "results/degradation")
 

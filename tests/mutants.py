@@ -1,5 +1,5 @@
 # ruff: noqa: E501
-"""Breaks formulas of `moca.moments`, rules of run directories and of `moca.studies.claims`, one at a time; who notices?
+"""Breaks formulas of `moca.moments`, rules of run directories and of `moca.paper.claims`, one at a time; who notices?
 
     python tests/mutants.py [moments] [directories] [claims]
 
@@ -146,8 +146,8 @@ CLAIMS = [
     ("judging.py", "if claim.constant_rates and _rates_fall", "if False and _rates_fall"),
     ("judging.py", "DELTA = {CARTPOLE: 20.0, PENDULUM: 40.0}", "DELTA = {CARTPOLE: 20.0, PENDULUM: 20.0}"),
     ("judging.py", "corrected = rules.holm(np.concatenate", "corrected = (np.concatenate"),
-    ("paper.py", "(side.agent, side.before or side.noise)", "(side.agent, side.noise)"),
-    ("paper.py", 'learned=(("bnaf", noise),)', "learned=None"),
+    ("statements.py", "(side.agent, side.before or side.noise)", "(side.agent, side.noise)"),
+    ("statements.py", 'learned=(("bnaf", noise),)', "learned=None"),
 ]  # fmt: skip
 DIRECTORIES = [
     (
@@ -196,7 +196,7 @@ SUITES = {
             "not slow",
         ],
     ),
-    "claims": ("studies/claims", CLAIMS, [f"tests/studies/test_claim{end}.py" for end in ("_rules", "_scores", "s")]),
+    "claims": ("paper/claims", CLAIMS, [f"tests/paper/test_claim{end}.py" for end in ("_rules", "_scores", "s")]),
 }
 
 

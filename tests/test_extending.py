@@ -205,7 +205,9 @@ def test_the_processes_of_a_study_import_them(plugins, tmp_path, monkeypatch):
     seen = []
     monkeypatch.setattr(launch, "import_plugins", lambda: seen.append("imported"))
     monkeypatch.setattr("moca.studies.work.run_job", lambda *_: seen.append("run") or SimpleNamespace(path=tmp_path))
-    launch._work(grid.to_json(study), str(tmp_path), "tuned-CartpoleBalance-moca-aleatoric", 60.0, "cpu", False)
+    launch._work(
+        grid.to_json(study), str(tmp_path), "tuned-CartpoleBalance-moca-aleatoric", launch.Options(device="cpu")
+    )
     assert seen == ["imported", "run"]
 
 

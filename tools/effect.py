@@ -11,30 +11,27 @@ import pandas as pd
 from matplotlib import pyplot as plt
 
 from moca import figures
+from moca.looks import look
+from moca.paper.tasks import CARTPOLE, PENDULUM, SOLVED
 from moca.studies import statistics
 
-CARTPOLE, PENDULUM = "CartpoleBalance", "PendulumSwingup"
-SOLVED = 600  # on Pendulum, as the rules have it
-SHOWN = {  # agent: name, colour, dash
-    "moca": ("MoCA", "moca", "-"),
-    "moca-mc-16": ("MC, K = 16", "mc16", "-."),
-    "moca-mc-4": ("MC, K = 4", "mc", ":"),
-    "moca-ce": ("MoCA-CE", "ce", "--"),
-    "bnaf": ("BNAF", "bnaf", "-."),
-    "sac": ("SAC", "sac", ":"),
-    "sac-usual": ("SAC, usual settings", "grey", ":"),
-}
+AGENTS = ("moca", "moca-mc-16", "moca-mc-4", "moca-ce", "bnaf", "sac", "sac-usual")
 ROWS = (
     (CARTPOLE, "0.025"), (CARTPOLE, "0.05"), (CARTPOLE, "0.1"), (CARTPOLE, "state-norm 0.2"),
     (PENDULUM, "0.05"), (PENDULUM, "0.1"),
 )  # fmt: skip
 
 
+def name(agent: str) -> str:
+    """An agent's name, short enough for the head of a column: `MC, K = 4`."""
+    return look(agent).label.replace("MoCA-MC", "MC").replace(" (", ", ").removesuffix(")")
+
+
 def table(results: pd.DataFrame) -> str:
     """Final returns under `raw` in six rows: mean with its 95 % interval, on Pendulum with the seeds that solve it."""
     finals = statistics.final_scores(results[results["preset"] == "raw"])
-    agents = [agent for agent in SHOWN if agent in finals.index.unique("agent")]
-    lines = [f"| task, noise | {' | '.join(SHOWN[agent][0] for agent in agents)} |", "|---" * (1 + len(agents)) + "|"]
+    agents = [agent for agent in AGENTS if agent in finals.index.unique("agent")]
+    lines = [f"| task, noise | {' | '.join(map(name, agents))} |", "|---" * (1 + len(agents)) + "|"]
     for env, noise in ROWS:
         cells = []
         for agent in agents:
@@ -42,7 +39,7 @@ def table(results: pd.DataFrame) -> str:
             scores = finals.loc[key].dropna() if key in finals.index else pd.Series(dtype=float)
             text = statistics.mean_t(scores).brief if scores.size else "–"
             if env == PENDULUM and scores.size:
-                text += f" ({int((scores >= SOLVED).sum())} of {scores.size})"
+                text += f" ({int((scores >= SOLVED[PENDULUM]).sum())} of {scores.size})"
             cells.append(text)
         lines.append(f"| {place(env, noise)} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
@@ -57,8 +54,8 @@ def place(env: str, noise: str) -> str:
 def overestimation(results: pd.DataFrame) -> str:
     """V of the visited states less their discounted return at the end of training under `raw`, mean over seeds."""
     finals = statistics.final_scores(results[results["preset"] == "raw"], "overestimation")
-    agents = [agent for agent in SHOWN if agent in finals.index.unique("agent")]
-    lines = [f"| task, noise | {' | '.join(SHOWN[agent][0] for agent in agents)} |", "|---" * (1 + len(agents)) + "|"]
+    agents = [agent for agent in AGENTS if agent in finals.index.unique("agent")]
+    lines = [f"| task, noise | {' | '.join(map(name, agents))} |", "|---" * (1 + len(agents)) + "|"]
     for env, noise in ((CARTPOLE, "0"), *ROWS):
         keys = [("raw", env, agent, noise) for agent in agents]
         cells = [statistics.mean_t(finals.loc[key].dropna()).brief if key in finals.index else "–" for key in keys]
@@ -105,12 +102,11 @@ def draw(results: pd.DataFrame, path: Path) -> Path:
 def _learning(axes: plt.Axes, raw: pd.DataFrame, agents: tuple[str, ...]) -> None:
     """The median seed, and the middle half of the seeds: scores have two groups, between which no mean lies."""
     for agent in reversed(agents):
-        _, colour, dash = SHOWN[agent]
+        own = look(agent)
         steps, values = statistics.curve(raw, "raw", PENDULUM, agent, "0.05")
         low, middle, high = np.nanquantile(values, (0.25, 0.5, 0.75), axis=1)
-        line = {"color": figures.COLOURS[colour], "linestyle": dash, "linewidth": 2.2 if agent == "moca" else 1.6}
-        axes.plot(steps / 1000, middle, **line)
-        axes.fill_between(steps / 1000, low, high, color=figures.COLOURS[colour], alpha=0.15, linewidth=0)
+        axes.plot(steps / 1000, middle, color=own.colour, linestyle=own.dash, linewidth=own.width)
+        axes.fill_between(steps / 1000, low, high, color=own.colour, alpha=0.15, linewidth=0)
     seeds = values.shape[1]
     axes.set(xlabel="environment steps (thousands)", ylabel="return of an episode", ylim=(0, 1000))
     axes.set_title(f"Pendulum Swingup, σ = 0.05: median and\nmiddle half of {seeds} seeds")
@@ -120,14 +116,14 @@ def _against_noise(axes: plt.Axes, raw: pd.DataFrame, agents: tuple[str, ...]) -
     finals = statistics.final_scores(raw)
     levels = ("0", "0.025", "0.05", "0.1")
     for number, agent in enumerate(agents):
-        name, colour, dash = SHOWN[agent]
+        own = look(agent) if agent != "moca-mc-4" else look(agent)._replace(dash=":", width=1.6)
         keys = [("raw", CARTPOLE, agent, level) for level in levels]
         found = [statistics.mean_t(finals.loc[key]) for key in keys if key in finals.index]
         shift = 0.0006 * (number - (len(agents) - 1) / 2)
         axes.errorbar(
             [float(key[3]) + shift for key in keys if key in finals.index], [each.value for each in found],
-            yerr=[each.half_width for each in found], color=figures.COLOURS[colour], linestyle=dash, capsize=2.5,
-            marker="o", markersize=4, linewidth=2.2 if agent == "moca" else 1.6, label=name,
+            yerr=[each.half_width for each in found], color=own.colour, linestyle=own.dash, capsize=2.5,
+            marker="o", markersize=4, linewidth=own.width, label=name(agent),
         )  # fmt: skip
     seeds = int(finals.loc["raw", CARTPOLE, agents[0], "0.05"].notna().sum())
     axes.set(xlabel="noise σ", ylabel="return, last tenth of training", ylim=(None, 1010))

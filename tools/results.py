@@ -15,18 +15,20 @@ import pandas as pd
 
 import moca
 from moca.config import Config
-from moca.studies import claims, curves, grid, report, results, statistics
+from moca.looks import label
+from moca.paper import claims
+from moca.studies import curves, grid, registry, report, results, statistics
 
 ROOT = Path(__file__).parent.parent
-STUDIES = [name for name in grid.GRIDS if (ROOT / "results" / name / results.TABLE).exists()]
+STUDIES = [name for name in registry.grids() if (ROOT / "results" / name / results.TABLE).exists()]
 JUDGED = [name for name in STUDIES if name != "further"]  # whose tables decide the paper's claims
-ORDER = ("raw", "tuned", "paper")  # of presets
+COLUMNS = ("moca", "moca-mixture", "moca-mc-16", "moca-mc-4", "moca-mc-1", "moca-ce", "naf", "bnaf", "sac-usual", "sac")
 START, END = "<!-- {}: written by tools/results.py -->\n", "<!-- end -->"
 
 INTRO = """\
 What the paper states about its experiments, in our words, and what the studies in this folder say about it, by the
 rules in [docs/replication.md](../docs/replication.md). `tools/results.py` writes this page, and
-`claims.json` with p-values and unrounded differences; `tests/studies/test_claims_again.py` computes every
+`claims.json` with p-values and unrounded differences; `tests/paper/test_claims_again.py` computes every
 verdict a second time."""
 
 
@@ -96,12 +98,12 @@ def claims_page(verdicts: list[claims.Verdict], fixed: list[claims.Verdict]) -> 
 def scores(table: pd.DataFrame) -> str:
     """Final returns as a table: a row for each preset, task and noise level, a column for each agent."""
     finals = statistics.final_scores(table)
-    agents = [agent for agent in reversed(claims.NAMES) if agent in finals.index.unique("agent")]
-    lines = [f"| preset | task | noise | {' | '.join(claims.NAMES[agent] for agent in agents)} |"]
+    agents = [agent for agent in COLUMNS if agent in finals.index.unique("agent")]
+    lines = [f"| preset | task | noise | {' | '.join(map(label, agents))} |"]
     lines.append("|---" * (3 + len(agents)) + "|")
     cells = finals.index.droplevel("agent").unique()
     for preset, env, noise in sorted(
-        cells, key=lambda cell: (ORDER.index(cell[0]), cell[1], grid.parse_noise(cell[2]))
+        cells, key=lambda cell: (grid.ORDER.index(cell[0]), cell[1], grid.parse_noise(cell[2]))
     ):
         keys = [(preset, env, agent, noise) for agent in agents]
         texts = [statistics.mean_t(finals.loc[key]).brief if key in finals.index else "" for key in keys]
@@ -122,7 +124,7 @@ Then MoCA-CE is *equal* to MoCA: little is left for the covariance to tell. SAC 
 
 
 def paragraph(table: pd.DataFrame, verdicts: list[claims.Verdict]) -> str:
-    """What holds and what does not, in words; raises where the words no longer fit the verdicts."""
+    """Says in words what holds and what does not; raises where the words no longer fit the verdicts."""
     found = {(v.claim, v.preset, v.task, v.noise): v for v in verdicts}
 
     def told(claim: str, preset: str, task: str, noise: str, word: str) -> str:
@@ -178,7 +180,7 @@ def conclusion(verdicts: list[claims.Verdict]) -> str:
 
 
 def _places(verdicts: list[claims.Verdict], word: str) -> str:
-    """Where a claim has that verdict, with what was measured."""
+    """The places where a claim has that verdict, with what was measured."""
     places = []
     for task, name in ((claims.CARTPOLE, "Cartpole"), (claims.PENDULUM, "Pendulum")):
         own = [v for v in verdicts if (v.task, v.verdict) == (task, word)]
@@ -194,7 +196,7 @@ RHO = 0.25  # from here on the covariance is predicted to matter; docs/replicati
 
 
 def predictor(table: pd.DataFrame) -> str:
-    """What ρ predicts for each setting, and whether it came true."""
+    """A table of what ρ predicts for each setting, and whether it came true."""
     lines = ["| setting | ρ | predicted | MoCA − MoCA-CE | right |", "|---" * 5 + "|"]
     raw = table[table["preset"] == "raw"]
     both = raw[raw["agent"].isin(("moca", "moca-ce"))].groupby(["env", "noise"], sort=False)["agent"].nunique()
@@ -233,7 +235,7 @@ def _predicted(name: str, rho: float, ours: pd.Series, theirs: pd.Series, env: s
 
 
 def dimension() -> str:
-    """What results/dimension/run.py measured: a row for each size, a column for each agent."""
+    """A table of what results/dimension/run.py measured: a row for each size, a column for each agent."""
     rows = json.loads((ROOT / "results" / "dimension" / "summary.json").read_text())["rows"]
     names = list(dict.fromkeys(row["agent"] for row in rows))
     lines = [f"| dimensions, actions | doing nothing | {' | '.join(names)} |", "|---" * (2 + len(names)) + "|"]

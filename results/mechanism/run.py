@@ -14,13 +14,13 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+from moca.training import ScanTrainer, use_device
 
 from moca import presets
 from moca.agents import make_agent
-from moca.devices import use_device
-from moca.drivers import ScanTrainer
-from moca.studies.work import ANGLES, VELOCITIES
+from moca.paper import tasks
 
+ANGLES, VELOCITIES, _ = tasks.plane()
 STEPS = (10_000, 20_000, 30_000, 50_000, 80_000, 120_000, 180_000, 250_000)
 SEEDS = range(2000, 2008)
 

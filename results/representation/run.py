@@ -27,15 +27,17 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from moca.training import use_device
 from scipy.sparse import csr_matrix
 
 from moca import presets
 from moca.devices import use_device
 from moca.envs.playground import Playground
-from moca.studies.work import ANGLES, VELOCITIES
+from moca.paper import tasks
 from moca.values import make_value
 
 HERE = Path(__file__).parent
+ANGLES, VELOCITIES, _ = tasks.plane()
 GAMMA, RATE, EPISODES, LENGTH = 0.99, 1e-4, 20, 1000
 BASES, RIDGES, DRAWS = (128, 256, 1024), (1e-6, 1e-4, 1e-2), range(4)
 ACTIONS = np.linspace(-1, 1, 21)

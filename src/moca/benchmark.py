@@ -1,4 +1,4 @@
-"""What things cost, measured in one process on whatever machine this is; ratios first, since those travel.
+"""Costs, measured in one process on whatever machine this is; ratios first, since those travel.
 
 Three parts: `backup` (the closed form beside sampling, and beside what the machine could do at best), `agents`
 (whole training programs) and `growth` (one update, as sizes grow).
@@ -31,12 +31,12 @@ EPISODES = 6  # of each training program that are timed, every second one with a
 
 
 def machine() -> dict[str, str]:
-    """Where the figures are from."""
+    """Names the machine that the figures are from."""
     return {"device": jax.devices()[0].device_kind, "platform": platform.platform(), "jax": jax.__version__}
 
 
 def on_gpu() -> bool:
-    """Whether JAX computes on a GPU here."""
+    """Returns True if JAX computes on a GPU here."""
     return jax.default_backend() != "cpu"
 
 
@@ -127,7 +127,7 @@ def backup(rounds: int = 25, batch: int | None = None) -> dict[str, Any]:
 
 
 def agents(
-    names: Sequence[str], widths: Iterable[int], runs: Iterable[int], envs: Iterable[str] = ("CartpoleBalance",)
+    names: Sequence[str], widths: Iterable[int], runs: Iterable[int], envs: Iterable[str]
 ) -> list[dict[str, Any]]:
     """Run-steps per second of whole training programs, with an evaluation after every episode and without any.
 

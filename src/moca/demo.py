@@ -17,7 +17,9 @@ from rich.table import Table
 
 from moca import benchmark, figures
 from moca import moments as mm
-from moca.studies import launch, results, statistics, toy
+from moca.looks import look
+from moca.paper import toy
+from moca.studies import launch, results, statistics
 from moca.studies.grid import Block, Grid
 
 NOISE, PRESET, ENV = "0.05", "tuned", "PendulumSwingup"
@@ -70,11 +72,10 @@ def _picture(directory: Path) -> Figure:
     """Learning curves of both agents, and the value that each has come to believe in over the plane of the pendulum."""
     table = results.load_results(directory)
     figure, (left, *maps) = plt.subplots(1, 3, figsize=(11, 3.6), width_ratios=(1.5, 1, 1))
-    colours = {"moca": figures.COLOURS["moca"], "moca-ce": figures.COLOURS["ce"]}
     for agent, title in TITLES.items():
         steps, returns = statistics.curve(table, PRESET, ENV, agent, NOISE)
-        left.plot(steps / 1000, returns, color=colours[agent], linewidth=0.8, alpha=0.6)
-        left.plot(steps / 1000, np.median(returns, axis=1), color=colours[agent], linewidth=2.4, label=title)
+        left.plot(steps / 1000, returns, color=look(agent).colour, linewidth=0.8, alpha=0.6)
+        left.plot(steps / 1000, np.median(returns, axis=1), color=look(agent).colour, linewidth=2.4, label=title)
     left.set(xlabel="environment steps (thousands)", ylabel="return of an episode", ylim=(0, 1000))
     left.set_title(f"{GRID.seeds} seeds each (thin) and their median")
     left.legend(loc="upper left", bbox_to_anchor=(0, -0.14), ncols=2)

@@ -17,8 +17,9 @@ from moca import moments as mm
 from moca.config import override
 from moca.drivers import ScanTrainer
 from moca.envs.playground import Playground
+from moca.paper import cliff
 from moca.runs.directory import PACKAGES
-from moca.studies import cliff
+from moca.training import ScanTrainer
 
 
 def examine(say: Callable[[str], None]) -> bool:

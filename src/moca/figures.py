@@ -1,4 +1,4 @@
-"""What all figures share: colours, type, and files that come out the same bytes for the same data."""
+"""The style that all figures share: colours, type, and files that come out the same bytes for the same data."""
 
 import logging
 from collections.abc import Iterator
@@ -10,20 +10,8 @@ import matplotlib
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
-# The paper's own colours (Okabe and Ito), and three more: told apart with any kind of colour vision.
-COLOURS = {
-    "moca": "#0072B2",
-    "ce": "#D55E00",
-    "sac": "#009E73",
-    "bnaf": "#CC79A7",
-    "mc": "#E69F00",
-    "mc16": "#56B4E9",
-    "naf": "#000000",
-    "mixture": "#332288",
-    "mc1": "#6B3E00",
-    "sac-usual": "#999933",
-    "grey": "#595959",
-}
+from moca.looks import COLOURS as COLOURS
+
 FORMATS = ("pdf", "svg", "png")
 
 _STYLE: dict[Any, Any] = {

@@ -46,7 +46,7 @@ def draws(ranges: Ranges, count: int, seed: int) -> list[dict[str, float]]:
 
 
 def parse_axes(grids: Sequence[str], ranges: Sequence[str]) -> tuple[Grid, Ranges]:
-    """What `--grid` and `--random` were given, by setting; refuses one that is there twice."""
+    """Parses what `--grid` and `--random` were given, by setting; refuses one that is there twice."""
     axes = [parse_axis(text, ",") for text in grids]
     drawn = [parse_axis(text, ":") for text in ranges]
     names = [name for name, _ in [*axes, *drawn]]

@@ -217,8 +217,8 @@ def test_a_report_shows_nothing_that_links_lead_to(study, tmp_path):
     (films / "a.mp4").symlink_to(tmp_path / "secret")
     os.mkfifo(films / "b.mp4")
     (cell / "config.json").symlink_to(tmp_path / "secret")
-    assert report_origin.films(study, study, PLAN) == ""
-    assert "my own words" not in report_origin.configuration(PLAN, study)
+    assert report_origin.films(study, study, PLAN) == []
+    assert "my own words" not in "".join(report_origin.settings(PLAN, study).values())
 
 
 def finished_cell(study, job):

@@ -13,7 +13,7 @@ from moca.config import ConfigError
 from moca.envs.check import Fault, check_env
 from moca.envs.environment import ActionRepeat, Environment, Step
 from moca.envs.playground import Playground
-from moca.studies.cliff import Ground
+from moca.paper.cliff import Ground
 from tests import probes
 from tests.probes import Drift
 

@@ -9,8 +9,10 @@ import pytest
 from matplotlib import pyplot as plt
 
 from moca import figures
+from moca.looks import LOOKS, look, ordered
+from moca.paper.grids import GRIDS
+from moca.paper.tasks import CARTPOLE, PENDULUM
 from moca.studies import curves, grid, results, statistics
-from moca.studies.claims import CARTPOLE, NAMES, PENDULUM
 from moca.studies.plots import inside, landscape, learning, lines, looks, scores
 from moca.studies.plots.cells import Cells, Series, by_kind, noise_label
 from tests.studies import made, synthetic
@@ -21,7 +23,7 @@ AGENTS = ["sac", "bnaf", "moca-mc-4", "moca-mc-16", "moca", "naf"]
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
     """Pendulum with three seeds, of which SAC lost one, and landscapes of two agents."""
-    plan = grid.narrowed(grid.GRIDS["pendulum"], presets=["tuned"], seeds=3, agents=AGENTS)
+    plan = grid.narrowed(GRIDS["pendulum"], presets=["tuned"], seeds=3, agents=AGENTS)
     directory = synthetic.write(tmp_path_factory.mktemp("study"), plan, diverged=1)
     angle, velocity = np.linspace(-np.pi, np.pi, 9), np.linspace(-8, 8, 7)
     names = [
@@ -97,7 +99,7 @@ def test_lines_and_bands_are_of_the_seeds_that_are_left(study, typical, monkeypa
     np.testing.assert_allclose(drawn.get_xdata(), by_step.mean().index)
     np.testing.assert_allclose(drawn.get_ydata(), by_step.median() if typical else by_step.mean(), rtol=1e-5)
     high = by_step.quantile(0.75) if typical else by_step.apply(lambda values: statistics.mean_t(values).high)
-    band = axes.collections[looks.ordered(AGENTS)[::-1].index("sac")].get_paths()[0].vertices
+    band = axes.collections[ordered(AGENTS)[::-1].index("sac")].get_paths()[0].vertices
     np.testing.assert_allclose(band[:, 1].max(), high.max(), rtol=1e-5)
     first = table[(table["agent"] == "sac") & (table["noise"] == "0.05") & (table["seed"] == table["seed"].min())]
     np.testing.assert_allclose(lost.get_ydata(), first["return_mean"].dropna(), rtol=1e-5)
@@ -118,13 +120,13 @@ def test_a_seed_that_runs_away_does_not_set_the_axis(left):
     steps, ones = np.arange(1, 5), np.ones((4, 1))
     away = np.array([[1], [1e6], [np.nan], [np.nan]])
     _, axes = plt.subplots()
-    lines.band(axes, Series(steps, np.repeat(ones, left, axis=1), away), looks.OTHER, typical=False)
+    lines.band(axes, Series(steps, np.repeat(ones, left, axis=1), away), look("another"), typical=False)
     assert [len(line.get_xdata()) for line in axes.lines] == ([2, 4] if left else [2])
     assert (axes.get_ylim()[1] > 1e5) == (not left)
 
 
 def test_missing_agents_metrics_and_seeds_do_no_harm(tmp_path):
-    plan = grid.narrowed(grid.GRIDS["cartpole"], presets=["paper"], seeds=1, agents=["moca", "bnaf", "naf"])
+    plan = grid.narrowed(GRIDS["cartpole"], presets=["paper"], seeds=1, agents=["moca", "bnaf", "naf"])
     kept = [f"calibration_{level}" for level in range(10, 100, 10)]
     table = synthetic.table(plan).drop(columns=["ce_bias", "coverage_1sigma", *kept])
     table.loc[table["agent"] == "naf", "saturation"] = np.nan
@@ -177,7 +179,7 @@ def test_lines_that_coincide_are_seen_closer(finals, where):
         low, high = inset.get_ylim()
         assert low < min(finals.values()) < max(finals.values()) < high < low + 40
         assert inset.get_title(loc="left") == "zoomed: second half"
-        assert {line.get_color() for line in inset.lines} == {looks.look(agent).colour for agent in finals}
+        assert {line.get_color() for line in inset.lines} == {look(agent).colour for agent in finals}
         place = inset.get_position().y0 if where == "low" else inset.get_position().y1
         assert (place < axes.get_position().y0 + 0.5 * axes.get_position().height) == (where == "low")
 
@@ -204,12 +206,19 @@ def test_two_groups_of_seeds_are_no_mean():
 
 
 def test_no_two_agents_look_the_same():
-    """Nor share a colour, a marker, or the name beside their line; all that have a name have a look."""
-    assert looks.LOOKS.keys() == NAMES.keys()
-    for what in ("colour", "marker", "short"):
-        assert len({getattr(look, what) for look in looks.LOOKS.values()}) == len(looks.LOOKS)
+    """Nor share a marker or a name; a colour only if they are the same but for the number of samples."""
+    for what in ("label", "short", "marker", "dash"):
+        assert len({getattr(each, what) for each in LOOKS.values()}) == len(LOOKS)
+    named = [each for agent, each in LOOKS.items() if agent != "moca-mc"]
+    assert len({each.colour for each in named}) == len(named)
+    assert len({(each.colour, each.svg_dash) for each in LOOKS.values()}) == len(LOOKS)
     levels = looks.noise_looks(["0", "0.0125", "0.025", "0.05", "0.1", "state-norm 0.05", "state-norm 0.2"])
     assert len({look.colour for look in levels.values()}) == len({look.marker for look in levels.values()}) == 7
+
+
+def test_an_agent_of_ones_own_has_a_look():
+    assert look("mine").label == look("mine").short == "mine"
+    assert ordered(["mine", "sac", "moca"]) == ["moca", "sac", "mine"]
 
 
 def test_labels_beside_lines_keep_apart_and_in_order():
@@ -255,7 +264,7 @@ def test_a_noise_level_looks_the_same_in_every_panel():
 
 
 def test_return_against_noise(tmp_path):
-    plan = grid.narrowed(grid.GRIDS["degradation"], seeds=3)
+    plan = grid.narrowed(GRIDS["degradation"], seeds=3)
     synthetic.write(tmp_path, plan, diverged=1)
     paths = {path.name: path for path in curves.draw(tmp_path, tmp_path / "out", ("svg",))}
     found = set(text(paths["degradation-tuned.svg"]))
@@ -292,7 +301,7 @@ def test_seeds_that_an_agent_was_not_run_with_are_not_missing():
 
 def test_many_tasks_are_one_figure(tmp_path):
     """Each with an axis of its own where returns are not those of Playground."""
-    plan = grid.looked(grid.GRIDS["further"], lambda env: {
+    plan = grid.looked(GRIDS["further"], lambda env: {
         "value.low": (-1.0,), "value.high": (1.0,), "value.lengthscales": (1.0,)
     })  # fmt: skip
     directory = synthetic.write(tmp_path / "study", grid.narrowed(plan, seeds=2))
@@ -318,7 +327,7 @@ def test_a_landscape_far_beyond_the_others_has_a_scale_of_its_own(tmp_path):
         values = {f"value/{agent}/0.1": np.linspace(0, top, 25).reshape(5, 5) for agent, top in tops.items()}
         actions = {f"action/{agent}/0.1": np.ones((5, 5)) for agent in tops}
         np.savez(tmp_path / "maps.npz", **plane, **values, **actions)
-        figure = landscape.of_file(tmp_path / "maps.npz", "raw")
+        figure = landscape.of_file(tmp_path / "maps.npz", PENDULUM, "raw")
         assert [axes.get_title(loc="left") for axes in figure.axes[:3]] == (
             ["MoCA\n0 to 40", "MoCA-CE\n0 to 1500", "BNAF\n0 to 30"] if own else ["MoCA", "MoCA-CE", "BNAF"]
         )

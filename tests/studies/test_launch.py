@@ -225,10 +225,10 @@ def test_one_job_alone(tmp_path):
     directory = tmp_path / "alone"
     study = Grid("two", (Block("PendulumSwingup", ("bnaf", "sac"), ("0",), 100, SMALL),), ("tuned",), 3, 1)
     launch.prepare(directory, study)
-    launch.work(directory, "tuned-PendulumSwingup-bnaf", 60.0, None, None)
+    launch.work(directory, "tuned-PendulumSwingup-bnaf", launch.Options())
     assert [results.finished(directory, job) for job in grid.plan(study)] == [True, False]
     with pytest.raises(ConfigError, match=r"only = 'nothing' is no job of this study. Allowed: 0 to 1, or tuned-Pend"):
-        launch.work(directory, "nothing", 60.0, None, None)
+        launch.work(directory, "nothing", launch.Options())
 
 
 def test_the_plan_is_shown(tmp_path):

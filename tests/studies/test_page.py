@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from moca import figures
+from moca.paper.grids import GRIDS
 from moca.studies import grid, report, report_charts, results, statistics
 from tests.studies import synthetic
 
@@ -404,7 +405,7 @@ def test_folded_claims_open_by_keyboard(opened):
 
 def test_it_fits_a_phone(opened, tmp_path):
     """With the longest names there are, all metrics, and all that can be opened."""
-    pendulum = grid.narrowed(grid.GRIDS["pendulum"], seeds=2, steps=50_000)
+    pendulum = grid.narrowed(GRIDS["pendulum"], seeds=2, steps=50_000)
     page = opened(report.write(synthetic.write(tmp_path, pendulum, diverged=1)), width=360, height=740)
     page("document.querySelectorAll('details').forEach((section) => (section.open = true))")
     page.settle()

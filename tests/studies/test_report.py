@@ -12,13 +12,15 @@ import pytest
 
 from moca import figures
 from moca.config import ConfigError, to_json
+from moca.looks import label
+from moca.paper import claims
+from moca.paper import report as section
+from moca.paper.grids import GRIDS
 from moca.studies import (
-    claims,
     grid,
     launch,
     report,
     report_charts,
-    report_claims,
     report_origin,
     results,
     statistics,
@@ -93,7 +95,7 @@ def test_the_same_bytes_wherever_it_lies(page, tmp_path):
 
 def test_it_is_small(tmp_path):
     """14 cells of 10 seeds and 50 evaluations."""
-    pendulum = grid.narrowed(grid.GRIDS["pendulum"], presets=["tuned"])
+    pendulum = grid.narrowed(GRIDS["pendulum"], presets=["tuned"])
     assert report.write(synthetic.write(tmp_path, pendulum)).stat().st_size < 400_000
 
 
@@ -214,12 +216,12 @@ def test_speed(study, page, tmp_path):
 def test_the_claims(study, page):
     """Every verdict once, with its word and its symbol, in a group; the notes after them all."""
     verdicts = claims.judge(results.load_results(study))
-    symbols = report_claims.SYMBOLS
+    symbols = section.SYMBOLS
     cells = [e["text"] for e in Parsed(page).all("td") if "data-preset" in e]
     assert sorted(cells) == sorted(f"{symbols[v.verdict]}{v.verdict} {plain(v.measured)}" for v in verdicts)
     assert set(symbols) == set(claims.WORDS)
     assert len(set(symbols.values())) == 5
-    assert {report_claims._family(v.claim) for v in verdicts} <= report_claims.FAMILIES.keys()
+    assert {section._family(v.claim) for v in verdicts} <= section.FAMILIES.keys()
     assert page.rindex("data-preset") < page.index("How to read the verdicts")
     assert {line[2:].replace("`", "") for line in claims.NOTES.splitlines()} <= {
         e["text"] for e in Parsed(page).all("li")
@@ -228,36 +230,6 @@ def test_the_claims(study, page):
 
 def plain(measured):
     return re.sub(r"-(?=\d)", "−", measured).replace(" ±", "\u00a0±")
-
-
-def judged(claim, noise, verdict, preset="raw", measured="48 ± 25", beyond=False):
-    keys = (claim, f"says {claim}", "by a rule", "CartpoleBalance", noise, preset, measured)
-    return claims.Verdict(*keys, 1.0, 1.0, 1.0, verdict, beyond=beyond)
-
-
-def test_the_conclusion():
-    """Counts by preset, and where each of the main claims holds, with what was measured."""
-    absent = {"verdict": "not measured", "measured": "MoCA has not learned"}
-    found = [
-        judged("above-moca-ce", "0.05", "holds"),
-        judged("above-moca-ce", "0.1", "holds", measured="-9 ± 1", beyond=True),
-        judged("above-moca-ce", "0.025", "undecided"), judged("falls-sac", "0.05", "refuted"),
-        judged("above-moca-ce", "0.05", preset="tuned", **absent),
-        judged("above-moca-ce", "0.025", preset="tuned", **absent),
-    ]  # fmt: skip
-    parsed = Parsed(report_claims.conclusion(found))
-    assert [e["text"] for e in parsed.all("h3")] == ["Preset raw", "Preset tuned"]
-    raw, tuned = (e["text"] for e in parsed.all("p"))
-    assert raw == (
-        "Of the paper’s 3 claims about these tasks, 1 holds, 1 is refuted and 1 is undecided. "
-        "Beyond the paper, at other noise or of other agents, 1 holds."
-    )
-    assert tuned == "Of the paper’s 2 claims about these tasks, 2 are not measured."
-    items = [e["text"].replace("\u00a0", " ") for e in parsed.all("li")]
-    assert items == [
-        "says above-moca-ce (by a rule): ✓holds at σ 0.05 (48 ± 25), σ 0.1 (−9 ± 1); ?undecided at σ 0.025 (48 ± 25).",
-        "says above-moca-ce (by a rule): –not measured at σ 0.05, σ 0.025 (MoCA has not learned).",
-    ]
 
 
 def test_the_page_opens_with_the_conclusion(page, tmp_path):
@@ -269,24 +241,6 @@ def test_the_page_opens_with_the_conclusion(page, tmp_path):
     captions = [e["text"] for e in Parsed(both).all("caption") if "preset" in e["text"]]
     assert captions[0].endswith("tuned")
     assert embedded(both)["presets"] == ["tuned", "paper"]
-
-
-def test_what_is_not_measured_or_beyond_the_paper_is_folded():
-    found = [
-        judged("above-sac", "0.05", "holds"), judged("above-sac", "0.1", "holds", beyond=True),
-        judged("above-bnaf", "0.05", "not measured"), judged("above-bnaf", "0.025", "not measured"),
-    ]  # fmt: skip
-    parsed = Parsed(report_claims.tables(found))
-    said = [e["text"] for e in parsed.all("summary")]
-    assert [text.partition(":")[0] for text in said] == ["Beyond the paper, other noise or agents", "Not measured"]
-    assert said[0].endswith("(one claim)")
-    assert said[1].endswith("(2 claims)")
-    cells = [(e["text"][1:14], "details" in e["around"]) for e in parsed.all("td") if "data-preset" in e]
-    assert [folded for _, folded in cells] == [False, True, True, True]
-    # Measured under one preset, it is in sight under both.
-    found.append(judged("above-bnaf", "0.05", "equal", preset="tuned"))
-    cells = [e for e in Parsed(report_claims.tables(found)).all("td") if "data-preset" in e]
-    assert ["details" in e["around"] for e in cells].count(False) == 3
 
 
 def test_solved_seeds_are_counted_on_pendulum(tmp_path):
@@ -409,7 +363,7 @@ def test_films(study, tmp_path):
     parsed = Parsed(read(directory))
     videos = parsed.all("video")
     assert videos[0]["src"] == "data:video/mp4;base64,ZmlsbQ=="
-    name, noise = report.name_of(job.agent), report.noise_label(job.noises[job.strongest])
+    name, noise = label(job.agent), report.noise_label(job.noises[job.strongest])
     said = f"{name} on {job.config.env.name}, preset {job.preset}, {noise}, a typical seed"
     assert videos[1]["aria-label"] == said
     links = [e["href"] for e in parsed.all("a") if not e["href"].startswith("#")]
@@ -453,7 +407,7 @@ def commands(page):
 def test_how_to_do_it_again(tmp_path, monkeypatch):
     """By command where the grid is one of ours, narrowed or not; else from its own file."""
     narrow = grid.narrowed(
-        grid.GRIDS["cartpole"], seeds=2, steps=50_000, presets=["tuned"], agents=["sac", "moca"],
+        GRIDS["cartpole"], seeds=2, steps=50_000, presets=["tuned"], agents=["sac", "moca"],
         settings={"belief.filter": "false"},
     )  # fmt: skip
     lines = commands(read(synthetic.write(tmp_path / "a", narrow)))
@@ -463,7 +417,7 @@ def test_how_to_do_it_again(tmp_path, monkeypatch):
         "moca figure cartpole",
         "moca report studies/cartpole",
     ]
-    for name, ours in grid.GRIDS.items():
+    for name, ours in GRIDS.items():
         assert report_origin.study_command(ours) == f"moca study {name}"
     monkeypatch.chdir(tmp_path)
     directory = synthetic.write(tmp_path / "studies" / "small", SMALL)
@@ -494,7 +448,6 @@ def test_lines_stand_out(scheme):
         shown = report_charts.legible(colour, scheme)
         assert report_charts.contrast(shown, report_charts.PAPER[scheme]) >= 3
     assert report_charts.legible("#0072B2", "light") == "#0072b2"  # as it is, where that will do
-    assert len(set(report_charts.STYLES.values())) == len(report_charts.STYLES)
 
 
 def test_titles_fit_their_axes():

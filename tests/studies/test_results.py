@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import moca
+from moca.paper.grids import GRIDS
 from moca.studies import grid, results
 
 ROOT = Path(__file__).parents[2]
@@ -17,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize("name", ["cartpole", "pendulum"])
 def test_every_cell_is_there(name):
     directory = ROOT / "results" / name
-    study = grid.GRIDS[name]
+    study = GRIDS[name]
     assert results.load_grid(directory) == study
     table = moca.load_results(directory)
     cells = table.groupby(["preset", "env", "agent", "noise"])

@@ -6,15 +6,13 @@ from pathlib import Path
 
 from moca.arguments import Parser, a_path, add_trust, at_least_one, from_zero, seconds
 from moca.config import ConfigError, parse_assignment
-from moca.studies import grid, look
-
-TRAINED = ("toy", "cliff")  # figures that are made from nothing; the others are of a study's results
+from moca.studies import grid, look, registry
 
 
 def add_commands(command: Callable[[str, Callable[[argparse.Namespace], None], str], Parser]) -> None:
     """Adds the commands to the command line, through its own function for that."""
     study = command("study", _study, "run a grid of agents, tasks and noise levels; the same command goes on with it")
-    study.add_argument("name", help=f"{', '.join(grid.GRIDS)}, or a TOML file of your own")
+    study.add_argument("name", help=f"{', '.join(registry.grids())}, or a TOML file of your own")
     study.add_argument("--seeds", type=from_zero, help="runs per cell (default: as the grid)")
     study.add_argument("--seed", type=from_zero, help="the first of the seeds (default: as the grid, 1000)")
     study.add_argument("--steps", type=from_zero, help="environment steps per run (default: as the grid)")
@@ -32,13 +30,9 @@ def add_commands(command: Callable[[str, Callable[[argparse.Namespace], None], s
     add_trust(study)
 
     figure = command("figure", _figure, "draw a figure of the paper, or of a study")
-    figure.add_argument(
-        "name",
-        choices=[*TRAINED, *grid.GRIDS],
-        help="toy: Figure 1, analytic against Monte Carlo expectation; cliff: where that expectation decides, and "
-        "where it does not (trains for a few minutes); cartpole: Figure 2; pendulum: Figure 3; degradation: return "
-        "against noise; further: six tasks that nobody tuned; these four from a study's results",
-    )
+    made = [f"{name}: {figure.text}" for name, figure in registry.figures().items()]
+    text = f"{'; '.join(made)}; {', '.join(registry.grids())}: from that study's results"
+    figure.add_argument("name", choices=[*registry.figures(), *registry.grids()], help=text)
     figure.add_argument("--results", type=a_path, metavar="DIR", help="the study's directory (default: studies/NAME)")
     figure.add_argument("--out", type=a_path, default=Path("figures"), help="folder for the files (default: figures)")
     figure.add_argument(
@@ -73,14 +67,14 @@ def _study(arguments: argparse.Namespace) -> None:
     from moca.studies import launch
 
     console = Console(markup=False, emoji=False)  # a path may have brackets
-    if arguments.only:
-        launch.prepare(out, plan, trust=True)
-        launch.work(out, arguments.only, arguments.checkpoint_every, arguments.device, console, trust=True)
-        print(out)
-        return
     options = launch.Options(
         arguments.parallel, arguments.device, arguments.checkpoint_every, arguments.ray_address, trust=True
     )
+    if arguments.only:
+        launch.prepare(out, plan, trust=True)
+        launch.work(out, arguments.only, options, console)
+        print(out)
+        return
     table = launch.study(plan, out, launcher=arguments.launcher, options=options, console=console)
     print(_page(out, None))
     print(table)
@@ -88,10 +82,8 @@ def _study(arguments: argparse.Namespace) -> None:
 
 def _figure(arguments: argparse.Namespace) -> None:
     name, out, formats = arguments.name, arguments.out, tuple(arguments.formats)
-    if name in TRAINED:
-        from moca.studies import cliff_figure, toy
-
-        paths = cliff_figure.draw(out, formats) if name == "cliff" else toy.draw(out, formats)
+    if name in registry.figures():
+        paths = registry.figures()[name].draw(out, formats)
     else:
         directory = arguments.results or Path("studies") / name
         if not directory.exists():

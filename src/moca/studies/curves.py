@@ -1,4 +1,4 @@
-"""Figures of a study: learning curves as the paper arranges them, and what stands behind them.
+"""Figures of a study: learning curves, scores, and what stands behind them.
 
 Each figure says what its lines and bands are: the mean with its 95 % interval, or the median and the middle half of the
 seeds where these form two groups, or where a few values are huge. Seeds that diverged are in neither, and the legend
@@ -12,15 +12,10 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from moca import figures
-from moca.studies.claims import CARTPOLE, PENDULUM
 from moca.studies.plots import inside, landscape, learning, scores
 from moca.studies.plots.cells import Cells
+from moca.studies.registry import task
 from moca.studies.results import load_results
-
-NUMBERED = {  # [Fig. 2] [Fig. 3]: their numbers, and the noise that they show
-    CARTPOLE: ("figure2", {"0.025", "0.05", "state-norm 0.05"}),
-    PENDULUM: ("figure3", {"0.025", "0.05"}),
-}
 
 
 def draw(directory: Path, out: Path, formats: Sequence[str] = figures.FORMATS) -> list[Path]:
@@ -53,13 +48,14 @@ def drawn(cells: Cells, maps: Path) -> Iterator[tuple[str, Figure]]:
     if figure := inside.calibration(cells):
         yield "calibration", figure
     if maps.is_file():
-        yield "landscape", landscape.of_file(maps, cells.preset)
+        env = next((env for env in cells.envs if task(env).plane), "")
+        yield "landscape", landscape.of_file(maps, env, cells.preset)
 
 
 def _name(cells: Cells, env: str) -> str:
-    """The paper's number where all of its noise levels are there."""
-    name, noises = NUMBERED.get(env, ("", set()))
-    return name if name and noises <= set(cells.noises(env)) else f"learning-{_plain(env)}"
+    """The name that a task's figure has where all of its noise levels are there."""
+    known = task(env)
+    return known.figure if known.figure and known.noises <= set(cells.noises(env)) else f"learning-{_plain(env)}"
 
 
 def _plain(env: str) -> str:

@@ -1,4 +1,4 @@
-"""What a person sees of a study while it goes: one bar for all of it, and a line for each job in hand."""
+"""The progress of a study on the terminal: one bar for all of it, and a line for each job in hand."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -69,7 +69,7 @@ class Board:
 
 
 def steps(directory: Path, job: Job) -> int:
-    """How many environment steps of each of its runs a job has behind it."""
+    """Returns the environment steps that a job has behind it, of each of its runs."""
     path = directory / results.CELLS / job.name / "timing.jsonl"
     try:
         with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""Which runs a study is made of, as data. Nothing here imports jax.
+"""The runs that a study is made of, as data. Nothing here imports jax.
 
 A cell is one agent on one task at one noise level under one preset, with all its seeds. Cells that differ in the noise
 alone share a compiled program and a run directory: a job.
@@ -8,7 +8,7 @@ import json
 import re
 import reprlib
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,12 +19,11 @@ from moca.config import AGENTS, NOISES, Config, ConfigError, nearest, plain
 from moca.names import folder_name
 from moca.presets import SAC_USUAL
 from moca.received import read_text
+from moca.studies import registry
 
 # Agents of a study that are an agent of ours with a setting.
 VARIANTS: dict[str, dict[str, Any]] = {
-    "moca-mc-1": {"agent": "moca-mc", "dynamics.samples": 1},
-    "moca-mc-4": {"agent": "moca-mc", "dynamics.samples": 4},
-    "moca-mc-16": {"agent": "moca-mc", "dynamics.samples": 16},
+    **{f"moca-mc-{samples}": {"agent": "moca-mc", "dynamics.samples": samples} for samples in (1, 4, 16)},
     # SAC as most implementations have it, beside SAC as a preset has it after a search.
     "sac-usual": {"agent": "sac", **SAC_USUAL},
 }
@@ -34,6 +33,7 @@ LABELS = (*NOISES, ACTION)
 OWN = (
     "agent", "seed", "seeds", "env.name", "noise.kind", "noise.sigma", "noise.sigma_min", "noise.action", "train.steps",
 )  # fmt: skip
+ORDER = ("raw", "tuned", "paper")  # of presets, for readers
 EVALUATIONS = 50  # of a run, about; the paper evaluates after every episode [choice]
 
 
@@ -73,7 +73,7 @@ class Job:
 
     @property
     def name(self) -> str:
-        """Of its run directory."""
+        """The name of its run directory."""
         return f"{self.preset}-{folder_name(self.config.env.name)}-{self.agent}"
 
     @cached_property
@@ -96,8 +96,8 @@ class Job:
 
     @property
     def has_landscape(self) -> bool:
-        """Whether its states lie in a plane over which values and actions can be drawn: Pendulum's do."""
-        return self.config.env.name == "PendulumSwingup"
+        """True if its states lie in a plane over which values and actions can be drawn."""
+        return registry.task(self.config.env.name).plane is not None
 
     @property
     def strongest(self) -> int:
@@ -106,92 +106,8 @@ class Job:
 
     @property
     def runs(self) -> int:
-        """How many runs it trains at once."""
+        """The number of runs that it trains at once."""
         return len(self.noises) * self.config.seeds
-
-
-_NOISES = ("0.025", "0.05", "state-norm 0.05")
-_BASELINES = ("sac", "bnaf", "moca-ce")
-
-_CORE = ("bnaf", "moca-ce", "moca-mc-4", "moca-mc-16", "moca")
-_VARIANTS = ("naf", "moca-mc-1", "moca-mixture")
-
-GRIDS = {
-    # The paper's claims where they live: agents that take the noisy observation for the state.
-    "raw-cartpole": Grid(
-        "raw-cartpole",
-        (
-            Block("CartpoleBalance", _CORE, ("0", "0.025", "0.05", "0.1", "state-norm 0.05", "state-norm 0.2")),
-            Block("CartpoleBalance", _VARIANTS, ("0.05",)),
-        ),
-        presets=("raw",),
-        seed=2000,
-        seeds=40,
-        films=(),
-    ),
-    "raw-pendulum": Grid(
-        "raw-pendulum",
-        (
-            Block("PendulumSwingup", _CORE, ("0.025", "0.05", "0.1"), 250_000),
-            Block("PendulumSwingup", _VARIANTS, ("0.05",), 250_000),
-        ),
-        presets=("raw",),
-        seed=2000,
-        seeds=30,
-        films=(),
-    ),
-    # Whether the closed form and sampling end alike takes more seeds: with those of raw-cartpole it is 120.
-    "raw-alike": Grid(
-        "raw-alike",
-        (Block("CartpoleBalance", ("moca-mc-4", "moca-mc-16", "moca"), ("0.05",)),),
-        presets=("raw",),
-        seed=2040,
-        seeds=80,
-        films=(),
-    ),
-    # Noise of the process, which no filter can take away.
-    "process": Grid(
-        "process",
-        (
-            Block("CartpoleBalance", ("bnaf", "moca-ce", "moca-mc-4", "moca"), ("action 0.5",)),
-            Block("PendulumSwingup", ("bnaf", "moca-ce", "moca-mc-4", "moca"), ("action 0.5",), 250_000),
-        ),
-        presets=("raw", "tuned"),
-        seed=2000,
-        seeds=30,
-        films=(),
-    ),
-    # Figure 2 of the paper, and the tanh-squashed NAF of which it says that BNAF avoids its saturation.
-    "cartpole": Grid("cartpole", (Block("CartpoleBalance", (*_BASELINES, "moca", "naf"), _NOISES),)),
-    # Figure 3. The tuned quadratic agents have settled by 200k steps; SAC and NAF take longer.
-    "pendulum": Grid(
-        "pendulum",
-        (Block("PendulumSwingup", (*_BASELINES, "moca-mc-4", "moca-mc-16", "moca", "naf"), _NOISES[:2], 500_000),),
-    ),
-    # Return against noise: the curves of which the paper speaks in its section on noise.
-    "degradation": Grid(
-        "degradation",
-        (Block("CartpoleBalance", (*_BASELINES, "moca"), ("0", "0.0125", "0.025", "0.05", "0.1")),),
-        presets=("tuned",),
-    ),
-    # Tasks on which nothing was tuned; SAC as wide as the others.
-    "further": Grid(
-        "further",
-        tuple(
-            Block(env, ("sac", "moca"), ("0",), settings={"sac.width": 64, **settings})
-            for env, settings in {
-                "CartpoleSwingup": {},
-                "AcrobotSwingup": {},
-                "BallInCup": {},
-                "PointMass": {},
-                "ReacherEasy": {},
-                "gymnasium:Pendulum-v1": {"env.episode_length": 200},
-            }.items()
-        ),
-        presets=("tuned",),
-        seeds=5,
-    ),
-}
 
 
 def parse_noise(text: str) -> tuple[str, float]:
@@ -212,12 +128,18 @@ def parse_noise(text: str) -> tuple[str, float]:
 
 def find(name: str) -> Grid:
     """The grid of that name, or the one in that TOML file."""
-    if name in GRIDS:
-        return GRIDS[name]
+    known = registry.grids()
+    if name in known:
+        return known[name]
     if name.endswith(".toml"):
         return _read(Path(name))
-    known = ", ".join(GRIDS)
-    raise ConfigError(f"study = {name!r} is unknown.{nearest(name, GRIDS)} Allowed: {known}, or a file ending in .toml")
+    allowed = f"{', '.join(known)}, or a file ending in .toml"
+    raise ConfigError(f"study = {name!r} is unknown.{nearest(name, known)} Allowed: {allowed}")
+
+
+def by_rank(presets: Iterable[str]) -> list[str]:
+    """Presets in the order for readers."""
+    return sorted(presets, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
 
 
 def looked(grid: Grid, look: Callable[[str], Mapping[str, Any]]) -> Grid:
@@ -319,7 +241,7 @@ def _refuse_unknown(name: str, agent: str) -> None:
 
 
 def _settings(grid: Grid, block: Block, agent: str) -> dict[str, Any]:
-    """What the grid says about a job, on top of its preset."""
+    """Returns the settings that the grid gives a job, on top of its preset."""
     _refuse_unknown("agents", agent)
     levels = [parse_noise(noise) for noise in block.noises]
     if not levels:

@@ -35,7 +35,7 @@ _PREALLOCATE = "XLA_PYTHON_CLIENT_PREALLOCATE"  # a process that takes all of a 
 
 @dataclass(frozen=True)
 class Options:
-    """How the jobs are run."""
+    """Options of the launchers."""
 
     parallel: int = 1  # jobs at once
     device: str | None = None
@@ -92,12 +92,8 @@ def prepare(directory: Path, plan: Grid, trust: bool = False) -> None:
         raise ConfigError(f"cannot write to {directory}: {error.strerror}") from None
     there = results.load_grid(directory)
     if grid.to_json(there) != text:
-        changed = [
-            name
-            for name in ("name", "seeds", "seed", "presets", "films")
-            if getattr(there, name) != getattr(plan, name)
-        ]
-        what = ", ".join(changed) or "blocks"
+        names = ("name", "seeds", "seed", "presets", "films")
+        what = ", ".join(name for name in names if getattr(there, name) != getattr(plan, name)) or "blocks"
         raise ConfigError(f"{directory} holds another study (it differs in {what}): choose another --out")
     for block in plan.blocks if trust else ():
         remember(directory, block.env)
@@ -128,7 +124,7 @@ def _local(directory: Path, jobs: Sequence[Job], options: Options, board: Board)
                     if (code := process.poll()) is None:
                         continue
                     del running[name]
-                    _end(process)
+                    process.communicate()  # gives back what it still holds
                     deaths[name] += code < 0
                     if results.finished(directory, job) or request:
                         continue
@@ -146,13 +142,8 @@ def _local(directory: Path, jobs: Sequence[Job], options: Options, board: Board)
         finally:
             for _, process in running.values():
                 process.kill()
-                _end(process)
+                process.communicate()
         return failed, request.name
-
-
-def _end(process: subprocess.Popen) -> None:
-    """Gives back what a process that is over still holds."""
-    process.communicate()
 
 
 def _start(directory: Path, job: Job, options: Options) -> subprocess.Popen:
@@ -180,7 +171,7 @@ def _last_line(directory: Path, name: str) -> str:
 
 
 def _in_hand(directory: Path, job: Job) -> bool:
-    """Whether a process trains in the job's directory."""
+    """Returns True if a process trains in the job's directory."""
     try:
         with (directory / results.CELLS / job.name / "lock").open("a") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -218,12 +209,7 @@ def _ray(directory: Path, jobs: Sequence[Job], options: Options, board: Board) -
             passed.setdefault(_PREALLOCATE, "false")
         task = ray.remote(max_retries=TRIES - 1, runtime_env={"env_vars": passed}, **share)(_work)
         text = (directory / results.PLAN).read_text()
-        names = {
-            task.remote(
-                text, str(directory.resolve()), job.name, options.checkpoint_every, options.device, options.trust
-            ): job
-            for job in waiting
-        }
+        names = {task.remote(text, str(directory.resolve()), job.name, options): job for job in waiting}
         cancelled = False
         while names:
             done, _ = ray.wait(list(names), timeout=POLL)
@@ -262,17 +248,15 @@ def _cluster(ray: Any, address: str | None) -> Iterator[None]:
             ray.shutdown()
 
 
-def _work(
-    text: str, directory: str, name: str, checkpoint_every: float, device: str | None, trust: bool
-) -> dict[str, bytes]:
-    """What a Ray worker does: the small files of the finished job."""
+def _work(text: str, directory: str, name: str, options: Options) -> dict[str, bytes]:
+    """Runs a job in a Ray worker, and returns the small files of its directory."""
     from moca.devices import use_device
     from moca.studies.work import run_job
 
-    use_device(device)
+    use_device(options.device)
     import_plugins()
     job = next(job for job in grid.plan(grid.from_json(text)) if job.name == name)
-    run = run_job(Path(directory), job, checkpoint_every, None, trust)
+    run = run_job(Path(directory), job, options.checkpoint_every, None, options.trust)
     return {path.name: path.read_bytes() for path in run.path.iterdir() if path.is_file() and path.name != "lock"}
 
 
@@ -284,14 +268,7 @@ def _put(path: Path, files: dict[str, bytes]) -> None:
             results.write(path / name, content)
 
 
-def work(
-    directory: Path,
-    name: str,
-    checkpoint_every: float,
-    device: str | None,
-    console: Console | None,
-    trust: bool = False,
-) -> None:
+def work(directory: Path, name: str, options: Options, console: Console | None = None) -> None:
     """Runs one job of the study in that directory, named or numbered from zero, in this process."""
     from moca.devices import use_device
     from moca.studies.work import run_job
@@ -302,8 +279,8 @@ def work(
         raise ConfigError(
             f"only = {name!r} is no job of this study. Allowed: 0 to {len(jobs) - 1}, or {', '.join(jobs)}"
         )
-    use_device(device)
-    run_job(directory, jobs[name], checkpoint_every, console, trust)
+    use_device(options.device)
+    run_job(directory, jobs[name], options.checkpoint_every, console, options.trust)
 
 
 def _stop_with_parent() -> None:
@@ -323,7 +300,8 @@ if __name__ == "__main__":
     console = Console(width=100, markup=False, emoji=False)
     try:
         import_plugins()
-        work(Path(folder), name, float(seconds), None if device == "any" else device, console, bool(trust))
+        options = Options(1, None if device == "any" else device, float(seconds), trust=bool(trust))
+        work(Path(folder), name, options, console)
     except InterruptedRun as stopped:
         print(stopped)
         sys.exit(RESUMABLE)

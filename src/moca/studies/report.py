@@ -1,38 +1,34 @@
-"""One page about a study: verdicts, scores, curves, settings. It opens offline and needs nothing beside it.
+"""One page about a study: conclusions, scores, curves, settings. It opens offline and needs nothing beside it.
 
-The page is `report.html` with the parts of it that are made here; `report.js` draws the charts from a block of JSON.
-No date and no path goes in, so the same study is the same bytes. What comes from files is text, never markup.
+The page is made from the templates beside this module; its script draws the charts from a block of JSON. No date and no
+path goes in, so the same study is the same bytes. What comes from files is text, never markup.
 """
 
 import base64
 import hashlib
+import html
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from html import escape
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from string import Template
 from typing import TYPE_CHECKING, Any
 
+import jinja2
 import numpy as np
+from markupsafe import Markup
 
 from moca.config import ConfigError
-from moca.studies import (
-    claims,
-    grid,
-    report_charts,
-    report_claims,
-    report_origin,
-    report_tables,
-    results,
-    statistics,
-)  # fmt: skip
+from moca.looks import label, look
+from moca.studies import grid, registry, report_charts, report_origin, report_tables, results, statistics
 from moca.studies.grid import Grid
-from moca.studies.report_charts import metric_of, name_of, noise_label, shown_metrics, style_of
-from moca.studies.report_markup import listed
+from moca.studies.report_charts import metric_of, noise_label, shown_metrics
+from moca.studies.report_tables import listed
 
 if TYPE_CHECKING:
     import pandas as pd
+
+AXES = (("full", "full"), ("zoomed", "zoomed on the second half"), ("log", "logarithmic away from 0"))
+LINES = (("mean", "mean with its 95 % interval"), ("median", "median and middle half of the seeds"))
 
 
 def write(directory: Path, out: Path | None = None) -> Path:
@@ -51,47 +47,59 @@ def write(directory: Path, out: Path | None = None) -> Path:
     return out
 
 
+def templates(package: str) -> jinja2.Environment:
+    """The templates of a package, and ours; all that they are given is escaped, unless it is markup."""
+    return jinja2.Environment(
+        loader=jinja2.ChoiceLoader([jinja2.PackageLoader(name) for name in (package, "moca.studies")]),
+        autoescape=True,
+        finalize=_escaped,
+        keep_trailing_newline=True,
+        trim_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+
+
 def render(directory: Path, beside: Path) -> str:
     """The page as text; large films are linked as seen from the folder `beside`."""
     plan, table = results.load_grid(directory), _sorted(results.load_results(directory))
     origin = results.load_origin(directory)
-    style, script = report_charts.rules() + _asset("report.css"), _asset("report.js")
+    style = report_charts.rules() + _asset("report.css")
+    script = _asset("numbers.js") + _asset("charts.js")
     agents, presets = _ordered(table, plan), list(table["preset"].unique())
     data = report_charts.collect(table, agents, presets)
     charts = {panel["section"] for panel in data["panels"]}
-    films, noise = report_origin.films(directory, beside, plan), _AGAINST_NOISE if "noise" in charts else ""
-    verdicts = claims.judge(table)
-    sections = {
-        "conclusion": "Conclusion", "claims": "All claims", "scores": "Final scores", "curves": "Learning curves",
-        **({"noise": "Return against noise"} if noise else {}),
+    films, sections = report_origin.films(directory, beside, plan), registry.sections(table)
+    contents = {
+        "conclusion": "Conclusion", **{section.name: section.entry for section in sections},
+        "scores": "Final scores", "curves": "Learning curves",
+        **({"noise": "Return against noise"} if "noise" in charts else {}),
         "diagnostics": "Diagnostics",
         **({"films": "Films"} if films else {}),
         "configuration": "Configuration", "origin": "Versions", "again": "Do it again",
     }  # fmt: skip
-    return Template(_asset("report.html")).substitute(
+    return templates("moca.studies").get_template("report.html").render(
         policy=f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; media-src data:; "
         "base-uri 'none'; form-action 'none'",
-        title=escape(f"Study {plan.name}"),
-        style=style,
-        script=script,
-        contents="".join(f'<li><a href="#{name}">{text}</a></li>' for name, text in sections.items()),
+        style=Markup(style),
+        script=Markup(script),
+        plan=plan,
+        plan_text=grid.to_json(plan),
+        contents=contents,
         summary=_summary(plan, table, origin),
-        conclusion=report_claims.conclusion(verdicts),
-        claims=report_claims.tables(verdicts),
-        scores=report_tables.scores(table) + report_tables.improvements(table) + report_tables.speeds(table),
-        agents="".join(_checkbox(agent) for agent in agents),
-        choices=_choices(shown_metrics(table), presets, data["typical"]),
-        noise=noise,
-        diagnostics=report_tables.diagnostics(table) + (_CALIBRATION if "calibration" in charts else ""),
+        sections=sections,
+        scores=report_tables.groups(table),
+        agents={agent: look(agent) for agent in agents},
+        selectors=_selectors(shown_metrics(table), presets, data["typical"]),
+        charts=charts,
+        diagnostics=report_tables.diagnostics(table),
         films=films,
-        configuration=report_origin.configuration(plan, directory),
+        grid=report_origin.blocks(plan),
+        settings=report_origin.settings(plan, directory),
         origin=report_origin.origin(origin),
+        origin_file=results.ORIGIN,
         again=report_origin.again(plan, origin),
         data=_embedded(data),
-    )
-
-
-# Words
+    )  # fmt: skip
 
 
 def _summary(plan: Grid, table: "pd.DataFrame", origin: Mapping[str, Any]) -> str:
@@ -101,11 +109,9 @@ def _summary(plan: Grid, table: "pd.DataFrame", origin: Mapping[str, Any]) -> st
     for block in plan.blocks:
         noises.setdefault((block.env, block.steps), {}).update(dict.fromkeys(block.noises))
     tasks = [f"{env} ({listed(map(noise_label, each))}; {steps:,} steps)" for (env, steps), each in noises.items()]
-    agents = listed(name_of(agent) for agent in _ordered(table, plan))
+    agents = listed(label(agent) for agent in _ordered(table, plan))
     seeds = f"{plan.seeds} seeds ({plan.seed} to {plan.seed + plan.seeds - 1})" if plan.seeds > 1 else "one seed"
-    presets = (
-        f"the preset {plan.presets[0]}" if len(plan.presets) == 1 else f"the presets {listed(_by_rank(plan.presets))}"
-    )
+    presets = f"the preset{'s' if len(plan.presets) > 1 else ''} {listed(grid.by_rank(plan.presets))}"
     text = f"The study {plan.name} compares {agents} on {listed(tasks)}, under {presets}, with {seeds} per cell: "
     text += f"{cells} cells, {len(runs)} runs. "
     if cells < asked:
@@ -113,10 +119,8 @@ def _summary(plan: Grid, table: "pd.DataFrame", origin: Mapping[str, Any]) -> st
     if machines := dict.fromkeys(report_origin.machine(job) for job in origin.values()):
         text += f"It ran on {listed(machines)}. "
     if lost := int((runs > 0).sum()):
-        text += f"{lost} of {len(runs)} runs diverged; all means leave them out, and say how many seeds remain."
-    else:
-        text += "No run diverged."
-    return escape(text)
+        return text + f"{lost} of {len(runs)} runs diverged; all means leave them out, and say how many seeds remain."
+    return text + "No run diverged."
 
 
 def _ordered(table: "pd.DataFrame", plan: Grid) -> list[str]:
@@ -128,73 +132,36 @@ def _ordered(table: "pd.DataFrame", plan: Grid) -> list[str]:
 
 def _sorted(table: "pd.DataFrame") -> "pd.DataFrame":
     """The results with the presets in the order for readers."""
-    places = {name: place for place, name in enumerate(_by_rank(table["preset"].unique()))}
+    places = {name: place for place, name in enumerate(grid.by_rank(table["preset"].unique()))}
     return table.iloc[np.argsort(table["preset"].map(places), kind="stable")]
 
 
-def _by_rank(presets: Iterable[str]) -> list[str]:
-    order = claims.ORDER
-    return sorted(presets, key=lambda name: order.index(name) if name in order else len(order))
-
-
-# Charts
-
-
-_AGAINST_NOISE = (
-    '<section aria-labelledby="noise"><h2 id="noise">Return against noise</h2>'
-    '<p class="note">The final scores of the tables above.</p>'
-    '<div class="charts" data-section="noise"></div></section>'
-)
-_CALIBRATION = (
-    "<h3>Calibration of the model</h3>"
-    '<p class="note">How much of what was observed lay within the central part of the prediction that should hold so '
-    "much, over the last tenth of training. A calibrated model is on the dotted line. Below it the model is too "
-    "sure.</p>"
-    '<div class="charts" data-section="calibration"></div>'
-)
-
-
-def _checkbox(agent: str) -> str:
-    style = style_of(agent)
-    return (
-        f'<label><input type="checkbox" name="agent" value="{escape(agent)}" checked>'
-        f'<svg class="swatch ink-{style.ink}" viewBox="0 0 32 12" aria-hidden="true">'
-        f'<line x1="0" x2="32" y1="6" y2="6" stroke-dasharray="{style.dash}"/></svg>{escape(name_of(agent))}</label>'
-    )
-
-
-AXES = (("full", "full"), ("zoomed", "zoomed on the second half"), ("log", "logarithmic away from 0"))
-LINES = (("mean", "mean with its 95 % interval"), ("median", "median and middle half of the seeds"))
-
-
-def _choices(metrics: Sequence[str], presets: Sequence[str], typical: bool) -> str:
+def _selectors(metrics: Sequence[str], presets: Sequence[str], typical: bool) -> list[tuple[str, str, Any]]:
     """The metric, the preset where there are several, the axis, and what of the seeds to draw."""
-    text = _selector("metric", "Metric", [(name, metric_of(name).title) for name in metrics])
-    if len(presets) > 1:
-        text += _selector("preset", "Preset", [(preset, preset) for preset in presets])
-    text += _selector("axis", "Axis", AXES)
-    text += _selector("line", "Lines", LINES[::-1] if typical else LINES)
-    return text + '<label><input type="checkbox" name="seeds">each seed as a thin line</label>'
-
-
-def _selector(name: str, label: str, options: Sequence[tuple[str, str]]) -> str:
-    each = "".join(f'<option value="{escape(value)}">{escape(text)}</option>' for value, text in options)
-    return f'<label>{label} <select name="{name}">{each}</select></label>'
-
-
-# The page itself
+    several = [("preset", "Preset", [(preset, preset) for preset in presets])] if len(presets) > 1 else []
+    return [
+        ("metric", "Metric", [(name, metric_of(name).title) for name in metrics]),
+        *several,
+        ("axis", "Axis", AXES),
+        ("line", "Lines", LINES[::-1] if typical else LINES),
+    ]
 
 
 def _asset(name: str) -> str:
-    return (files("moca.studies") / name).read_text(encoding="utf-8")
+    return (files("moca.studies") / "templates" / name).read_text(encoding="utf-8")
+
+
+def _escaped(value: Any) -> Any:
+    """Markup as it is, all else escaped, quotes as the standard library does it."""
+    return value if hasattr(value, "__html__") else Markup(html.escape(str(value)))
 
 
 def _hash(content: str) -> str:
-    """What a page's security policy names its own script and style by."""
+    """The hash by which a page's security policy names its own script or style."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
 
 
-def _embedded(data: Any) -> str:
+def _embedded(data: Any) -> Markup:
     """JSON that cannot end the script element it stands in, nor begin a comment there."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return text.replace("<", "\\u003c")
+    return Markup(text.replace("<", "\\u003c"))

@@ -1,18 +1,19 @@
-"""What the charts of a report show: their data, and the colours they are drawn in.
+"""The charts of a report: their data, and the colours they are drawn in.
 
-A panel is a chart with the curves of all agents and presets; `report.js` picks those that the reader wants to see. A
+A panel is a chart with the curves of all agents and presets; `charts.js` picks those that the reader wants to see. A
 curve has its x, how many seeds it is made of at each x, and for every metric its mean and the spread around it.
 """
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from moca import figures
-from moca.studies import claims, results, statistics
-from moca.studies.claims.scores import Scores
+from moca.looks import COLOURS, look
+from moca.studies import results, statistics
 from moca.studies.grid import parse_noise
+from moca.studies.registry import task
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,15 +24,8 @@ EACH = 1_200_000  # characters: so much of a page may go to the curves of single
 DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 
-class Style(NamedTuple):
-    """How an agent is drawn; no two have the same colour and dashes."""
-
-    ink: str  # a name in `figures.COLOURS`
-    dash: str = ""
-
-
 class Metric(NamedTuple):
-    """How a metric is shown."""
+    """The look of a metric: its name, unit and axis."""
 
     label: str
     unit: str = ""
@@ -41,23 +35,10 @@ class Metric(NamedTuple):
 
     @property
     def title(self) -> str:
-        """With the unit."""
+        """The label with its unit."""
         return f"{self.label} ({self.unit})" if self.unit else self.label
 
 
-STYLES = {
-    "moca": Style("moca"),
-    "moca-mixture": Style("mixture", "5 3"),
-    "moca-ce": Style("ce", "9 4"),
-    "moca-mc": Style("mc", "5 2"),
-    "moca-mc-1": Style("mc1", "4 2"),
-    "moca-mc-4": Style("mc", "2 3"),
-    "moca-mc-16": Style("mc16", "8 3 2 3"),
-    "bnaf": Style("bnaf", "5 3"),
-    "sac": Style("sac", "9 2 2 2 2 2"),
-    "sac-usual": Style("sac-usual", "7 3"),
-    "naf": Style("naf", "3 3"),
-}
 METRICS = {
     "return_mean": Metric("Return", zero=True),
     "return_noise_free": Metric("Return, noise-free", zero=True),
@@ -97,10 +78,13 @@ FIXED = {
 
 def collect(table: "pd.DataFrame", agents: list[str], presets: list[str]) -> dict[str, Any]:
     """All that the script of a report needs, as plain data."""
-    metrics = {name: metric_of(name) for name in shown_metrics(table)} | FIXED
+    metrics, finals = {name: metric_of(name) for name in shown_metrics(table)} | FIXED, statistics.by_cell(table)
     return {
         "presets": presets,
-        "agents": [{"name": agent, "label": name_of(agent), **style_of(agent)._asdict()} for agent in agents],
+        "agents": [
+            {"name": agent, "label": own.label, "ink": own.ink, "dash": own.svg_dash}
+            for agent, own in zip(agents, map(look, agents), strict=True)
+        ],
         "metrics": [
             {
                 "name": name, "label": metric.label, "axis": metric.title, "zero": metric.zero,
@@ -108,13 +92,13 @@ def collect(table: "pd.DataFrame", agents: list[str], presets: list[str]) -> dic
             }
             for name, metric in metrics.items()
         ],
-        "typical": _typical(table),
-        "panels": [*_learning(table), *_against_noise(table), *_calibration(table)],
+        "typical": any(task(cell[1]).splits(each) for cell, each in finals.items()),
+        "panels": [*_learning(table, finals), *_against_noise(table), *_calibration(table)],
     }  # fmt: skip
 
 
 def shown_metrics(table: "pd.DataFrame") -> list[str]:
-    """What learning curves can show: the columns we know in our order, then the others."""
+    """Lists the metrics for learning curves: the columns we know in our order, then the others."""
     columns = [
         name for name in table if name not in (*results.KEYS, "diverged") and not name.startswith("calibration_")
     ]
@@ -122,18 +106,8 @@ def shown_metrics(table: "pd.DataFrame") -> list[str]:
 
 
 def metric_of(column: str) -> Metric:
-    """How a column of the results is shown, also one that is not known."""
+    """Returns the look of a column of the results, also of one that is not known."""
     return METRICS.get(column, Metric(column.replace("_", " ")))
-
-
-def name_of(agent: str) -> str:
-    """An agent's name for readers."""
-    return claims.NAMES.get(agent, agent)
-
-
-def style_of(agent: str) -> Style:
-    """How an agent is drawn."""
-    return STYLES.get(agent, Style("grey"))
 
 
 def noise_label(noise: str) -> str:
@@ -148,7 +122,7 @@ def rules() -> str:
     """Style sheet rules for the background and the agents' colours in both schemes."""
 
     def scheme(name: str) -> str:
-        inks = "".join(f".ink-{ink}{{color:{legible(colour, name)}}}" for ink, colour in figures.COLOURS.items())
+        inks = "".join(f".ink-{ink}{{color:{legible(colour, name)}}}" for ink, colour in COLOURS.items())
         return f":root{{--paper:{PAPER[name]}}}{inks}"
 
     return f"{scheme('light')}\n@media screen and (prefers-color-scheme: dark){{{scheme('dark')}}}\n"
@@ -175,29 +149,12 @@ def _channels(colour: str) -> np.ndarray:
     return np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
 
 
-def _typical(table: "pd.DataFrame") -> bool:
-    """Whether some agent's seeds form two groups, solved and not: then a mean would lie between them."""
-    return any(
-        Scores([rows], preset, env).bimodal(agent, noise)
-        for (preset, env, agent, noise), rows in table.groupby(statistics.CELL, sort=False)
-        if env == claims.PENDULUM
-    )
-
-
-def _solved(rows: "pd.DataFrame", preset: str, env: str, agent: str, noise: str) -> str:
-    """`29 of 30`, the seeds that solved it; nothing but on Pendulum."""
-    if env != claims.PENDULUM:
-        return ""
-    solved = Scores([rows], preset, env).solved(agent, noise)
-    return f"{int(solved.sum())} of {solved.size}"
-
-
 def _with_seeds(table: "pd.DataFrame") -> list[str]:
     """The metrics of which the page holds every seed: as many, in the order shown, as there is room for."""
     return shown_metrics(table)[: max(1, EACH // (2 * len(table)))]
 
 
-def _learning(table: "pd.DataFrame") -> list[dict[str, Any]]:
+def _learning(table: "pd.DataFrame", finals: Mapping[tuple, np.ndarray]) -> list[dict[str, Any]]:
     """A chart per task and noise level: means over the seeds that did not diverge, and every seed."""
     panels, with_seeds = [], _with_seeds(table)
     for (env, noise), block in table.groupby(["env", "noise"], sort=False):
@@ -212,7 +169,8 @@ def _learning(table: "pd.DataFrame") -> list[dict[str, Any]]:
                     each = _each_seed(values) if name in with_seeds else {}
                     metrics[name] = _over_seeds(values[:, survived]) | each
             seeds = [int(survived.sum())] * len(steps)
-            solved = {"solved": count} if (count := _solved(cell, preset, env, agent, noise)) else {}
+            count = task(env).count(finals.get((preset, env, agent, noise), ()))
+            solved = {"solved": f"{count[0]} of {count[1]}"} if count else {}
             curves.append(_curve(preset, agent, steps.tolist(), metrics, seeds, len(survived)) | solved)
         panels.append(
             {
@@ -240,10 +198,7 @@ def _against_noise(table: "pd.DataFrame") -> list[dict[str, Any]]:
                 },
             )  # fmt: skip
             sigmas, estimates = [sigma for sigma, _ in found], [estimate for _, estimate in found]
-            final = {
-                "mean": [_short(estimate.value) for estimate in estimates],
-                "spread": [_short(estimate.half_width) or 0 for estimate in estimates],
-            }
+            final = _means(estimates)
             seeds = [estimate.seeds for estimate in estimates]
             panel["curves"].append(_curve(preset, agent, sigmas, {"final": final}, seeds, estimates[0].asked))
     return list(panels.values())
@@ -276,11 +231,11 @@ def _curve(preset: str, agent: str, x: list, metrics: dict[str, Any], seeds: lis
 
 def _over_seeds(values: np.ndarray) -> dict[str, Any]:
     """Mean of each row and half of its 95 % t interval, of what is not NaN."""
-    found = [statistics.mean_t(row) for row in values]
-    return {
-        "mean": [_short(estimate.value) for estimate in found],
-        "spread": [_short(estimate.half_width) or 0 for estimate in found],
-    }
+    return _means([statistics.mean_t(row) for row in values])
+
+
+def _means(found: Sequence[statistics.Estimate]) -> dict[str, Any]:
+    return {"mean": [_short(each.value) for each in found], "spread": [_short(each.half_width) or 0 for each in found]}
 
 
 def _each_seed(values: np.ndarray) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a study was made from: its films, settings, versions, and how to do it again."""
+"""The making of a study, as data: its films, settings, versions, and the commands that do it again."""
 
 import base64
 import json
@@ -7,133 +7,127 @@ import shlex
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from moca.config import ConfigError, to_json
+from moca.looks import label
 from moca.received import read_text
-from moca.studies import grid, results
+from moca.studies import grid, registry, results
 from moca.studies.grid import Grid, Job
-from moca.studies.report_charts import name_of, noise_label
-from moca.studies.report_markup import boxed, details, heads, listed, row_head
+from moca.studies.report_charts import noise_label
+from moca.studies.report_tables import Row, Table, heads, listed, row_head
 
 FILM_LIMIT = 1_000_000  # bytes; a larger film is linked, not embedded
 
 
-def films(directory: Path, beside: Path, plan: Grid) -> str:
-    """Small films embedded, large ones linked; empty where there are none."""
-    parts = []
+class Film(NamedTuple):
+    """A film: its content in base64, or a link to it."""
+
+    name: str
+    size: int
+    source: str = ""
+    link: str | None = None
+
+
+class Again(NamedTuple):
+    """The commands that do a study again, and what is to be said of them."""
+
+    lines: list[str]
+    notes: list[str]
+
+
+def films(directory: Path, beside: Path, plan: Grid) -> list[Film]:
+    """Small films embedded, large ones linked."""
+    found = []
     jobs = {job.name: job for job in grid.plan(plan)}
     for film in sorted((directory / results.FILMS).glob("*.mp4")):
         if film.is_symlink() or not film.is_file():  # which might show what is not the study's
             continue
-        name, size = escape(_filmed(jobs[film.stem]) if film.stem in jobs else film.stem), film.stat().st_size
+        name, size = _filmed(jobs[film.stem]) if film.stem in jobs else film.stem, film.stat().st_size
         if size <= FILM_LIMIT:
-            source = base64.b64encode(film.read_bytes()).decode()
-            shown = f'<video controls muted loop playsinline aria-label="{name}" src="data:video/mp4;base64,{source}">'
-            parts.append(f"<figure>{shown}</video><figcaption>{name}</figcaption></figure>")
+            found.append(Film(name, size, base64.b64encode(film.read_bytes()).decode()))
         else:
-            link = quote(Path(os.path.relpath(film, beside)).as_posix())
-            parts.append(
-                f'<figure><figcaption><a href="{escape(link)}">{name}</a></figcaption><p class="note">'
-                f"{size / 1e6:.1f} MB, too large for this page: a file beside it.</p></figure>"
-            )
-    if not parts:
-        return ""
-    inside = f'<h2 id="films">Films</h2><div class="charts">{"".join(parts)}</div>'
-    return f'<section aria-labelledby="films">{inside}</section>'
+            found.append(Film(name, size, link=quote(Path(os.path.relpath(film, beside)).as_posix())))
+    return found
 
 
 def _filmed(job: Job) -> str:
     noise = job.noises[job.strongest]
-    return f"{name_of(job.agent)} on {job.config.env.name}, preset {job.preset}, {noise_label(noise)}, a typical seed"
+    return f"{label(job.agent)} on {job.config.env.name}, preset {job.preset}, {noise_label(noise)}, a typical seed"
 
 
-def configuration(plan: Grid, directory: Path) -> str:
-    head = heads("task", "agents", "noise", "steps", "settings")
-    rows = []
+def blocks(plan: Grid) -> Table:
+    """The blocks of a grid."""
+    rows: list[Row] = []
     for block in plan.blocks:
         settings = ", ".join(f"{name} = {value}" for name, value in block.settings.items()) or "as the preset"
         noises = ", ".join(map(noise_label, block.noises))
-        entries = (", ".join(block.agents), noises, f"{block.steps:,}", settings)
-        rows.append(row_head(block.env) + "".join(f"<td>{escape(entry)}</td>" for entry in entries))
-    jobs = "".join(details(job.name, _settings(directory, job)) for job in grid.plan(plan))
-    presets, seeds = escape(", ".join(plan.presets)), f"{plan.seeds}, from {plan.seed} on"
-    return (
-        f"{boxed('The grid', head, rows)}<p>Presets: {presets}. Seeds per cell: {seeds}.</p>"
-        f"{details('study.json', grid.to_json(plan))}"
-        '<h3>Settings of every job</h3><p class="note">The cells of a job differ in the noise alone; the settings hold '
-        "the greatest level. They are as recorded, or where the run is not there as this version plans them.</p>"
-        f'<div class="jobs">{jobs}</div>'
-    )
+        rows.append([row_head(block.env), ", ".join(block.agents), noises, f"{block.steps:,}", settings])
+    return Table("The grid", heads("task", "agents", "noise", "steps", "settings"), rows)
 
 
-def _settings(directory: Path, job: Job) -> str:
-    """What a job was run with."""
-    recorded = directory / results.CELLS / job.name / "config.json"
-    ours = recorded.is_file() and not recorded.is_symlink()  # which might show what is not the study's
-    return read_text(recorded).strip() if ours else to_json(job.config)
+def settings(plan: Grid, directory: Path) -> dict[str, str]:
+    """Returns the settings of each job, by its name, as text."""
+    found = {}
+    for job in grid.plan(plan):
+        recorded = directory / results.CELLS / job.name / "config.json"
+        ours = recorded.is_file() and not recorded.is_symlink()  # which might show what is not the study's
+        found[job.name] = read_text(recorded).strip() if ours else to_json(job.config)
+    return found
 
 
-def origin(origin: Mapping[str, Any]) -> str:
-    """What the jobs were run with; those that were run alike share a row."""
-    if not origin:
-        return f"<p>Not known: the study has no {results.ORIGIN}.</p>"
+def origin(origin: Mapping[str, Any]) -> Table | None:
+    """Returns a table of versions and machines, or None if they are not known; jobs that were run alike share a row."""
     alike: dict[tuple[str, ...], list[str]] = {}
     for name, job in origin.items():
-        versions = ", ".join(
-            f"{package} {version}" for package, version in (job.get("versions") or {}).items() if version
-        )
-        key = (job.get("commit") or "not known", job.get("python") or "not known", machine(job), versions)
+        versions = (job.get("versions") or {}).items()
+        packages = ", ".join(f"{package} {version}" for package, version in versions if version)
+        key = (job.get("commit") or "not known", job.get("python") or "not known", machine(job), packages)
         alike.setdefault(tuple(map(str, key)), []).append(name)
-    head = heads("commit", "Python", "machine", "packages", "jobs", "hours")
-    rows = []
+    rows: list[Row] = []
     for (commit, *rest), names in alike.items():
         hours = f"{sum(origin[name].get('seconds', 0) for name in names) / 3600:.2f}"
-        entries = (*rest, "all" if len(names) == len(origin) else ", ".join(names), hours)
-        rows.append(row_head(commit) + "".join(f"<td>{escape(entry)}</td>" for entry in entries))
-    return boxed("What the jobs were run with", head, rows)
+        rows.append([row_head(commit), *rest, "all" if len(names) == len(origin) else ", ".join(names), hours])
+    head = heads("commit", "Python", "machine", "packages", "jobs", "hours")
+    return Table("What the jobs were run with", head, rows) if rows else None
 
 
-def again(plan: Grid, origin: Mapping[str, Any]) -> str:
+def again(plan: Grid, origin: Mapping[str, Any]) -> Again:
+    """The commands that run a study, draw its figures and write its page."""
     commits = list(dict.fromkeys(str(job["commit"]) for job in origin.values() if job.get("commit")))
     dirty = [commit.removesuffix("-dirty") for commit in commits if commit.endswith("-dirty")]
-    directory = f"studies/{plan.name}"
+    directory, notes = f"studies/{plan.name}", []
     lines = [f"git checkout {shlex.quote(commit)}" for commit in commits if len(commits) == 1 and not dirty]
     if command := study_command(plan):
         lines += [command, shlex.join(["moca", "figure", plan.name])]
-        note = ""
     else:
         code = f"p = Path({directory!r}); launch.study(results.load_grid(p), p)"
         imports = "from pathlib import Path; from moca.studies import launch, results"
         lines.append(shlex.join(["python", "-c", f"{imports}; {code}"]))
-        note = (
-            f'<p class="note">The study is a grid of its own; its {results.PLAN} has to be in {escape(directory)}.</p>'
-        )
+        notes.append(f"The study is a grid of its own; its {results.PLAN} has to be in {directory}.")
     if dirty:
-        note += (
-            f'<p class="note">The tree had uncommitted changes, on top of {escape(listed(dirty))}: no checkout '
-            "is known to give the same numbers.</p>"
-        )
-    lines.append(shlex.join(["moca", "report", directory]))
-    return f'<pre tabindex="0">{escape(chr(10).join(lines))}</pre>{note}'
+        changes = f"The tree had uncommitted changes, on top of {listed(dirty)}"
+        notes.append(f"{changes}: no checkout is known to give the same numbers.")
+    return Again([*lines, shlex.join(["moca", "report", directory])], notes)
 
 
 def study_command(plan: Grid) -> str | None:
     """The command that runs the grid, if it is one of ours, perhaps narrowed."""
-    if plan.name not in grid.GRIDS:
+    if plan.name not in registry.grids():
         return None
-    ours = grid.GRIDS[plan.name]
-    words, options = ["moca", "study", plan.name], {}
-    steps, agents = ([getattr(block, key) for block in plan.blocks] for key in ("steps", "agents"))
-    given = {"seeds": plan.seeds, "seed": plan.seed, "steps": steps[0], "presets": plan.presets, "agents": agents[0]}
-    usual = {
-        "seeds": ours.seeds, "seed": ours.seed, "steps": ours.blocks[0].steps, "presets": ours.presets,
-        "agents": ours.blocks[0].agents,
-    }  # fmt: skip
-    for name, value in given.items():
+    ours = registry.grids()[plan.name]
+    words = ["moca", "study", plan.name]
+    options: dict[str, Any] = {}
+    given, usual = (
+        {
+            "seeds": each.seeds, "seed": each.seed, "steps": each.blocks[0].steps, "presets": each.presets,
+            "agents": each.blocks[0].agents,
+        }
+        for each in (plan, ours)
+    )  # fmt: skip
+    for name, value in dict[str, Any](given).items():
         if value != usual[name]:
             options[name] = value
             words += [f"--{name}", *([str(value)] if isinstance(value, int) else value)]
@@ -141,18 +135,14 @@ def study_command(plan: Grid) -> str | None:
     settings = {name: value for name, value in plan.blocks[0].settings.items() if own.get(name) != value}
     for name, value in settings.items():
         words += ["--set", f"{name}={value if isinstance(value, str) else json.dumps(value)}"]
+    asked = replace(plan, blocks=tuple(replace(block, found={}) for block in plan.blocks))
     try:
-        same = grid.narrowed(ours, **options, settings=settings) == _asked(plan)
+        return shlex.join(words) if grid.narrowed(ours, **options, settings=settings) == asked else None
     except ConfigError:
         return None
-    return shlex.join(words) if same else None
-
-
-def _asked(plan: Grid) -> Grid:
-    """The grid without what was found out about its tasks."""
-    return replace(plan, blocks=tuple(replace(block, found={}) for block in plan.blocks))
 
 
 def machine(job: Mapping[str, Any]) -> str:
+    """The devices that a job ran on."""
     counts = Counter(job.get("device") or ["an unknown device"])
     return listed(name if count == 1 else f"{count} × {name}" for name, count in counts.items())

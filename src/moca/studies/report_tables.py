@@ -1,16 +1,15 @@
-"""The tables of a report: final scores, improvement, speed, diagnostics."""
+"""The tables of a report, as data: final scores, improvement, speed, diagnostics."""
 
 import math
-from collections.abc import Mapping, Sequence
-from html import escape
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from moca.studies import claims, statistics
-from moca.studies.claims.scores import SOLVED
-from moca.studies.report_charts import metric_of, name_of, noise_label
-from moca.studies.report_markup import boxed, decimals, heads, number, plus_minus, row_head
+from moca.looks import label
+from moca.studies import statistics
+from moca.studies.registry import task
+from moca.studies.report_charts import metric_of, noise_label
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,157 +21,236 @@ DIAGNOSTICS = (
 )  # fmt: skip
 
 
-def scores(table: "pd.DataFrame") -> str:
-    """A table per preset and task: agents down, noise levels across."""
-    scores = statistics.final_scores(table)
-    parts = [
-        '<p class="note">Return over the last tenth of training: the mean over seeds, then the interquartile mean. '
-        "Bold: better than every other agent in the column, each 95 % interval of the difference being above zero.</p>"
+class Cell(NamedTuple):
+    """A cell of a table; one with a scope heads a row or column. A plain string is a cell as well."""
+
+    text: str
+    attributes: Mapping[str, Any] = {}
+    notes: tuple[str, ...] = ()  # below the text
+    bold: bool = False
+
+
+Row = Sequence[Cell | str]
+
+
+class Table(NamedTuple):
+    """A table with its rows."""
+
+    caption: str
+    head: Sequence[Row]
+    rows: Sequence[Row]
+    kind: str = ""  # its class in the style sheet
+
+
+class Group(NamedTuple):
+    """Tables with what is to be said of all of them."""
+
+    title: str
+    note: str
+    tables: Sequence[Table]
+
+
+def heads(*titles: str) -> list[Row]:
+    """The head of a table, in one row."""
+    return [[Cell(title, {"scope": "col"}) for title in titles]]
+
+
+def row_head(text: str) -> Cell:
+    """The first cell of a row."""
+    return Cell(text, {"scope": "row"})
+
+
+def listed(items: Iterable[str]) -> str:
+    """`a, b and c`."""
+    *most, last = items
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def groups(table: "pd.DataFrame") -> list[Group]:
+    """Final scores; improvement and speed where there is any."""
+    blocks = list(_blocks(table))
+    return [
+        Group(
+            "",
+            "Return over the last tenth of training: the mean over seeds, then the interquartile mean. Bold: better "
+            "than every other agent in the column, each 95 % interval of the difference being above zero.",
+            [_scores(block) for block in blocks],
+        ),
+        *_improvements(blocks),
+        *_speeds(table, blocks),
     ]
-    for (preset, env), block in scores.groupby(level=["preset", "env"], sort=False):
-        agents, noises = (list(block.index.unique(level)) for level in ("agent", "noise"))
-        each = {(row[2], row[3]): block.loc[row] for row in block.index}
-        bold = {
-            best for noise in noises if (best := _best({a: s for (a, n), s in each.items() if n == noise}, noise, env))
-        }
-        places = decimals(block.to_numpy())
-        head = [
-            '<th scope="col" rowspan="2">agent</th>'
-            + "".join(f'<th scope="colgroup" colspan="2">{escape(noise_label(noise))}</th>' for noise in noises),
-            '<th scope="col">mean</th><th scope="col">IQM</th>' * len(noises),
-        ]
-        rows = [
-            row_head(name_of(agent))
-            + "".join(_score(each.get((agent, noise)), places, (agent, noise) in bold, env) for noise in noises)
-            for agent in agents
-        ]
-        parts.append(boxed(f"{env}, preset {preset}", head, rows, "numbers"))
-    return "".join(parts)
 
 
-def improvements(table: "pd.DataFrame") -> str:
-    """How likely MoCA scores above each other agent: a table per preset and task that has both, else nothing."""
-    parts = []
-    for (preset, env), block in statistics.final_scores(table).groupby(level=["preset", "env"], sort=False):
-        each = {(row[2], row[3]): block.loc[row] for row in block.index}
-        agents, noises = (list(block.index.unique(level)) for level in ("agent", "noise"))
-        others = [agent for agent in agents if agent != "moca"]
-        if "moca" not in agents or not others:
-            continue
-        rows = [
-            row_head(name_of(other))
-            + "".join(_probability(each.get(("moca", noise)), each.get((other, noise))) for noise in noises)
-            for other in others
-        ]
-        parts.append(boxed(f"P(MoCA > agent): {env}, preset {preset}", _by_noise(noises), rows, "numbers"))
-    if not parts:
-        return ""
-    note = (
-        '<h3>Probability of improvement</h3><p class="note">That a run of MoCA, drawn at random, ends above one of the '
-        f"other agent; a tie counts half, and a run that diverged loses. With fewer than {FEW} runs of either it is "
-        "not given.</p>"
-    )
-    return note + "".join(parts)
+class _Block(NamedTuple):
+    """The final scores under one preset on one task."""
+
+    preset: str
+    env: str
+    agents: list[str]
+    noises: list[str]
+    scores: "dict[tuple[str, str], pd.Series]"  # by agent and noise
+
+    def table(self, title: str, head: Sequence[Row], rows: Mapping[str, Row]) -> Table:
+        """A table with a row for each agent."""
+        cells = [[row_head(label(agent)), *row] for agent, row in rows.items()]
+        return Table(f"{title}{self.env}, preset {self.preset}", head, cells, "numbers")
+
+    @property
+    def head(self) -> list[Row]:
+        """Agents down, noise levels across."""
+        return heads("agent", *map(noise_label, self.noises))
 
 
-def _probability(ours: "pd.Series | None", theirs: "pd.Series | None") -> str:
-    if ours is None or theirs is None:
-        return "<td>–</td>"
-    if min(ours.size, theirs.size) < FEW:
-        return "<td>too few runs</td>"
-    found = statistics.improvement(ours, theirs)
-    if found.low == found.high:  # every run of one beats every run of the other: no draws can tell how sure that is
-        return f'<td>{number(found.value, 2)}<span class="note">{"all" if found.value else "no"} pairs</span></td>'
-    interval = f" [{number(found.low, 2)}, {number(found.high, 2)}]" if math.isfinite(found.low) else ""
-    return f"<td>{number(found.value, 2)}{interval}</td>"
-
-
-def speeds(table: "pd.DataFrame") -> str:
-    """How soon each agent is good: a table per preset and task that has MoCA, else nothing."""
-    parts = []
+def _blocks(table: "pd.DataFrame") -> Iterator[_Block]:
     for (preset, env), block in statistics.final_scores(table).groupby(level=["preset", "env"], sort=False):
         agents, noises = (list(block.index.unique(level)) for level in ("agent", "noise"))
-        if "moca" not in agents:
-            continue
-        columns = []
-        for noise in noises:
-            here = [row[2] for row in block.index if row[3] == noise]
-            means = [statistics.mean_t(block.loc[preset, env, agent, noise]).value for agent in here]
-            threshold = claims.REACHED * max((mean for mean in means if math.isfinite(mean)), default=math.nan)
-            curves = {agent: statistics.curve(table, preset, env, agent, noise) for agent in here}
-            columns.append({agent: statistics.steps_to(*each, threshold) for agent, each in curves.items()})
-        rows = [row_head(name_of(agent)) + "".join(_speed(column.get(agent)) for column in columns) for agent in agents]
-        parts.append(boxed(f"Steps to 90 % of the best: {env}, preset {preset}", _by_noise(noises), rows, "numbers"))
-    if not parts:
-        return ""
-    note = (
-        '<h3>Speed</h3><p class="note">Median over seeds of the steps until three evaluations in a row average 90 % of '
-        "the best mean in the column of final scores; none unless more than half of the seeds get there.</p>"
-    )
-    return note + "".join(parts)
+        yield _Block(preset, env, agents, noises, {(row[2], row[3]): block.loc[row] for row in block.index})
 
 
-def _speed(steps: np.ndarray | None) -> str:
-    if steps is None:
-        return "<td>–</td>"
-    note = f'<span class="note">reached by {np.isfinite(steps).sum()} of {steps.size}</span>'
-    return f"<td>{number(float(np.median(steps)), 0)}{note}</td>"
+def _scores(block: _Block) -> Table:
+    """Agents down, noise levels across, two columns for each."""
+    bold = {(_best(block, noise), noise) for noise in block.noises}
+    places = _decimals(np.concatenate([scores.to_numpy() for scores in block.scores.values()]))
+    head: list[Row] = [
+        [
+            Cell("agent", {"scope": "col", "rowspan": 2}),
+            *(Cell(noise_label(noise), {"scope": "colgroup", "colspan": 2}) for noise in block.noises),
+        ],
+        [*heads("mean", "IQM")[0]] * len(block.noises),
+    ]
+    rows = {
+        agent: [
+            cell
+            for noise in block.noises
+            for cell in _score(block.scores.get((agent, noise)), places, (agent, noise) in bold, block.env)
+        ]
+        for agent in block.agents
+    }
+    return block.table("", head, rows)
 
 
-def _by_noise(noises: Sequence[str]) -> list[str]:
-    return heads("agent", *map(noise_label, noises))
-
-
-def _score(scores: "pd.Series | None", places: int, bold: bool, env: str) -> str:
+def _score(scores: "pd.Series | None", places: int, bold: bool, env: str) -> Row:
     """The two cells of a score."""
     if scores is None:
-        return "<td>–</td>" * 2
+        return ["–", "–"]
     mean, iqm = statistics.mean_t(scores), statistics.bootstrap(statistics.iqm, scores)
-    text = plus_minus(mean, places)
-    note = f'<span class="note">{mean.seeds} of {mean.asked} seeds</span>' if mean.seeds < mean.asked else ""
-    if env == claims.PENDULUM and mean.seeds:
-        note += f'<span class="note">{int((scores >= SOLVED[env]).sum())} of {mean.asked} solved</span>'
-    known = math.isfinite(iqm.low) and mean.seeds >= FEW
-    interval = f" [{number(iqm.low, places)}, {number(iqm.high, places)}]" if known else ""
-    return (
-        f"<td>{f'<strong>{text}</strong>' if bold else text}{note}</td><td>{number(iqm.value, places)}{interval}</td>"
-    )
+    notes = [f"{mean.seeds} of {mean.asked} seeds"] if mean.seeds < mean.asked else []
+    if (solved := task(env).count(scores)) and mean.seeds:
+        notes.append(f"{solved[0]} of {solved[1]} solved")
+    interval = _interval(iqm, places) if mean.seeds >= FEW else ""
+    return [Cell(_plus_minus(mean, places), {}, tuple(notes), bold), _number(iqm.value, places) + interval]
 
 
-def _best(scores: Mapping[str, "pd.Series"], noise: str, env: str) -> tuple[str, str] | None:
-    """The agent and noise level of the best scores, if they stand apart from all others.
-
-    They are paired by seed on Pendulum alone, as the rules of the claims have it.
-    """
+def _best(block: _Block, noise: str) -> str | None:
+    """The agent with the best scores at a noise level, if they stand apart from all others."""
+    scores = {agent: each for (agent, own), each in block.scores.items() if own == noise}
     means = {agent: statistics.mean_t(each).value for agent, each in scores.items()}
     means = {agent: mean for agent, mean in means.items() if math.isfinite(mean)}
     if len(means) < 2:
         return None
     best = max(means, key=means.__getitem__)
-    ours, *theirs = (scores[agent].dropna() for agent in (best, *(other for other in means if other != best)))
-    compared = statistics.compared if env == claims.PENDULUM else statistics.difference
-    apart = all(compared(ours, each).low > 0 for each in theirs)
-    return (best, noise) if apart else None
+    compared = statistics.compared if task(block.env).paired else statistics.difference
+    apart = all(compared(scores[best].dropna(), scores[each].dropna()).low > 0 for each in means if each != best)
+    return best if apart else None
 
 
-def diagnostics(table: "pd.DataFrame") -> str:
-    """What the model and the critic were like at the end: a table per preset and task."""
+def _improvements(blocks: Iterable[_Block]) -> list[Group]:
+    """The probability that MoCA scores above each other agent, wherever there are both."""
+    tables = []
+    for block in blocks:
+        others = [agent for agent in block.agents if agent != "moca"]
+        if "moca" in block.agents and others:
+            pairs = {
+                a: [(block.scores.get(("moca", n)), block.scores.get((a, n))) for n in block.noises] for a in others
+            }
+            rows = {agent: [_probability(*pair) for pair in each] for agent, each in pairs.items()}
+            tables.append(block.table("P(MoCA > agent): ", block.head, rows))
+    note = (
+        "That a run of MoCA, drawn at random, ends above one of the other agent; a tie counts half, and a run that "
+        f"diverged loses. With fewer than {FEW} runs of either it is not given."
+    )
+    return [Group("Probability of improvement", note, tables)] if tables else []
+
+
+def _probability(ours: "pd.Series | None", theirs: "pd.Series | None") -> Cell | str:
+    if ours is None or theirs is None:
+        return "–"
+    if min(ours.size, theirs.size) < FEW:
+        return "too few runs"
+    found = statistics.improvement(ours, theirs)
+    if found.low == found.high:  # every run of one beats every run of the other: no draws can tell how sure that is
+        return Cell(_number(found.value, 2), {}, (f"{'all' if found.value else 'no'} pairs",))
+    return _number(found.value, 2) + _interval(found, 2)
+
+
+def _speeds(table: "pd.DataFrame", blocks: Iterable[_Block]) -> list[Group]:
+    """The steps that each agent takes to be good, wherever MoCA is among them."""
+    tables = []
+    for block in blocks:
+        if "moca" not in block.agents:
+            continue
+        rows: dict[str, list[Cell | str]] = {agent: [] for agent in block.agents}
+        for noise in block.noises:
+            here = [agent for agent in block.agents if (agent, noise) in block.scores]
+            means = [statistics.mean_t(block.scores[agent, noise]).value for agent in here]
+            threshold = statistics.REACHED * max((mean for mean in means if math.isfinite(mean)), default=math.nan)
+            for agent, row in rows.items():
+                curve = statistics.curve(table, block.preset, block.env, agent, noise) if agent in here else None
+                row.append(_speed(statistics.steps_to(*curve, threshold)) if curve else "–")
+        tables.append(block.table("Steps to 90 % of the best: ", block.head, rows))
+    note = (
+        "Median over seeds of the steps until three evaluations in a row average 90 % of the best mean in the column "
+        "of final scores; none unless more than half of the seeds get there."
+    )
+    return [Group("Speed", note, tables)] if tables else []
+
+
+def _speed(steps: np.ndarray) -> Cell:
+    return Cell(_number(float(np.median(steps)), 0), {}, (f"reached by {np.isfinite(steps).sum()} of {steps.size}",))
+
+
+def diagnostics(table: "pd.DataFrame") -> Group:
+    """The state of model and critic at the end of training: a table per preset and task."""
     scores = {name: statistics.final_scores(table, name) for name in DIAGNOSTICS if name in table}
     head = heads("agent", "noise", *(metric_of(name).title for name in scores))
-    parts = ['<p class="note">Means over the last tenth of training and over seeds.</p>']
+    tables = []
     for (preset, env), block in table.groupby(["preset", "env"], sort=False):
         columns = []  # of texts by cell
         for name, each in scores.items():
             values = each[[cell[:2] == (preset, env) for cell in each.index]] * metric_of(name).factor
-            places = decimals(values.to_numpy())
-            columns.append({cell[2:]: plus_minus(statistics.mean_t(row), places) for cell, row in values.iterrows()})
-        rows = []
+            places = _decimals(values.to_numpy())
+            columns.append({cell[2:]: _plus_minus(statistics.mean_t(row), places) for cell, row in values.iterrows()})
+        rows: list[Row] = []
         for agent, cells in block.groupby("agent", sort=False):
             noises = list(cells["noise"].unique())
-            first = f'<th scope="rowgroup" rowspan="{len(noises)}">{escape(name_of(agent))}</th>'
+            first = [Cell(label(agent), {"scope": "rowgroup", "rowspan": len(noises)})]
             for noise in noises:
-                texts = (escape(noise_label(noise)), *(column.get((agent, noise), "") for column in columns))
-                rows.append(first + "".join(f"<td>{text}</td>" for text in texts))
-                first = ""
-        parts.append(boxed(f"{env}, preset {preset}", head, rows, "numbers"))
-    return "".join(parts)
+                rows.append([*first, noise_label(noise), *(column.get((agent, noise), "") for column in columns)])
+                first = []
+        tables.append(Table(f"{env}, preset {preset}", head, rows, "numbers"))
+    return Group("", "Means over the last tenth of training and over seeds.", tables)
+
+
+# Numbers
+
+
+def _decimals(values: np.ndarray) -> int:
+    """Returns as many decimals as leave three digits of the largest value."""
+    size = np.abs(values[np.isfinite(values)]).max(initial=0)
+    return min(6, max(0, 2 - math.floor(math.log10(size)))) if size > 0 else 0
+
+
+def _number(value: float, places: int) -> str:
+    if not math.isfinite(value):
+        return "–"
+    return f"{round(value, places) + 0.0:,.{places}f}".replace("-", "−")  # no minus before a zero
+
+
+def _plus_minus(estimate: statistics.Estimate, places: int) -> str:
+    margin = f" ± {_number(estimate.half_width, places)}" if math.isfinite(estimate.half_width) else ""
+    return _number(estimate.value, places) + margin
+
+
+def _interval(estimate: statistics.Estimate, places: int) -> str:
+    known = math.isfinite(estimate.low)
+    return f" [{_number(estimate.low, places)}, {_number(estimate.high, places)}]" if known else ""

@@ -1,4 +1,4 @@
-"""What a study measured, as one table: `results.parquet` in its directory, a pandas DataFrame to its readers.
+"""The results of a study as one table: `results.parquet` in its directory, a pandas DataFrame to its readers.
 
 One row per evaluation of every run. The first columns say of which run and when, the others are the metrics of
 metrics.jsonl; `diverged` is zero, or the number of the cause for which the run was given up, and its metrics are then
@@ -28,13 +28,7 @@ KEYS = ("preset", "env", "agent", "noise", "noise_kind", "sigma", "seed", "step"
 TABLE, PLAN, ORIGIN, CELLS, LANDSCAPE = "results.parquet", "study.json", "origin.json", "cells", "landscape.npz"
 FILMS, FILM = "films", "film.mp4"
 # Columns of words, and what those may be: names of files are made of some.
-WORDS = {
-    "preset": r"[\w.-]+",
-    "env": r"[\w./:-]+",
-    "agent": r"[\w.-]+",
-    "noise": r"[\w. +-]+",
-    "noise_kind": r"[\w-]+",
-}
+WORDS = {"preset": r"[\w.-]+", "env": r"[\w./:-]+", "agent": r"[\w.-]+", "noise": r"[\w. +-]+", "noise_kind": r"[\w-]+"}
 LONGEST = 300  # letters of a word
 CELLS_IN_A_TABLE = 2**27  # numbers, about a gigabyte of them
 
@@ -77,7 +71,7 @@ def write(path: Path, content: bytes) -> None:
 
 
 def finished(directory: Path, job: Job) -> bool:
-    """Whether all there is to do for a job of the study in that directory is done."""
+    """Returns True if all there is to do for a job of the study in that directory is done."""
     run = directory / CELLS / job.name
     files = ["policy.npz", *([LANDSCAPE] if job.has_landscape else [])]
     try:
@@ -158,7 +152,7 @@ _ORIGIN: dict[str, Callable[[Any], bool]] = {  # what each entry may be
 
 
 def _job_origin(run: Path) -> dict[str, Any]:
-    """What a finished job was run with, and for how long."""
+    """Returns the versions, device and commit of a finished job, and its seconds."""
     meta = read_json(run / "meta.json")
     seconds = sum(row["seconds"] for row in read_rows(run / "timing.jsonl"))
     return {key: meta[key] for key in ("versions", "python", "device", "commit")} | {"seconds": round(seconds, 1)}
@@ -220,7 +214,7 @@ def _refuse_table(table: "pd.DataFrame") -> None:
 
 
 def read_landscape(path: Path) -> "dict[str, np.ndarray]":
-    """Values and actions over Pendulum's plane by `value/AGENT/NOISE` and `action/…`, with `angle` and `velocity`."""
+    """Values and actions over a task's plane by `value/AGENT/NOISE` and `action/…`, with `angle` and `velocity`."""
     import numpy as np
 
     from moca.deploy import read_arrays
@@ -260,26 +254,15 @@ def _job_table(run: Path, job: Job) -> "pd.DataFrame":
     names = {tuple(point.values()): noise for point, noise in zip(job.varied, job.noises, strict=True)}
     varied = list(job.varied[0])
     labels = [names[point] for point in rows[varied].itertuples(index=False, name=None)]
-    levels = [parse_noise(label) for label in labels]
-    metrics = rows.drop(columns=[*varied, "seed", "step", "diverged"])
-    table = pd.DataFrame(
-        {
-            "preset": job.preset,
-            "env": config.env.name,
-            "agent": job.agent,
-            "noise": labels,
-            "noise_kind": [kind for kind, _ in levels],
-            "sigma": [sigma for _, sigma in levels],
-            "seed": rows["seed"].astype("int64"),
-            "step": rows["step"].astype("int64"),
-            "diverged": rows["diverged"].astype("int8"),
-        }
-    )
-    return pd.concat([table, metrics.astype("float32")], axis=1)
+    kinds, levels = zip(*map(parse_noise, labels), strict=True)
+    counts = rows[["seed", "step", "diverged"]].astype({"seed": "int64", "step": "int64", "diverged": "int8"})
+    words = {"preset": job.preset, "env": config.env.name, "agent": job.agent, "noise": labels, "noise_kind": kinds}
+    keys = pd.DataFrame(words | {"sigma": levels}, index=rows.index)
+    return pd.concat([keys, counts, rows.drop(columns=[*varied, *counts]).astype("float32")], axis=1)
 
 
 def _collect_landscapes(directory: Path, jobs: Sequence[Job]) -> None:
-    """One file per preset with what the jobs have of values and actions over Pendulum's plane."""
+    """One file per preset with what the jobs have of values and actions over the plane of a task."""
     import numpy as np
 
     for preset in dict.fromkeys(job.preset for job in jobs):

@@ -1,4 +1,4 @@
-"""What can be said of an agent after few seeds: scores, their intervals, and comparisons between agents.
+"""Statistics of few seeds: scores, their intervals, and comparisons between agents.
 
 Scores are arrays of shape (runs,) or (runs, tasks), one number per run, NaN for a run that diverged. No such run is
 dropped unseen: every `Estimate` says how many runs have a score, of how many there were.
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 CELL = ["preset", "env", "agent", "noise"]
+REACHED = 0.9  # of the best mean final return, for steps to it
+NOMINAL = 0.683  # of a normal distribution within one standard deviation
 
 
 class Estimate(NamedTuple):
@@ -73,6 +75,16 @@ def final_scores(table: "pd.DataFrame", metric: str = "return_mean", last: float
     runs = [table.loc[known, key] for key in (*CELL, "seed")]
     scores = values.where(final & survived)[known].groupby(runs, sort=False).mean()
     return scores.unstack("seed").reindex(scores.index.droplevel("seed").unique()).sort_index(axis=1)
+
+
+def by_cell(
+    table: "pd.DataFrame", metric: str = "return_mean", last: float = 0.1
+) -> dict[tuple[str, str, str, str], np.ndarray]:
+    """The final scores of each cell's own seeds, NaN for one that diverged; empty where no agent has the metric."""
+    if metric not in table:
+        return {}
+    scores, seeds = final_scores(table, metric, last), table.groupby(CELL)["seed"].unique()
+    return {cell: scores.loc[cell][seeds.loc[cell]].to_numpy() for cell in scores.index}
 
 
 def curve(
@@ -225,15 +237,6 @@ def steps_to(steps: np.ndarray, values: np.ndarray, threshold: float, window: in
     means = np.lib.stride_tricks.sliding_window_view(values, window, axis=0).mean(axis=-1)
     reached = means >= threshold
     return np.where(reached.any(axis=0), steps[window - 1 :][reached.argmax(axis=0)], np.inf)
-
-
-def coverage_of(
-    interval: Callable[[np.ndarray], Estimate], *, seeds: int = 10, repeats: int = 10_000, seed: int = 0
-) -> float:
-    """How often an interval over `seeds` draws of a standard normal holds the true mean, 0."""
-    draws = np.random.default_rng(seed).standard_normal((repeats, seeds))
-    found = [interval(scores) for scores in draws]
-    return float(np.mean([estimate.low <= 0 <= estimate.high for estimate in found]))
 
 
 def _metric(table: "pd.DataFrame", metric: str) -> "pd.Series":

@@ -17,11 +17,9 @@ from moca.runs import OVER
 from moca.runs.directory import RunDirectory
 from moca.runs.interrupts import DivergedRun
 from moca.runs.launch import Run, load, train
+from moca.studies import registry
 from moca.studies.grid import Job
 from moca.studies.results import CELLS, FILM, LANDSCAPE, write
-
-ANGLES = np.linspace(-np.pi, np.pi, 73)  # of the pendulum, zero upright
-VELOCITIES = np.linspace(-8, 8, 65)
 
 
 def run_job(
@@ -71,12 +69,16 @@ def _typical(path: Path, job: Job, level: int) -> int:
 
 
 def _write_landscapes(path: Path, job: Job) -> None:
-    """Value and greedy action over the pendulum's plane, of a typical seed at every noise level."""
+    """Value and greedy action over the plane of a task's states, of a typical seed at every noise level."""
     run = load(path)
     env, learners = run.restore()
-    angle, velocity = np.meshgrid(ANGLES, VELOCITIES, indexing="ij")
-    observations = jnp.stack([jnp.sin(angle), jnp.cos(angle), velocity], axis=-1).reshape(-1, 3).astype(jnp.float32)
-    arrays: dict[str, Any] = {"angle": ANGLES, "velocity": VELOCITIES}
+    plane = registry.task(job.config.env.name).plane
+    assert plane is not None
+    angles, velocities, observe = plane()
+    angle, velocity = np.meshgrid(angles, velocities, indexing="ij")
+    observed = observe(angle, velocity)
+    observations = observed.reshape(-1, observed.shape[-1]).astype(jnp.float32)
+    arrays: dict[str, Any] = {"angle": angles, "velocity": velocities}
     for number, (noise, point) in enumerate(zip(job.noises, job.varied, strict=True)):
         agent = make_agent(override(job.config, point), env)
         typical = _typical(path, job, number)

@@ -1,1 +1,1 @@
-"""What the figures of a study are made of: its cells, how agents look, and one module for each kind of figure."""
+"""The figures of a study: its cells, the looks of lines, and one module for each kind of figure."""

@@ -1,15 +1,16 @@
 """The results of a study under one preset, as figures need them."""
 
+import re
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from moca.studies.claims import PENDULUM
-from moca.studies.claims.scores import Scores
+from moca.looks import ordered
+from moca.names import GYMNASIUM
 from moca.studies.grid import ACTION, parse_noise
-from moca.studies.plots.looks import ordered
-from moca.studies.statistics import CELL, curve, final_scores, mean_t
+from moca.studies.registry import task
+from moca.studies.statistics import CELL, by_cell, curve, mean_t
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,7 +39,7 @@ class Series(NamedTuple):
         return self.values.shape[1] + self.lost.shape[1]
 
     def percent(self) -> "Series":
-        """Of a share."""
+        """Returns the series in percent."""
         return self._replace(values=100 * self.values, lost=100 * self.lost)
 
     def middle(self, typical: bool) -> Middle:
@@ -58,6 +59,11 @@ class Cells:
         self.envs = list(self.table["env"].unique())
         self._rows = dict(iter(self.table.groupby(CELL[1:], sort=False)))
 
+    @property
+    def title(self) -> str:
+        """The task, if it is the only one, and the preset."""
+        return f"{f'{spaced(self.envs[0])}, ' if len(self.envs) == 1 else ''}preset {self.preset}"
+
     def agents(self, env: str) -> list[str]:
         """Those of a task."""
         return ordered(agent for task, agent, _ in self._rows if task == env)
@@ -67,7 +73,7 @@ class Cells:
         return list(dict.fromkeys(noise for task, _, noise in self._rows if task == env))
 
     def bounded(self, env: str) -> bool:
-        """Whether the returns of a task lie where those of MuJoCo Playground do, so that tasks share a scale."""
+        """Returns True if a task has returns like those of MuJoCo Playground, so that tasks share a scale."""
         return bool(self.table.loc[self.table["env"] == env, "return_mean"].dropna().between(0, TOP).all())
 
     def series(self, env: str, agent: str, noise: str, metric: str) -> Series | None:
@@ -82,27 +88,25 @@ class Cells:
 
     def finals(self, metric: str = "return_mean", last: float = 0.1) -> dict[tuple[str, str, str], np.ndarray]:
         """The scores of the seeds after training, for each task, agent and noise; NaN for a seed that diverged."""
-        if metric not in self.table:
-            return {}
-        scores = final_scores(self.table, metric, last)
-        keys = [key[1:] for key in scores.index]
-        return {key: scores.loc[self.preset, *key][self._rows[key]["seed"].unique()].to_numpy() for key in keys}
+        return {key[1:]: scores for key, scores in by_cell(self.table, metric, last).items()}
 
     @cached_property
-    def _pendulum(self) -> Scores:
-        return Scores([self.table], self.preset, PENDULUM)
+    def returns(self) -> dict[tuple[str, str, str], np.ndarray]:
+        """The final returns of the seeds, as `finals` gives them."""
+        return self.finals()
 
     def solved(self, env: str, agent: str, noise: str) -> tuple[int, int] | None:
-        """How many seeds have solved Pendulum, of how many; nothing elsewhere."""
-        if env != PENDULUM or (env, agent, noise) not in self._rows:
-            return None
-        solved = self._pendulum.solved(agent, noise)
-        return int(solved.sum()), solved.size
+        """Counts the seeds that have solved a task, and all of them; None if it is not known what solves it."""
+        return task(env).count(self.returns.get((env, agent, noise), ()))
 
     def typical(self, env: str) -> bool:
-        """Whether some agent's seeds form two groups, solved and not: then a mean would lie between them."""
-        keys = [(agent, noise) for task, agent, noise in self._rows if task == env == PENDULUM]
-        return any(self._pendulum.bimodal(agent, noise) for agent, noise in keys)
+        """Returns True if some agent's seeds form two groups, solved and not: then a mean would lie between them."""
+        return any(task(env).splits(scores) for (own, *_), scores in self.returns.items() if own == env)
+
+
+def spaced(env: str) -> str:
+    """`Cartpole Balance`."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", env.removeprefix(GYMNASIUM))
 
 
 def noise_label(noise: str) -> str:

@@ -1,29 +1,28 @@
-"""What happens within the agents: targets, what certainty equivalence leaves out, saturation, calibration, values."""
+"""Figures of the inside of agents: targets, what certainty equivalence leaves out, saturation, calibration, values."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 
 from moca import figures
-from moca.studies.plots.cells import Cells, Series, by_kind, noise_label
+from moca.looks import Look
+from moca.studies.plots.cells import Cells, Series, by_kind, noise_label, spaced
 from moca.studies.plots.lines import band, signed_axis, steps_axis
 from moca.studies.plots.looks import (
     GREY,
-    Look,
+    grid_of,
     legend_below,
     lost_handle,
     missing,
     noise_looks,
     number,
     seeds,
-    spaced,
     titled,
 )  # fmt: skip
 from moca.studies.statistics import mean_t
@@ -55,19 +54,16 @@ def diagnostics(cells: Cells) -> Figure | None:
     if not found:
         return None
     columns = 2 if len(found) == 4 else min(COLUMNS, len(found))
-    rows = -(-len(found) // columns)
-    figure, panels = plt.subplots(rows, columns, figsize=(0.6 + 3.7 * columns, 0.6 + 4.1 * rows), squeeze=False)
-    for axes in panels.flat[len(found) :]:
-        axes.set_visible(False)
+    height = 0.6 + 4.1 * -(-len(found) // columns)
+    figure, panels = grid_of(len(found), columns, 0.6 + 3.7 * columns, height)
     for axes, (env, panel, draw) in zip(panels.flat, found, strict=False):
         draw(axes)
         axes.set_title(panel.title if len(cells.envs) == 1 else f"{spaced(env)}:\n{panel.title}")
-    task = f"{spaced(cells.envs[0])}, " if len(cells.envs) == 1 else ""
-    return titled(figure, f"{task}preset {cells.preset}: median and middle half of the seeds")
+    return titled(figure, f"{cells.title}: median and middle half of the seeds")
 
 
 def _drawer(cells: Cells, env: str, panel: Panel) -> Callable[[Axes], None] | None:
-    """What fills a panel, if there is data for it."""
+    """Returns a function that fills a panel, or None without data for it."""
     looks = noise_looks([noise for levels in by_kind(cells.noises(env)) for noise in levels])
     if not panel.agent:
         scores = {
@@ -131,7 +127,7 @@ Calibrated = tuple[str, str, list[tuple[int, Series]]]  # task, noise, and cover
 
 
 def _calibrated(cells: Cells) -> Iterator[Calibrated]:
-    """Wherever there is any."""
+    """Yields the coverage of every task and noise level that has any."""
     for env in cells.envs:
         for noise in (noise for levels in by_kind(cells.noises(env)) for noise in levels):
             found = [(level, cells.series(env, "moca", noise, f"calibration_{level}")) for level in range(10, 100, 10)]
@@ -145,12 +141,8 @@ def calibration(cells: Cells) -> Figure | None:
     if not found:
         return None
     columns = min(COLUMNS, len(found))
-    rows = -(-len(found) // columns)
-    figure, panels = plt.subplots(
-        rows, columns, figsize=(0.7 + 2.6 * max(2, columns), 1.1 + 2.7 * rows), sharex=True, sharey=True, squeeze=False
-    )
-    for axes in panels.flat[len(found) :]:
-        axes.set_visible(False)
+    height = 1.1 + 2.7 * -(-len(found) // columns)
+    figure, panels = grid_of(len(found), columns, 0.7 + 2.6 * max(2, columns), height, sharex=True, sharey=True)
     for (env, noise, levels), axes in zip(found, panels.flat, strict=False):
         _early_and_late(axes, levels)
         axes.set(xlim=(0, 100), ylim=(0, 100), aspect="equal")
@@ -170,8 +162,7 @@ def calibration(cells: Cells) -> Figure | None:
         loc="outside lower center",
         ncols=3,
     )
-    task = f"{spaced(cells.envs[0])}, " if len(cells.envs) == 1 else ""
-    return titled(figure, f"{task}preset {cells.preset}")
+    return titled(figure, cells.title)
 
 
 def _early_and_late(axes: Axes, levels: Sequence[tuple[int, Series]]) -> None:
@@ -181,18 +172,11 @@ def _early_and_late(axes: Axes, levels: Sequence[tuple[int, Series]]) -> None:
         (True, figures.COLOURS["moca"], "o-", "last tenth"),
     ):
         each = [mean_t(100 * _tenth(series, late)) for _, series in levels]
-        axes.errorbar(
-            [level for level, _ in levels],
-            [estimate.value for estimate in each],
-            yerr=[estimate.half_width for estimate in each],
-            fmt=marker,
-            markersize=4 if late else 7,  # so that both are seen where they are the same
-            markerfacecolor=colour if late else "none",
-            capsize=2,
-            linewidth=1.2,
-            color=colour,
-            label=label,
-        )
+        # One is larger than the other, so that both are seen where they are the same.
+        dots: dict[str, Any] = {"markersize": 4 if late else 7, "markerfacecolor": colour if late else "none"}
+        values, halves = ([getattr(estimate, name) for estimate in each] for name in ("value", "half_width"))
+        line: dict[str, Any] = {"fmt": marker, "capsize": 2, "linewidth": 1.2, "color": colour, "label": label}
+        axes.errorbar([level for level, _ in levels], values, yerr=halves, **line, **dots)
 
 
 def _tenth(series: Series, late: bool) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Value and greedy action over the pendulum's plane."""
+"""Value and greedy action over the plane of a task whose state is an angle and its velocity."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,16 +8,16 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from moca.studies.claims import NAMES, PENDULUM
+from moca.looks import label, ordered
 from moca.studies.grid import parse_noise
-from moca.studies.plots.cells import noise_label
-from moca.studies.plots.looks import ordered, spaced, titled
+from moca.studies.plots.cells import noise_label, spaced
+from moca.studies.plots.looks import titled
 from moca.studies.results import read_landscape
 
 FAR = 3.0  # times the median: where the values of one agent reach so far, the others would show nothing on its scale
 
 
-def of_file(path: Path, preset: str) -> Figure:
+def of_file(path: Path, env: str, preset: str) -> Figure:
     """Value above and greedy action below, at the largest noise; a column per agent."""
     arrays = read_landscape(path)
     noises = {name.split("/")[2] for name in arrays if "/" in name}
@@ -27,7 +27,7 @@ def of_file(path: Path, preset: str) -> Figure:
     figure, panels = plt.subplots(
         2, len(agents), figsize=(1.2 + 1.75 * len(agents), 4.5), sharex=True, sharey=True, squeeze=False
     )
-    titles = [NAMES.get(agent, agent).replace(" (", "\n(") for agent in agents]
+    titles = [label(agent).replace(" (", "\n(") for agent in agents]
     ranges, own = _ranges(values)
     bound = max((np.abs(each[np.isfinite(each)]).max(initial=0) for each in actions), default=1.0) or 1.0
     plane = (arrays["angle"], arrays["velocity"])
@@ -39,7 +39,7 @@ def of_file(path: Path, preset: str) -> Figure:
     for axes in panels[-1]:
         axes.set_xticks([-np.pi, 0, np.pi], ["−π", "0", "π"])
     figure.supxlabel("angle (0: upright)", fontsize=9)
-    return titled(figure, f"{spaced(PENDULUM)}, {noise_label(noise)}, a typical seed, preset {preset}")
+    return titled(figure, f"{spaced(env)}, {noise_label(noise)}, a typical seed, preset {preset}")
 
 
 def _ranges(values: Sequence[np.ndarray]) -> tuple[list[tuple[float, float]], bool]:

@@ -1,18 +1,19 @@
 """Learning curves: one figure for each task, in the paper's rows, or one for many tasks."""
 
-from collections.abc import Mapping, Sequence
-from typing import Literal
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from moca.studies.claims import NOMINAL, PENDULUM
-from moca.studies.claims.scores import SOLVED
-from moca.studies.plots.cells import TOP, Cells, Middle, Series, by_kind, noise_label
+from moca.looks import Look, look
+from moca.studies.plots.cells import TOP, Cells, Middle, Series, by_kind, noise_label, spaced
 from moca.studies.plots.lines import band, closer, end_labels, signed_axis, steps_axis
-from moca.studies.plots.looks import GREY, LOOKS, Look, counted, legend, look, middle_of, spaced, titled
+from moca.studies.plots.looks import GREY, counted, grid_of, legend, middle_of, titled
+from moca.studies.registry import task
+from moca.studies.statistics import NOMINAL
 
 COLUMNS = 4  # at most, side by side
 HEIGHT, LOWER = 2.5, 1.5  # of a panel of returns, and of one of MoCA's uncertainty, in inches
@@ -20,19 +21,14 @@ CALIBRATION = {"coverage_1sigma": "1σ coverage\nof MoCA (%)", "epistemic_std": 
 
 
 def of_task(cells: Cells, env: str) -> Figure:
-    """The return of all agents: a row for each kind of noise; on Pendulum MoCA's uncertainty below it."""
+    """The return of all agents: a row for each kind of noise; for some tasks MoCA's uncertainty below it."""
     rows = _arranged(cells.noises(env))
     typical, lower = cells.typical(env), _lower(cells, env, rows)
     figure, panels = _panels(rows, len(lower))
-    finals = cells.finals()
     for row, axes_of_row in zip(rows, panels, strict=False):
         for noise, axes in zip(row, axes_of_row, strict=False):
-            drawn = _returns(cells, axes, env, noise, typical)
+            _returns(cells, axes, env, noise, typical)
             axes.set_title(noise_label(noise))
-            if cells.bounded(env):
-                axes.set_ylim(0, 1.02 * TOP)
-            closer(axes, drawn, _means(finals, env, noise))
-            _end_labels(cells, axes, env, noise, drawn)
         axes_of_row[0].set_ylabel("return of an episode")
     for (metric, found), axes_of_row in zip(lower.items(), panels[len(rows) :], strict=True):
         _uncertainty(axes_of_row, metric, found, typical)
@@ -43,21 +39,12 @@ def of_task(cells: Cells, env: str) -> Figure:
 
 def of_tasks(cells: Cells) -> Figure:
     """A panel for each task: the return of all agents."""
-    columns = 3
-    rows = -(-len(cells.envs) // columns)
-    finals = cells.finals()
-    figure, panels = plt.subplots(rows, columns, figsize=(0.7 + 3.2 * columns, 0.9 + 2.5 * rows), squeeze=False)
+    figure, panels = grid_of(len(cells.envs), 3, 0.7 + 3.2 * 3, 0.9 + 2.5 * -(-len(cells.envs) // 3))
     for env, axes in zip(cells.envs, panels.flat, strict=False):
         (noise,) = cells.noises(env)
-        drawn = _returns(cells, axes, env, noise, typical=False)
+        _returns(cells, axes, env, noise, typical=False)
         axes.set(title=spaced(env), ylabel="return of an episode")
-        if cells.bounded(env):
-            axes.set_ylim(0, 1.02 * TOP)
         steps_axis(axes)
-        closer(axes, drawn, _means(finals, env, noise))
-        _end_labels(cells, axes, env, noise, drawn)
-    for axes in panels.flat[len(cells.envs) :]:
-        axes.set_visible(False)
     _seeds_legend(figure, cells)
     return titled(figure, f"Learning curves, preset {cells.preset}")
 
@@ -113,14 +100,10 @@ def _panels(
 ) -> tuple[Figure, np.ndarray]:
     """Axes for rows of noise levels, and as many rows below; those that stay empty are hidden."""
     columns = max(map(len, rows))
+    size, heights = (0.7 + 3.1 * columns, 1.0 + (HEIGHT + 0.4) * len(rows) + LOWER * lower), [HEIGHT] * len(rows)
+    shared: dict[str, Any] = {"sharex": True, "sharey": share, "squeeze": False}
     figure, panels = plt.subplots(
-        len(rows) + lower,
-        columns,
-        figsize=(0.7 + 3.1 * columns, 1.0 + (HEIGHT + 0.4) * len(rows) + LOWER * lower),
-        sharex=True,
-        sharey=share,
-        squeeze=False,
-        height_ratios=[HEIGHT] * len(rows) + [LOWER] * lower,
+        len(rows) + lower, columns, figsize=size, height_ratios=heights + [LOWER] * lower, **shared
     )
     for row, axes_of_row in zip(rows, panels, strict=False):
         for axes in axes_of_row[len(row) :]:
@@ -137,40 +120,33 @@ def _bottom_axes(panels: np.ndarray, rows: Sequence[Sequence[str]], lower: int) 
             axes.tick_params(labelbottom=True)
 
 
-def _returns(cells: Cells, axes: Axes, env: str, noise: str, typical: bool) -> dict[Look, tuple[np.ndarray, Middle]]:
-    """Draws the return of all agents, MoCA on top; what was drawn, by look."""
-    agents, drawn = cells.agents(env), {}
-    for place, agent in reversed(list(enumerate(agents))):
-        series = cells.series(env, agent, noise, "return_mean")
-        if series and (middle := band(axes, series, look(agent), typical, place / len(agents))):
-            drawn[look(agent)] = (series.steps, middle)
-    return drawn
+def _returns(cells: Cells, axes: Axes, env: str, noise: str, typical: bool) -> None:
+    """Draws the return of all agents, MoCA on top, with a closer look and a short name at the end of each line.
 
-
-def _means(finals: Mapping[tuple[str, str, str], np.ndarray], env: str, noise: str) -> list[float]:
-    """The mean final return of every agent there, of the seeds that have one."""
-    own = [scores[np.isfinite(scores)] for (task, _, level), scores in finals.items() if (task, level) == (env, noise)]
-    return [float(scores.mean()) for scores in own if scores.size]
-
-
-def _end_labels(
-    cells: Cells, axes: Axes, env: str, noise: str, drawn: Mapping[Look, tuple[np.ndarray, Middle]]
-) -> None:
-    """The short name at the end of each line; where a task is solved or not, with the seeds that solved it."""
-    short = {look(agent): agent for agent in cells.agents(env)}
+    Where a task is solved or not, the name is followed by how many seeds solved it.
+    """
+    agents = cells.agents(env)
+    drawn: dict[Look, tuple[np.ndarray, Middle]] = {}
     ends = []
-    for own, (steps, middle) in drawn.items():
-        solved = cells.solved(env, short[own], noise)
-        text = own.short + (f": {solved[0]} of {solved[1]}" if solved else "")
-        ends.append((float(middle.line[steps > 0.9 * steps[-1]].mean()), text, own.colour))
+    for place, agent in reversed(list(enumerate(agents))):
+        series, own = cells.series(env, agent, noise, "return_mean"), look(agent)
+        if series and (middle := band(axes, series, own, typical, place / len(agents))):
+            drawn[own] = (series.steps, middle)
+            solved = cells.solved(env, agent, noise)
+            text = own.short + (f": {solved[0]} of {solved[1]}" if solved else "")
+            ends.append((float(middle.line[series.steps > 0.9 * series.steps[-1]].mean()), text, own.colour))
+    if cells.bounded(env):
+        axes.set_ylim(0, 1.02 * TOP)
+    finals = [scores[np.isfinite(scores)] for key, scores in cells.returns.items() if key[::2] == (env, noise)]
+    closer(axes, drawn, [float(scores.mean()) for scores in finals if scores.size])
     end_labels(axes, ends, HEIGHT)
 
 
 def _lower(cells: Cells, env: str, rows: Sequence[Sequence[str]]) -> dict[str, list[Series | None]]:
-    """What there is of MoCA's uncertainty on Pendulum, for each column."""
-    if env != PENDULUM or len(rows) > 1:
+    """Returns the metrics of MoCA's uncertainty that the task asks for, each with a series for every column."""
+    if len(rows) > 1:
         return {}
-    found = {metric: [cells.series(env, "moca", noise, metric) for noise in rows[0]] for metric in CALIBRATION}
+    found = {metric: [cells.series(env, "moca", noise, metric) for noise in rows[0]] for metric in task(env).below}
     return {metric: each for metric, each in found.items() if any(each)}
 
 
@@ -178,7 +154,7 @@ def _uncertainty(panels: Sequence[Axes], metric: str, found: Sequence[Series | N
     covered = metric == "coverage_1sigma"
     for axes, series in zip(panels, found, strict=False):
         if series:
-            band(axes, series.percent() if covered else series, LOOKS["moca"], typical)
+            band(axes, series.percent() if covered else series, look("moca"), typical)
         if covered:
             axes.axhline(100 * NOMINAL, color=GREY, linestyle="--", linewidth=1, zorder=1)
     panels[0].set_ylabel(CALIBRATION[metric])
@@ -187,24 +163,16 @@ def _uncertainty(panels: Sequence[Axes], metric: str, found: Sequence[Series | N
         return
     low, high = panels[0].get_ylim()
     panels[0].set_ylim(min(low, 55), max(high, 80))
-    panels[0].annotate(
-        f"nominal {100 * NOMINAL:.1f} %",
-        (0.98, 100 * NOMINAL),
-        (0, -6),
-        xycoords=("axes fraction", "data"),
-        textcoords="offset points",
-        ha="right",
-        va="top",
-        fontsize=8,
-        color=GREY,
-    )
+    text: dict[str, Any] = {"textcoords": "offset points", "ha": "right", "va": "top", "fontsize": 8, "color": GREY}
+    place: dict[str, Any] = {"xy": (0.98, 100 * NOMINAL), "xycoords": ("axes fraction", "data"), "xytext": (0, -6)}
+    panels[0].annotate(f"nominal {100 * NOMINAL:.1f} %", **place, **text)
 
 
 def _seeds_legend(figure: Figure, cells: Cells, env: str | None = None) -> None:
-    finals = {key: scores for key, scores in cells.finals().items() if env in (None, key[0])}
+    finals = {key: scores for key, scores in cells.returns.items() if env in (None, key[0])}
     counts = counted(finals)
     title = middle_of((scores.size for scores in finals.values()), env is not None and cells.typical(env))
-    if env == PENDULUM:
-        title += f"\nbeside a line: how many seeds end at {SOLVED[PENDULUM]:.0f} or more"
+    if env is not None and (solved := task(env).solved) is not None:
+        title += f"\nbeside a line: how many seeds end at {solved:.0f} or more"
     lost = any(left < all_of_them for each in counts.values() for left, all_of_them in each)
     legend(figure, counts, title, lost=lost)

@@ -6,8 +6,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
+from moca.looks import Look
 from moca.studies.plots.cells import Middle, Series
-from moca.studies.plots.looks import LOST, Look
+from moca.studies.plots.looks import LOST
 
 ALIKE = 0.1  # of the axis: final values closer than this, of all agents, cannot be told apart
 HUGE = 30.0  # times the usual size: beyond it an axis has to be logarithmic
@@ -29,16 +30,7 @@ def band(axes: Axes, series: Series, look: Look, typical: bool, place: float = 0
         return None
     middle = series.middle(typical)
     every = max(1, len(middle.line) // 6)
-    axes.plot(
-        series.steps,
-        middle.line,
-        color=look.colour,
-        linestyle=look.dash,
-        linewidth=look.width,
-        marker=look.marker,
-        markersize=4.5,
-        markevery=(int(place * every), every),
-    )
+    axes.plot(series.steps, middle.line, markersize=4.5, markevery=(int(place * every), every), **look.line)
     if series.values.shape[1] > 1:
         axes.fill_between(series.steps, middle.low, middle.high, color=look.colour, alpha=0.16, linewidth=0)
     return middle
@@ -110,8 +102,8 @@ def closer(axes: Axes, drawn: Mapping[Look, tuple[np.ndarray, Middle]], finals: 
     values = []
     for look, (steps, middle) in drawn.items():
         late = steps >= 0.5 * steps[-1]
-        line = {"color": look.colour, "linestyle": look.dash, "linewidth": 0.8 * look.width}
-        inset.plot(steps[late], middle.line[late], marker=look.marker, markersize=3, markevery=(0, 6), **line)
+        line = look._replace(width=0.8 * look.width).line
+        inset.plot(steps[late], middle.line[late], markersize=3, markevery=(0, 6), **line)
         inset.fill_between(steps[late], middle.low[late], middle.high[late], color=look.colour, alpha=0.16, linewidth=0)
         values.append(middle.line[late])
     least, most = np.min(np.concatenate(values)), np.max(np.concatenate(values))

@@ -1,48 +1,21 @@
-"""How agents and noise levels look, and the legends that say so.
+"""The looks of noise levels, and the legends of figures."""
 
-An agent has a colour and a marker of its own, so that it is told apart in grey too and with any colour vision.
-"""
-
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from moca import figures
-from moca.names import GYMNASIUM
-from moca.studies.claims import NAMES
+from moca.looks import Look, look, ordered
 from moca.studies.grid import parse_noise
 
 GREY = figures.COLOURS["grey"]
 
 
-class Look(NamedTuple):
-    """How a line is drawn."""
-
-    colour: str
-    marker: str
-    dash: Any = "-"
-    width: float = 1.4
-    short: str = ""  # a name that fits beside a line
-
-
-LOOKS = {
-    "moca": Look(figures.COLOURS["moca"], "o", "-", 2.2, "MoCA"),
-    "moca-mixture": Look(figures.COLOURS["mixture"], "*", (0, (3, 1)), short="mixture"),
-    "moca-mc-16": Look(figures.COLOURS["mc16"], "^", (0, (7, 1.5)), short="K = 16"),
-    "moca-mc-4": Look(figures.COLOURS["mc"], "v", (0, (6, 1, 1, 1)), short="K = 4"),
-    "moca-mc-1": Look(figures.COLOURS["mc1"], "<", (0, (2, 1)), short="K = 1"),
-    "moca-ce": Look(figures.COLOURS["ce"], "s", "--", 1.6, "CE"),
-    "bnaf": Look(figures.COLOURS["bnaf"], "D", "-.", 1.6, "BNAF"),
-    "sac": Look(figures.COLOURS["sac"], "X", ":", 1.6, "SAC"),
-    "sac-usual": Look(figures.COLOURS["sac-usual"], "d", (0, (4, 2)), short="SAC (usual)"),
-    "naf": Look(figures.COLOURS["naf"], "P", (0, (1, 2)), 1.1, "NAF"),
-}
-OTHER = Look(GREY, "h", "-", 1.2)
 LOST: dict[str, Any] = {"linewidth": 0.7, "zorder": 3, "marker": "x", "markersize": 5, "markevery": [-1]}
 # Of noise levels, the lowest first: blue where the noise is the same everywhere, red where it grows with the state.
 SHADES = {
@@ -52,13 +25,8 @@ SHADES = {
 NOISE_MARKERS = {"homoscedastic": "ovsD^", "": "PX*"}
 
 
-def look(agent: str) -> Look:
-    """Of an agent, also one that is not known."""
-    return LOOKS.get(agent, OTHER._replace(short=agent))
-
-
 def noise_looks(noises: Sequence[str]) -> dict[str, Look]:
-    """Of the noise levels that a panel tells apart."""
+    """Returns the looks of the noise levels that a panel tells apart."""
     found: dict[str, Look] = {}
     counts: dict[str, int] = {}
     for noise in noises:
@@ -66,18 +34,12 @@ def noise_looks(noises: Sequence[str]) -> dict[str, Look]:
         kind = kind if kind in SHADES else ""
         number = counts[kind] = counts.get(kind, -1) + 1
         shades, markers = SHADES[kind], NOISE_MARKERS[kind]
-        found[noise] = Look(shades[number % len(shades)], markers[number % len(markers)])
+        found[noise] = Look(noise, noise, shades[number % len(shades)], markers[number % len(markers)])
     return found
 
 
-def ordered(agents: Iterable[str]) -> list[str]:
-    """As in the legends."""
-    agents = set(agents)
-    return [*(agent for agent in LOOKS if agent in agents), *sorted(agents - LOOKS.keys())]
-
-
 def counted(finals: Mapping[tuple[str, str, str], np.ndarray]) -> dict[str, list[tuple[int, int]]]:
-    """Of each agent's cells, how many seeds have a score and how many there were."""
+    """Counts, in each of an agent's cells, the seeds that have a score and all of them."""
     counts: dict[str, list[tuple[int, int]]] = {}
     for (_, agent, _), scores in finals.items():
         counts.setdefault(agent, []).append((int(np.isfinite(scores).sum()), scores.size))
@@ -85,19 +47,13 @@ def counted(finals: Mapping[tuple[str, str, str], np.ndarray]) -> dict[str, list
 
 
 def legend(
-    figure: Figure,
-    counts: Mapping[str, Sequence[tuple[int, int]]],
-    title: str,
-    unit: str = "seeds",
-    lost: bool = False,
+    figure: Figure, counts: Mapping[str, Sequence[tuple[int, int]]], title: str, unit: str = "seeds", lost: bool = False
 ) -> None:
     """The agents, below all panels, with the number of runs wherever some are missing."""
     handles = []
     for agent in ordered(counts):
         own = look(agent)
-        line = Line2D([], [], color=own.colour, linestyle=own.dash, linewidth=own.width, marker=own.marker)
-        line.set(markersize=5, label=missing(NAMES.get(agent, agent), counts[agent], unit))
-        handles.append(line)
+        handles.append(Line2D([], [], markersize=5, label=missing(own.label, counts[agent], unit), **own.line))
     if lost:
         handles.append(lost_handle())
     columns = _columns([str(line.get_label()) for line in handles], figure.get_size_inches()[0])
@@ -105,7 +61,7 @@ def legend(
 
 
 def lost_handle() -> Line2D:
-    """What a legend shows for all seeds that diverged."""
+    """Returns a legend's line for all seeds that diverged."""
     return Line2D([], [], color=GREY, label="diverged", **LOST)
 
 
@@ -117,17 +73,10 @@ def _columns(labels: Sequence[str], inches: float) -> int:
 
 
 def legend_below(axes: Axes, title: str, handles: Sequence[Any] = ()) -> None:
-    """Where no line can be hidden by it."""
+    """Adds a legend below a panel, where it hides no line."""
     handles = handles or axes.get_legend_handles_labels()[0]
-    axes.legend(
-        handles=handles,
-        title=title,
-        ncols=1 + (len(handles) > 3),
-        handlelength=3.2,
-        columnspacing=1,
-        loc="upper center",
-        bbox_to_anchor=(0.5, -0.17),
-    )
+    columns: dict[str, Any] = {"ncols": 1 + (len(handles) > 3), "handlelength": 3.2, "columnspacing": 1}
+    axes.legend(handles=handles, title=title, loc="upper center", bbox_to_anchor=(0.5, -0.17), **columns)
 
 
 def missing(label: str, counts: Sequence[tuple[int, int]], unit: str = "seeds") -> str:
@@ -137,15 +86,11 @@ def missing(label: str, counts: Sequence[tuple[int, int]], unit: str = "seeds") 
 
 
 def middle_of(asked: Iterable[int], typical: bool) -> str:
-    """What a line and its band are, of how many seeds."""
+    """Says in words what a line and its band are, of how many seeds."""
     text = number(asked)
-    return (
-        text
-        if text == "one seed"
-        else f"median and middle half of {text}"
-        if typical
-        else f"mean of {text} with its 95 % interval"
-    )
+    if text == "one seed":
+        return text
+    return f"median and middle half of {text}" if typical else f"mean of {text} with its 95 % interval"
 
 
 def number(asked: Iterable[int]) -> str:
@@ -164,13 +109,25 @@ def seeds(counts: Sequence[tuple[int, int]], unit: str = "seeds") -> str:
     return f"{few} of {asked} {unit}" if few == many else f"{few} to {many} of {asked} {unit}"
 
 
+def grid_of(count: int, columns: int, width: float, height: float, **shared: Any) -> tuple[Figure, np.ndarray]:
+    """A figure with `count` panels in rows of `columns`, and its axes; those that stay empty are hidden.
+
+    Args:
+        count: how many panels there are.
+        columns: how many stand side by side.
+        width: of the figure, in inches.
+        height: likewise.
+        shared: what the panels share, as for `plt.subplots`.
+    """
+    rows = -(-count // columns)
+    figure, panels = plt.subplots(rows, columns, figsize=(width, height), squeeze=False, **shared)
+    for axes in panels.flat[count:]:
+        axes.set_visible(False)
+    return figure, panels
+
+
 def titled(figure: Figure, title: str) -> Figure:
-    """With a title above all panels, and room for everything."""
+    """Returns the figure with a title above all panels, and room for everything."""
     figure.suptitle(title, fontsize=11)
     figure.set_layout_engine("constrained", w_pad=0.07)
     return figure
-
-
-def spaced(env: str) -> str:
-    """`Cartpole Balance`."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", env.removeprefix(GYMNASIUM))

@@ -7,10 +7,10 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from moca.studies.claims import NAMES
+from moca.looks import label, look, ordered
 from moca.studies.grid import parse_noise
-from moca.studies.plots.cells import TOP, Cells, by_kind
-from moca.studies.plots.looks import counted, legend, look, middle_of, ordered, spaced, titled
+from moca.studies.plots.cells import TOP, Cells, by_kind, spaced
+from moca.studies.plots.looks import counted, legend, middle_of, titled
 from moca.studies.statistics import Estimate, bootstrap, iqm, mean_t, profile
 
 
@@ -21,7 +21,7 @@ def against_noise(cells: Cells) -> Figure:
     figure, panels = plt.subplots(
         1, len(shown), figsize=(1.2 + 1.25 * sum(widths), 4.0), sharey=True, squeeze=False, width_ratios=widths
     )
-    finals = cells.finals()
+    finals = cells.returns
     for (env, noises), axes in zip(shown, panels[0], strict=True):
         agents = [agent for agent in cells.agents(env) if any((env, agent, n) in finals for n in noises)]
         levels = {noise: parse_noise(noise)[1] for noise in noises}
@@ -45,28 +45,17 @@ def against_noise(cells: Cells) -> Figure:
 
 
 def _bars(axes: Axes, places: Sequence[float], estimates: Sequence[Estimate], agent: str) -> None:
-    own = look(agent)
-    axes.errorbar(
-        places,
-        [estimate.value for estimate in estimates],
-        yerr=[estimate.half_width for estimate in estimates],
-        color=own.colour,
-        linestyle=own.dash,
-        linewidth=own.width,
-        elinewidth=1.2,
-        marker=own.marker,
-        markersize=5,
-        capsize=2.5,
-    )
+    values, halves = ([getattr(each, name) for each in estimates] for name in ("value", "half_width"))
+    axes.errorbar(places, values, yerr=halves, elinewidth=1.2, markersize=5, capsize=2.5, **look(agent).line)
 
 
 def profiles(cells: Cells) -> Figure | None:
-    """How many of an agent's runs end above a return, and their inter-quartile mean.
+    """Draws the share of each agent's runs that end above a return, and their inter-quartile mean.
 
     Agents are only comparable where they were run on the same tasks and noise: those that were not run on all are left
     out.
     """
-    finals = {key: scores for key, scores in cells.finals().items() if cells.bounded(key[0])}
+    finals = {key: scores for key, scores in cells.returns.items() if cells.bounded(key[0])}
     places = {agent: {(env, noise) for env, name, noise in finals if name == agent} for _, agent, _ in finals}
     every = set().union(*places.values())
     agents = ordered(agent for agent, own in places.items() if own == every)
@@ -79,17 +68,14 @@ def profiles(cells: Cells) -> Figure | None:
     for row, (agent, of_cells) in enumerate(runs.items()):
         own = look(agent)
         shares = 100 * profile(np.concatenate(of_cells), thresholds)
-        left.plot(
-            thresholds, shares, color=own.colour, linestyle=own.dash, linewidth=own.width, marker=own.marker,
-            markersize=4.5, markevery=(6 * row, 50),
-        )  # fmt: skip
+        left.plot(thresholds, shares, markersize=4.5, markevery=(6 * row, 50), **own.line)
         found = bootstrap(iqm, _table(of_cells))
         ends = np.abs(np.array([[found.low], [found.high]]) - found.value)
         right.errorbar(found.value, row, xerr=ends, fmt=own.marker, color=own.colour, capsize=3, markersize=6)
     left.set(xlabel="return τ, last tenth of training", ylabel="runs that end above τ (%)", ylim=(0, 103))
     left.set_xlim(thresholds[0], TOP)
     left.set_title("performance profiles")
-    right.set_yticks(range(len(runs)), [NAMES.get(agent, agent) for agent in runs])
+    right.set_yticks(range(len(runs)), [label(agent) for agent in runs])
     right.set(xlabel="return, with 95 % bootstrap interval", ylim=(len(runs) - 0.5, -0.5))
     right.set_title("inter-quartile mean")
     right.grid(visible=False, axis="y")
@@ -102,7 +88,7 @@ def profiles(cells: Cells) -> Figure | None:
 
 
 def _table(of_cells: Sequence[np.ndarray]) -> np.ndarray:
-    """As (runs, cells), NaN where one has fewer runs than another."""
+    """Stacks scores as (runs, cells), NaN where one has fewer runs than another."""
     table = np.full((max(map(len, of_cells)), len(of_cells)), np.nan)
     for column, scores in zip(table.T, of_cells, strict=True):
         column[: scores.size] = scores

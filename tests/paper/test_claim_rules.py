@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from moca.studies.claims import rules
-from moca.studies.claims.rules import ABSENT, EQUAL, HOLDS, REFUTED, UNDECIDED, Comparison
+from moca.paper.claims import rules
+from moca.paper.claims.rules import ABSENT, EQUAL, HOLDS, REFUTED, UNDECIDED, Comparison
 
 RNG = np.random.default_rng
 

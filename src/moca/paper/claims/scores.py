@@ -25,22 +25,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from moca.studies.statistics import mean_t, steps_to
+from moca.paper.tasks import CARTPOLE, PENDULUM, SOLVED
+from moca.studies.statistics import REACHED, mean_t, steps_to
 
 if TYPE_CHECKING:
     import pandas as pd
 
-CARTPOLE, PENDULUM = "CartpoleBalance", "PendulumSwingup"
 LOW = "0.025"
 
 MOST = 1000.0  # the largest return of either task
-NOTHING = {
-    CARTPOLE: 697.6,
-    PENDULUM: 0.8,
-}  # the mean return of the zero action: results/nothing.py, results/nothing.json
+NOTHING = {CARTPOLE: 697.6, PENDULUM: 0.8}  # the mean return of the zero action: results/nothing.py
 LEARNED = 0.1  # of the way from doing nothing to the largest return
-SOLVED = {CARTPOLE: 900.0, PENDULUM: 600.0}
-REACHED = 0.9  # of the mean final return, for steps to it
 LAST = 0.1  # the share of training that final returns average
 SECOND_HALF = ", second half"
 
@@ -72,7 +67,7 @@ class Curves:
         return self._values[metric]
 
     def in_last(self, share: float) -> np.ndarray:
-        """Which evaluations lie in the last share of training."""
+        """A mask of the evaluations that lie in the last share of training."""
         return self.steps > (1 - share) * self.steps[-1]
 
 
@@ -112,15 +107,15 @@ class Scores:
         return self._known[key]
 
     def learned(self, agent: str, noise: str) -> bool:
-        """Whether the 95 % interval of the mean peak lies above the bar; a single seed cannot show it."""
+        """Returns True if the 95 % interval of the mean peak lies above the bar; a single seed cannot show it."""
         return bool(mean_t(self.of(agent, noise, "above the bar")).low > 0)
 
     def solved(self, agent: str, noise: str) -> "pd.Series":
-        """Whether each seed has solved the task, as 0 or 1."""
+        """Returns 1 for each seed that has solved the task, else 0."""
         return (self.of(agent, noise, "final") >= SOLVED[self.task]).astype(float)
 
     def bimodal(self, agent: str, noise: str) -> bool:
-        """Whether at least a tenth of the seeds has solved the task and at least a tenth has not."""
+        """Returns True if at least a tenth of the seeds has solved the task and at least a tenth has not."""
         return bool(0.1 <= self.solved(agent, noise).mean() <= 0.9)
 
     def all_steps(self, agent: str, noise: str) -> float:
@@ -141,7 +136,7 @@ class Scores:
         return pd.concat(tables).groupby(level=0).mean()
 
     def change(self, agent: str, noise: str, metric: str) -> "pd.Series":
-        """How far a line through the last fifth of training moves there, as a share of the mean there."""
+        """The change of a line through the last fifth of training, as a share of the mean there."""
         self.of(agent, noise, metric)
         return self._merged(agent, noise, lambda c: _change(c, metric)).dropna()
 

@@ -9,9 +9,10 @@ import pandas as pd
 import pytest
 
 from moca import presets
-from moca.studies import claims
-from moca.studies.claims import paper, rules
-from moca.studies.claims.scores import Scores
+from moca.looks import LOOKS, label
+from moca.paper import claims
+from moca.paper.claims import rules, statements
+from moca.paper.claims.scores import Scores
 from tests.studies.made import table
 
 CART, PEND = claims.CARTPOLE, claims.PENDULUM
@@ -180,7 +181,7 @@ def test_a_run_that_diverged_counts_as_the_worst():
 
 def levels(task, costs, before="0.025", after=HIGH):
     """Everybody at 800, and at the higher noise so much less; MoCA 150 ahead."""
-    agents = ("moca", *paper.BASELINES[task])
+    agents = ("moca", *statements.BASELINES[task])
     start = {agent: 950 if agent == "moca" else 800 for agent in agents}
     end = {agent: start[agent] - costs.get(agent, costs["others"]) for agent in agents}
     return [world(task, start, (before,)), world(task, end, (after,), seed=1)]
@@ -191,7 +192,7 @@ def test_noise_that_costs_all_but_moca_dear(task):
     found = {name: v.verdict for (name, n), v in verdicts(levels(task, {"moca": 0, "others": 150})).items() if "→" in n}
     noisy = {name: word for name, word in found.items() if name.startswith(("falls", "gap"))}
     assert set(noisy.values()) == {rules.HOLDS}
-    assert len(noisy) == 2 * len(paper.BASELINES[task]) + 1
+    assert len(noisy) == 2 * len(statements.BASELINES[task]) + 1
     reverse = verdicts(levels(task, {"moca": 250, "others": 0}))
     step = "0.025 → 0.05"
     assert reverse["falls-less-than-bnaf", step].verdict == rules.REFUTED
@@ -239,7 +240,7 @@ def test_nothing_is_said_of_an_agent_that_has_not_learned(agent):
     found = verdicts(given)
     for name in ("ordering", "above-bnaf", "faster-than-bnaf", "area-above-bnaf", "steadier-than-bnaf"):
         assert found[name, HIGH].verdict == rules.ABSENT
-        assert found[name, HIGH].measured == f"{claims.NAMES[agent]} has not learned"
+        assert found[name, HIGH].measured == f"{label(agent)} has not learned"
     assert found["above-sac", HIGH].verdict == (rules.ABSENT if agent == "moca" else rules.HOLDS)
 
 
@@ -326,7 +327,7 @@ def test_regions_are_corrected_too():
     """By Holm's method over all of them: here coverage late in training, and at each of 20 evaluations."""
     coverage = 0.71 + 0.05 * np.random.default_rng(3).normal(size=(SEEDS, 20))
     given = table(PEND, "moca", HIGH, np.full(SEEDS, 800.0), coverage_1sigma=coverage)
-    p = [rules.region_p(each, *paper.NEAR) for each in (coverage[:, 10:].mean(axis=1), *coverage.T)]
+    p = [rules.region_p(each, *statements.NEAR) for each in (coverage[:, 10:].mean(axis=1), *coverage.T)]
     corrected = rules.holm(np.array(p))
     found = verdicts(given)
     assert found["calibrated", HIGH].p == pytest.approx(corrected[0])
@@ -386,12 +387,12 @@ def test_no_claim_is_listed_twice():
     cells = [
         (t, a, n)
         for t in (CART, PEND)
-        for a in claims.NAMES
-        for n in (*paper.NOISES[t], *paper.BEYOND[t], "0", "action 1")
+        for a in LOOKS
+        for n in (*statements.NOISES[t], *statements.BEYOND[t], "0", "action 1")
     ]
-    names = [(c.name, c.task, c.noise) for c in paper.claims(cells)]
+    names = [(c.name, c.task, c.noise) for c in statements.claims(cells)]
     assert len(names) == len(set(names))
-    assert all(c.rule and c.statement for c in paper.claims(cells))
+    assert all(c.rule and c.statement for c in statements.claims(cells))
 
 
 # ---- all claims of a preset
@@ -456,7 +457,7 @@ def test_cost():
 
 
 def test_figure_1(monkeypatch):
-    from moca.studies import toy
+    from moca.paper import toy
 
     assert {v.verdict for v in claims.judge_fixed([]) if v.claim.startswith("figure")} == {rules.HOLDS}
     monkeypatch.setattr(toy.Toy, "__init__", lambda self: object.__setattr__(self, "mean_a", 1.2) or None)

@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Sequence
 from math import isfinite
 
-from moca.studies.claims.judging import Verdict
-from moca.studies.claims.rules import WORDS
+from moca.paper.claims.judging import Verdict
+from moca.paper.claims.rules import WORDS
 
 NOTES = """\
 - A claim holds, or is refuted, if the difference is significant and at least as large as the smallest effect of interest: 20 points of return on Cartpole, 40 on Pendulum, a tenth of all steps, ten percentage points of seeds. It is equal if the difference is significantly smaller than that, and otherwise undecided. All tests are corrected for the number of claims under the preset. The full rules are in docs/replication.md.
@@ -35,7 +35,7 @@ def to_markdown(verdicts: Sequence[Verdict]) -> str:
 
 
 def counts(verdicts: Sequence[Verdict]) -> str:
-    """How many claims got which verdict, as a table: a row for each verdict, a column for each preset."""
+    """Counts the claims by verdict, as a table: a row for each verdict, a column for each preset."""
     presets = list(dict.fromkeys(verdict.preset for verdict in verdicts))
     found = Counter((verdict.verdict, verdict.preset) for verdict in verdicts)
     lines = [f"| verdict | {' | '.join(presets)} |", "|---" * (1 + len(presets)) + "|"]

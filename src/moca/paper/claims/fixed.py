@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from moca.studies.claims.judging import Verdict
-from moca.studies.claims.rules import ABSENT, HOLDS, REFUTED, UNDECIDED
-from moca.studies.claims.scores import CARTPOLE
+from moca.paper.claims.judging import Verdict
+from moca.paper.claims.rules import ABSENT, HOLDS, REFUTED, UNDECIDED
+from moca.paper.tasks import CARTPOLE
 
 SAME_COST = (0.95, 1.05)
 PRINTED = {"A": 0.057, "B": 0.025}
@@ -29,25 +29,17 @@ def judge_fixed(benchmarks: Sequence[Mapping[str, Any]]) -> list[Verdict]:
 def _cost(benchmarks: Sequence[Mapping[str, Any]]) -> list[Verdict]:
     low, high = SAME_COST
     same, less = f"{low:g} ≤ ratio of the times per step ≤ {high:g}", "ratio of the times per step < 1"
-    return [
-        _timed(benchmarks, "cost-like-ce", "MoCA's step costs as much as MoCA-CE's", same, "moca-ce", SAME_COST),
-        _timed(
-            benchmarks, "cost-below-mc", "MoCA's step costs less than with 16 samples", less, "moca-mc-16", (0.0, 1.0)
-        ),
-    ]
+    like_ce = ("cost-like-ce", "MoCA's step costs as much as MoCA-CE's", same)
+    below_mc = ("cost-below-mc", "MoCA's step costs less than with 16 samples", less)
+    return [_timed(benchmarks, like_ce, "moca-ce", SAME_COST), _timed(benchmarks, below_mc, "moca-mc-16", (0.0, 1.0))]
 
 
 def _timed(
-    benchmarks: Sequence[Mapping[str, Any]],
-    name: str,
-    statement: str,
-    rule: str,
-    other: str,
-    region: tuple[float, float],
+    benchmarks: Sequence[Mapping[str, Any]], claim: tuple[str, str, str], other: str, region: tuple[float, float]
 ) -> Verdict:
     rows = [row for each in benchmarks for row in each.get("agents", []) if row["agent"] == "moca"]
     ratios = [row["cost_over"][other] for row in rows if row["env"] == CARTPOLE and other in row["cost_over"]]
-    keys = (name, statement, rule, CARTPOLE, "", "")
+    keys = (*claim, CARTPOLE, "", "")
     if not ratios:
         return Verdict(*keys, "not timed", np.nan, np.nan, np.nan, ABSENT)
     inside = [region[0] <= ratio <= region[1] for ratio in ratios]
@@ -59,7 +51,7 @@ def _timed(
 
 def _figure_1() -> list[Verdict]:
     from moca import moments as mm
-    from moca.studies.toy import Toy
+    from moca.paper.toy import Toy
 
     toy, found = Toy(), []
     for action, mean in {"A": toy.mean_a, "B": toy.mean_b}.items():

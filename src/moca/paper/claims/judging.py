@@ -8,17 +8,19 @@ import numpy as np
 
 from moca import presets
 from moca.config import ConfigError
+from moca.looks import label
+from moca.paper.claims import rules
+from moca.paper.claims.rules import ABSENT, EQUAL, HOLDS, REFUTED, UNDECIDED, Comparison, Tested
+from moca.paper.claims.scores import NOTHING, AbsentError, Scores
+from moca.paper.claims.statements import Cell, Claim, Difference, Region, Side, claims
+from moca.paper.tasks import CARTPOLE, PENDULUM
 from moca.studies import statistics
-from moca.studies.claims import rules
-from moca.studies.claims.paper import NAMES, Cell, Claim, Difference, Region, Side, claims
-from moca.studies.claims.rules import ABSENT, EQUAL, HOLDS, REFUTED, UNDECIDED, Comparison, Tested
-from moca.studies.claims.scores import CARTPOLE, NOTHING, PENDULUM, AbsentError, Scores
+from moca.studies.grid import by_rank
 from moca.studies.statistics import Estimate
 
 if TYPE_CHECKING:
     import pandas as pd
 
-ORDER = ("raw", "tuned", "paper")  # of presets, for readers
 DELTA = {CARTPOLE: 20.0, PENDULUM: 40.0}  # the smallest difference of returns of interest [choice]
 DELTA_STEPS = 0.1  # of all training steps
 DELTA_SHARE = 0.1  # of seeds
@@ -26,7 +28,7 @@ OF_RETURN = ("final", "area", "peak", "drop", "spread")
 
 
 class Verdict(NamedTuple):
-    """What the studies say of a claim, under one preset.
+    """The verdict of the studies on a claim, under one preset.
 
     Of a claim of several parts, the numbers are those of the part that decided. `p` and `p_equal` are corrected.
     """
@@ -49,7 +51,7 @@ class Verdict(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What was found of one part of a claim."""
+    """The findings on one part of a claim."""
 
     verdict: str
     estimate: Estimate
@@ -78,9 +80,9 @@ def judge(tables: "pd.DataFrame | Sequence[pd.DataFrame]", nothing: Mapping[str,
     studies = [one for table in given for one in _repetitions(table)]
     known = {cell for table in studies for cell in _cells(table)}
     listed = claims(known)
-    found = {name: None for table in studies for name in table["preset"].unique()}
+    found = dict.fromkeys(name for table in studies for name in table["preset"].unique())
     judged = []
-    for preset in sorted(found, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER)):
+    for preset in by_rank(found):
         tasks = dict.fromkeys(claim.task for claim in listed)
         scores = {task: Scores(studies, preset, task, nothing) for task in tasks}
         judged.append(_Preset(preset, scores, listed).verdicts())
@@ -137,7 +139,7 @@ class _Preset:
             for agent, noise in part.gate:
                 _side(scores, Side(agent, noise))
                 if not scores.learned(agent, noise):
-                    raise AbsentError(f"{NAMES[agent]} has not learned")
+                    raise AbsentError(f"{label(agent)} has not learned")
             if isinstance(part, Difference):
                 self.compared[claim.task, part.ours, part.theirs] = _compared(scores, part)
             else:
@@ -201,9 +203,9 @@ def _side(scores: Scores, side: Side) -> "pd.Series":
         if side.before:
             found = (found - scores.of(side.agent, side.before, side.score)).dropna()
     except AbsentError as reason:
-        raise AbsentError(f"{NAMES.get(side.agent, side.agent)}: {reason}") from None
+        raise AbsentError(f"{label(side.agent)}: {reason}") from None
     if found.empty:
-        raise AbsentError(f"{NAMES.get(side.agent, side.agent)}: no seeds")
+        raise AbsentError(f"{label(side.agent)}: no seeds")
     return found
 
 
@@ -237,7 +239,7 @@ def _comparison(series: Sequence["pd.Series"], delta: float, paired: bool = Fals
 
 
 def _bimodal(scores: Scores, part: Difference) -> bool:
-    """Whether solved seeds are to be counted in place of final returns."""
+    """Returns True if solved seeds are to be counted in place of final returns."""
     sides = (part.ours, part.theirs)
     final = all(side.score == "final" and not side.before for side in sides)
     return scores.task == PENDULUM and final and any(scores.bimodal(side.agent, side.noise) for side in sides)
@@ -279,11 +281,11 @@ def _ranking(scores: Scores, claim: Claim) -> str:
         if (agent, claim.noise) in scores.cells:
             means[agent] = float(scores.of(agent, claim.noise, "final").mean())
     ranked = sorted(means, key=lambda agent: -means[agent])
-    return " > ".join(f"{NAMES[agent]} {means[agent]:.0f}" for agent in ranked)
+    return " > ".join(f"{label(agent)} {means[agent]:.0f}" for agent in ranked)
 
 
 def _rates_fall(preset: str, task: str) -> bool:
-    """Whether learning rates fall during training under a preset of ours; those of others are taken for constant."""
+    """Returns True if learning rates fall during training under the preset; those of unknown presets are constant."""
     try:
         return presets.build(preset, task, {}).train.decay < 1
     except ConfigError:

@@ -59,7 +59,7 @@ def estimates(
 
 
 def wrong_action_rate(toy: Toy, key: Key[Array, ""], count: int, trials: int = TRIALS) -> float:
-    """How often `count` samples per action rank B above A; a tie is broken by a coin.
+    """The share of trials in which `count` samples per action rank B above A; a tie is broken by a coin.
 
     Ties are real: when no sample lands near the peak, both averages are zero in float32.
     """

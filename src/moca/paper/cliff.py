@@ -17,12 +17,13 @@ import numpy as np
 from jaxtyping import Array, Float, Key
 from rich.console import Console
 from scipy.special import ndtr
-from scipy.stats import t as student
 
 from moca.agents import make_agent
 from moca.config import Config, override
 from moca.drivers import ScanTrainer
 from moca.envs.environment import Environment, Step
+from moca.studies.statistics import mean_t
+from moca.training import ScanTrainer
 
 EDGE, END = 1.0, 1.5
 STEP, NOISE = 0.1, 0.1
@@ -55,7 +56,7 @@ class Ground(Environment):
         return (following, key), Step(following[None], self.reward(y), jnp.array(False))
 
     def reward(self, y: Any) -> Any:
-        """What is earned at y, whatever the action: a bell around the edge, on the cliff its left half."""
+        """Returns the reward at y, whatever the action: a bell around the edge, on the cliff its left half."""
         bell = jnp.exp(-(((y - EDGE) / RISE) ** 2) / 2)
         return jnp.where((y > EDGE) & (self.grip < 1), 0.0, bell)
 
@@ -83,7 +84,7 @@ AGENTS: dict[str, dict[str, Any]] = {
 
 
 class Trained(NamedTuple):
-    """What the seeds of one agent came to."""
+    """The outcome of the seeds of one agent."""
 
     steps: np.ndarray  # of the checks
     curve: np.ndarray  # score per seed and check
@@ -147,7 +148,7 @@ class Planner:
         return (1 - GAMMA) * float(self.value(action)[self.y <= START].mean())
 
     def margin(self, action: np.ndarray) -> float:
-        """How far from the edge a policy comes to rest: at the first point from which it does not go on."""
+        """The distance from the edge at which a policy rests: at the first point from which it does not go on."""
         return EDGE - float(self.y[np.argmax(action <= 0)])
 
 
@@ -164,7 +165,7 @@ def _smoothing(y: np.ndarray, sigma: float) -> np.ndarray:
 
 
 def train(config: Config, env: Ground, seeds: int) -> Trained:
-    """What so many seeds of one agent have come to, in one program."""
+    """Trains so many seeds of one agent in one program."""
     trainer, planner = ScanTrainer([config] * seeds, range(seeds), env), Planner(env)
     agent, y = make_agent(config, env), jnp.asarray(planner.y)[:, None]
     greedy = jax.jit(jax.vmap(lambda learner: jax.vmap(lambda s: agent.act(learner, s)[0])(y)))
@@ -180,13 +181,13 @@ def train(config: Config, env: Ground, seeds: int) -> Trained:
 
 
 def run(seeds: int = 10, config: Config = CONFIG, console: Console | None = None) -> dict[str, dict[str, Trained]]:
-    """What each agent came to in each setting; the same settings for all. Programs compile and run side by side."""
+    """Trains each agent on cliff and hill, with the same settings for all; programs compile and run side by side."""
     console = console or Console(stderr=True)
     jobs = [(setting, name) for setting in SETTINGS for name in AGENTS]
 
     def one(job: tuple[str, str]) -> Trained:
         trained = train(override(config, AGENTS[job[1]]), SETTINGS[job[0]], seeds)
-        console.print(f"{job[0]}, {job[1]}: {_with_interval(trained.curve[:, -1])}")
+        console.print(f"{job[0]}, {job[1]}: {mean_t(trained.curve[:, -1]).brief}")
         return trained
 
     with console.status(f"Training {len(jobs)} programs of {seeds} runs …"), ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -204,15 +205,6 @@ def exact(setting: str) -> dict[str, float]:
     return found
 
 
-def half_width(each: np.ndarray) -> float:
-    """Half of the 95 % t interval of the mean."""
-    return float(student.ppf(0.975, len(each) - 1) * each.std(ddof=1) / np.sqrt(len(each)))
-
-
-def _with_interval(each: np.ndarray) -> str:
-    return f"{each.mean():.3f} ± {half_width(each):.3f}"
-
-
 def summary(results: dict[str, dict[str, Trained]]) -> dict[str, Any]:
     """The figures as plain data: exact ones, and per agent the mean, its interval and each seed's score and margin."""
     return {
@@ -220,7 +212,7 @@ def summary(results: dict[str, dict[str, Trained]]) -> dict[str, Any]:
         | {
             name: {
                 "mean": trained.curve[:, -1].mean(),
-                "half_width_95": half_width(trained.curve[:, -1]),
+                "half_width_95": mean_t(trained.curve[:, -1]).half_width,
                 "margin": trained.margins.mean(),
                 "scores": trained.curve[:, -1].round(4).tolist(),
                 "margins": trained.margins.round(4).tolist(),

@@ -6,7 +6,7 @@ import pytest
 
 from moca import figures
 from moca import moments as mm
-from moca.studies import toy
+from moca.paper import toy
 
 
 def test_the_printed_expectations():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from moca.config import override
-from moca.studies import cliff
+from moca.paper import cliff
 
 
 def moves(env, y, action, count=20_000):
@@ -87,10 +87,6 @@ def test_the_margin_grows_with_the_noise():
         planner = cliff.Planner(cliff.Ground(noise=noise))
         margins.append(planner.margin(planner.best()[1]))
     np.testing.assert_allclose(margins, [0, 0.06, 0.14, 0.26, 0.375], atol=0.006)
-
-
-def test_the_interval():
-    assert cliff.half_width(np.array([1.0, 2.0, 3.0])) == pytest.approx(4.303 / np.sqrt(3), rel=1e-3)
 
 
 @pytest.mark.slow

@@ -11,20 +11,11 @@ from itertools import product
 
 import numpy as np
 
-from moca.studies.claims.scores import CARTPOLE, LOW, PENDULUM, SECOND_HALF
+from moca.looks import label
+from moca.paper.claims.scores import LOW, SECOND_HALF
+from moca.paper.tasks import CARTPOLE, PENDULUM
+from moca.studies.statistics import NOMINAL
 
-NAMES = {
-    "sac": "SAC",
-    "sac-usual": "SAC (usual settings)",
-    "bnaf": "BNAF",
-    "naf": "NAF (tanh)",
-    "moca-ce": "MoCA-CE",
-    "moca-mc-1": "MoCA-MC (K = 1)",
-    "moca-mc-4": "MoCA-MC (K = 4)",
-    "moca-mc-16": "MoCA-MC (K = 16)",
-    "moca-mixture": "MoCA (mixture)",
-    "moca": "MoCA",
-}
 FEW, MANY = "moca-mc-4", "moca-mc-16"
 BASELINES = {CARTPOLE: ("sac", "bnaf", "moca-ce"), PENDULUM: ("sac", "bnaf", "moca-ce", FEW, MANY)}
 FURTHER = ("sac-usual", "moca-mc-1", FEW, MANY)  # agents to compare with that the paper does not have on every task
@@ -34,7 +25,6 @@ NOISES = {CARTPOLE: (LOW, HIGH, SCALED), PENDULUM: (LOW, HIGH)}
 BEYOND = {CARTPOLE: (STRONG, SCALED_STRONG), PENDULUM: (STRONG,)}
 ACTION = "action "  # what the labels of process noise start with
 
-NOMINAL = 0.683  # of a normal distribution within one standard deviation
 COVERAGE_MARGIN = 0.05
 SETTLED = 0.1  # of its level
 NEAR = (NOMINAL - COVERAGE_MARGIN, NOMINAL + COVERAGE_MARGIN)
@@ -149,45 +139,33 @@ def _higher(task: str, beyond: list[str], known: set[Cell]) -> Iterator[Claim]:
 
 
 def _ends_higher(ours: str, theirs: str, task: str, noise: str) -> Claim:
-    return Claim(
-        f"{ours}-above-{theirs}",
-        f"{NAMES[ours]} ends higher than {NAMES[theirs]}",
-        "difference of final returns > 0",
-        task,
-        noise,
-        (Difference(Side(ours, noise), Side(theirs, noise)),),
+    part, statement = (
+        Difference(Side(ours, noise), Side(theirs, noise)),
+        f"{label(ours)} ends higher than {label(theirs)}",
     )
-
-
-def _while_learning(task: str, agent: str, noise: str) -> Iterator[Claim]:
-    """What the paper says of learning curves: speed, sample efficiency, stability."""
-    name = NAMES[agent]
-
-    def claim(key: str, statement: str, rule: str, score: str, sign: int) -> Claim:
-        part = Difference(Side("moca", noise, score), Side(agent, noise, score), sign)
-        return Claim(f"{key}-{agent}", statement, rule, task, noise, (part,))
-
-    yield claim("faster-than", f"MoCA learns faster than {name}", _STEPS, "steps", -1)
-    yield claim(
-        "area-above", f"MoCA's learning curve has more area than that of {name}", "difference of areas > 0", "area", 1
-    )
-    yield claim(
-        "steadier-than",
-        f"MoCA's seeds differ less than those of {name}",
-        "difference of the mean distances from the median seed < 0",
-        "spread",
-        -1,
-    )
-    yield claim(
-        "holds-better-than",
-        f"MoCA loses less of what it reached within a run than {name}",
-        "difference of the drops from peak to final < 0",
-        "drop",
-        -1,
-    )
+    return Claim(f"{ours}-above-{theirs}", statement, "difference of final returns > 0", task, noise, (part,))
 
 
 _STEPS = "difference of the steps to 90 % of the best final return < 0"
+_LEARNING = (  # what the paper says of learning curves: name, statement, rule, score and sign
+    ("faster-than", "MoCA learns faster than {}", _STEPS, "steps", -1),
+    ("area-above", "MoCA's learning curve has more area than that of {}", "difference of areas > 0", "area", 1),
+    (
+        "steadier-than", "MoCA's seeds differ less than those of {}",
+        "difference of the mean distances from the median seed < 0", "spread", -1,
+    ),
+    (
+        "holds-better-than", "MoCA loses less of what it reached within a run than {}",
+        "difference of the drops from peak to final < 0", "drop", -1,
+    ),
+)  # fmt: skip
+
+
+def _while_learning(task: str, agent: str, noise: str) -> Iterator[Claim]:
+    """Speed, sample efficiency, stability."""
+    for name, statement, rule, score, sign in _LEARNING:
+        part = Difference(Side("moca", noise, score), Side(agent, noise, score), sign)
+        yield Claim(f"{name}-{agent}", statement.format(label(agent)), rule, task, noise, (part,))
 
 
 def _samples(task: str, noises: list[str], known: set[Cell]) -> Iterator[Claim]:
@@ -219,7 +197,7 @@ def _more_noise(task: str, known: set[Cell]) -> Iterator[Claim]:
         }
         for agent in agents:
             yield replace(_costs(f"falls-{agent}", "more noise", task, agent, before, after), beyond=far)
-            statement = f"more noise costs MoCA less than {NAMES[agent]}"
+            statement = f"more noise costs MoCA less than {label(agent)}"
             name, rule = f"falls-less-than-{agent}", "difference of the changes > 0"
             yield Claim(name, statement, rule, task, noise, (less[agent],), beyond=far)
         leads = tuple(Difference(Side("moca", after), Side(agent, after)) for agent in agents)
@@ -229,14 +207,9 @@ def _more_noise(task: str, known: set[Cell]) -> Iterator[Claim]:
 
 
 def _costs(name: str, noise: str, task: str, agent: str, before: str, after: str) -> Claim:
-    return Claim(
-        name,
-        f"{noise} costs {NAMES[agent]} return",
-        "change of the final return < 0",
-        task,
-        _from_to(before, after),
-        (Difference(Side(agent, after), Side(agent, before), -1, learned=((agent, before),)),),
-    )
+    part = Difference(Side(agent, after), Side(agent, before), -1, learned=((agent, before),))
+    statement, rule = f"{noise} costs {label(agent)} return", "change of the final return < 0"
+    return Claim(name, statement, rule, task, _from_to(before, after), (part,))
 
 
 def _cartpole() -> Iterator[Claim]:
@@ -244,12 +217,12 @@ def _cartpole() -> Iterator[Claim]:
     for agent in ("moca", *BASELINES[CARTPOLE]):
         part = Region(Side(agent, LOW, "above the bar"), 0, np.inf)
         rule = "peak less a tenth of the way above doing nothing > 0"
-        yield Claim(f"learns-{agent}", f"{NAMES[agent]} learns", rule, CARTPOLE, LOW, (part,))
+        yield Claim(f"learns-{agent}", f"{label(agent)} learns", rule, CARTPOLE, LOW, (part,))
     for agent in BASELINES[CARTPOLE]:
         before, after = (Side(agent, noise, "steps of its own") for noise in (LOW, HIGH))
         slows = Difference(after, before, learned=((agent, LOW),))
         rule = f"change of the steps to 90 % of its own final return at {LOW} > 0"
-        statement = f"more noise slows {NAMES[agent]}"
+        statement = f"more noise slows {label(agent)}"
         yield Claim(f"slows-{agent}", statement, rule, CARTPOLE, _from_to(LOW, HIGH), (slows,))
     for agent, noise in (("sac", LOW), ("bnaf", LOW), *((agent, SCALED) for agent in BASELINES[CARTPOLE])):
         yield _costs(f"reduced-{agent}", "noise", CARTPOLE, agent, NONE, noise)
@@ -269,7 +242,7 @@ def _targets(task: str, known: set[Cell]) -> Iterator[Claim]:
         few, many = (Side(agent, noise, "target_variance") for agent in (FEW, MANY))
         vary = {side.agent: Region(side, 0, np.inf, gate=((side.agent, noise),)) for side in (few, many)}
         for agent, part in vary.items():
-            statement = f"the targets of {NAMES[agent]} vary; MoCA's do not, given its model"
+            statement = f"the targets of {label(agent)} vary; MoCA's do not, given its model"
             yield Claim(
                 f"targets-vary-{agent}", statement, "their variance over samples > 0", task, noise, (part,), beyond=far
             )

@@ -1,7 +1,7 @@
 """Every verdict of results/claims.json, computed a second time from the tables.
 
 Written from the rules in docs/replication.md and from the names of the claims, with pandas, NumPy and SciPy alone, and
-with other draws. Nothing of `moca.studies.claims` or `moca.studies.statistics` is used.
+with other draws. Nothing of `moca.paper.claims` or `moca.studies.statistics` is used.
 """
 
 import json
@@ -490,7 +490,7 @@ def test_every_difference():
 
 
 def test_what_hangs_on_no_preset():
-    from moca.studies.toy import Toy
+    from moca.paper.toy import Toy
 
     found = {row["claim"]: row["verdict"] for row in rows_by_preset()[""]}
     timed = [

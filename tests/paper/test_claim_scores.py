@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from moca.studies.claims.scores import CARTPOLE, NOTHING, PENDULUM, AbsentError, Scores
+from moca.paper.claims.scores import CARTPOLE, NOTHING, PENDULUM, AbsentError, Scores
 from tests.studies.made import table
 
 RAMP = np.arange(1.0, 21) * 10  # twenty evaluations of a run of 20,000 steps

@@ -8,7 +8,9 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
 from moca import figures
-from moca.studies.cliff import EDGE, END, SETTINGS, Planner, Trained, exact, half_width, run, summary
+from moca.looks import look
+from moca.paper.cliff import EDGE, END, SETTINGS, Planner, Trained, exact, run, summary
+from moca.studies.statistics import mean_t
 
 
 def draw(folder: Path, formats: tuple[str, ...] = figures.FORMATS, seeds: int = 10) -> list[Path]:
@@ -30,7 +32,7 @@ def picture(results: dict[str, dict[str, Trained]], folder: Path, formats: tuple
 
 
 def _colour(name: str) -> str:
-    return figures.COLOURS[name.split(",")[0].removeprefix("moca-")]
+    return look(name.split(",")[0]).colour
 
 
 def _panel_values(axes: Axes, cliff: dict[str, Trained]) -> None:
@@ -61,7 +63,7 @@ def _panel_values(axes: Axes, cliff: dict[str, Trained]) -> None:
 
 def _panel_curves(axes: Axes, cliff: dict[str, Trained]) -> None:
     for name, trained in cliff.items():
-        mean, margin = trained.curve.mean(axis=0), np.array([half_width(each) for each in trained.curve.T])
+        mean, margin = trained.curve.mean(axis=0), np.array([mean_t(each).half_width for each in trained.curve.T])
         line = ":" if "1 sample" in name else "-"
         axes.fill_between(trained.steps, mean - margin, mean + margin, color=_colour(name), alpha=0.2, linewidth=0)
         axes.plot(trained.steps, mean, line, color=_colour(name), label=name)
@@ -83,7 +85,7 @@ def _panel_scores(axes: Axes, results: dict[str, dict[str, Trained]]) -> None:
         for row, (name, trained) in enumerate(results[setting].items()):
             each = trained.curve[:, -1]
             axes.errorbar(
-                each.mean(), row, xerr=half_width(each), fmt=marker, markersize=5, capsize=3, color=_colour(name)
+                each.mean(), row, xerr=mean_t(each).half_width, fmt=marker, markersize=5, capsize=3, color=_colour(name)
             )
             axes.text(each.mean() - 0.012, row - 0.1, f"{each.mean():.3f}", ha="right", va="bottom", fontsize=8)
     names = list(next(iter(results.values())))

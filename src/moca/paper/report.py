@@ -1,0 +1,151 @@
+"""The paper's claims in a study's report: a part of its conclusion, and a section with all verdicts."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from moca.paper import claims
+from moca.paper.claims import Verdict
+from moca.studies.registry import Section
+from moca.studies.report import templates
+from moca.studies.report_charts import noise_label
+from moca.studies.report_tables import Cell, Row, Table, heads, listed
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SYMBOLS = {"holds": "✓", "refuted": "✗", "equal": "=", "undecided": "?", "not measured": "–"}
+MAIN = ("above-moca-ce", "above-bnaf", "above-moca-mc-4", "above-moca-mc-16", "holds-better-than-moca-ce")
+FAMILIES = {  # what the names of claims start with
+    "Final return": ("ordering", "above-", "mixture-alike", "ce-like-bnaf", "learns-"),
+    "Speed": ("faster-than-", "area-above-", "samples-speed"),
+    "Stability": ("steadier-than-", "holds-better-than-", "stuck-less"),
+    "Samples": ("samples-help", "moca-mc-"),
+    "More noise": ("falls-", "gap-widens", "slows-", "reduced-"),
+    "Targets": ("targets-vary-", "variance-falls", "one-sample-targets"),
+    "Uncertainty": ("calibrated", "epistemic-settles"),
+}
+
+
+def section(table: "pd.DataFrame") -> Section:
+    """The section on the claims about the tasks in a table."""
+    verdicts = claims.judge(table)
+    return Section("claims", "All claims", "The paper’s claims", conclusion(verdicts), tables(verdicts))
+
+
+@cache
+def _template() -> Any:
+    return templates("moca.paper").get_template("claims.html").make_module({"symbols": SYMBOLS})
+
+
+def conclusion(verdicts: Sequence[Verdict]) -> str:
+    """For each preset how many claims got which verdict, and where the main ones hold; as markup."""
+    presets = []
+    for preset in _presets(verdicts):
+        own = [verdict for verdict in verdicts if verdict.preset == preset]
+        paper, beyond = ([v for v in own if v.beyond == far] for far in (False, True))
+        main = [found for name in MAIN if (found := [v for v in own if v.claim == name])]
+        presets.append(
+            {
+                "name": preset, "count": len(paper), "counted": _counted(paper), "claims": list(map(_main, main)),
+                "beyond": _counted(beyond) if beyond else "",
+            }
+        )  # fmt: skip
+    return _template().conclusion(presets)
+
+
+def _presets(verdicts: Iterable[Verdict]) -> list[str]:
+    return list(dict.fromkeys(verdict.preset for verdict in verdicts))
+
+
+def _counted(verdicts: Sequence[Verdict]) -> str:
+    """`3 hold, 1 is refuted and 2 are undecided`."""
+
+    def text(word: str, count: int) -> str:
+        if word == claims.HOLDS:
+            return "1 holds" if count == 1 else f"{count} hold"
+        return f"{count} {'is' if count == 1 else 'are'} {word}"
+
+    counts = Counter(verdict.verdict for verdict in verdicts)
+    return listed(text(word, counts[word]) for word in claims.WORDS if counts[word])
+
+
+def _main(verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    """A main claim: each verdict it got, where, and what was measured there."""
+    several = len({verdict.task for verdict in verdicts}) > 1
+    found = []
+    for word in claims.WORDS:
+        measured: dict[str, list[str]] = {}  # one reason may stand for several places
+        for verdict in verdicts:
+            if verdict.verdict == word:
+                noise = _noises(verdict.noise).replace(" ", "\u00a0")
+                place = f"{verdict.task}, {noise}" if several else noise
+                measured.setdefault(_measured(verdict), []).append(place)
+        if measured:
+            found.append((word, ", ".join(f"{', '.join(where)} ({what})" for what, where in measured.items())))
+    return {"statement": verdicts[0].statement, "rule": verdicts[0].rule, "found": found}
+
+
+def _measured(verdict: Verdict) -> str:
+    """Returns what was measured, with a true minus sign and no break before its ±."""
+    return re.sub(r"-(?=\d)", "−", verdict.measured).replace(" ±", "\u00a0±")
+
+
+def tables(verdicts: Sequence[Verdict]) -> str:
+    """All verdicts: for each task and family a table with claims and noise levels down, presets across; as markup.
+
+    What goes beyond the paper and what could not be measured is folded away.
+    """
+    presets, tasks = _presets(verdicts), []
+    for task in dict.fromkeys(verdict.task for verdict in verdicts):
+        by_claim: dict[tuple[str, str, str], list[Verdict]] = {}
+        for verdict in verdicts:
+            if verdict.task == task:
+                by_claim.setdefault((verdict.claim, verdict.statement, verdict.noise), []).append(verdict)
+        rows = list(by_claim.values())
+        absent = [row for row in rows if all(verdict.verdict == claims.ABSENT for verdict in row)]
+        beyond = [row for row in rows if row not in absent and row[0].beyond]
+        paper = [row for row in rows if row not in absent and not row[0].beyond]
+        parts = [
+            *((name, [row for row in paper if _family(row[0].claim) == name], False) for name in (*FAMILIES, "Others")),
+            ("Beyond the paper, other noise or agents", beyond, True),
+            ("Not measured", absent, True),
+        ]
+        shown = [
+            (_table(f"{title}: {task}", own, presets), _count(own) if folded else "")
+            for title, own, folded in parts
+            if own
+        ]
+        tasks.append({"name": task, "tables": shown})
+    notes = [line.removeprefix("- ").replace("`", "") for line in claims.NOTES.splitlines()]
+    return _template().tables(tasks, notes)
+
+
+def _count(rows: Sequence[Any]) -> str:
+    return "one claim" if len(rows) == 1 else f"{len(rows)} claims"
+
+
+def _family(claim: str) -> str:
+    return next((name for name, starts in FAMILIES.items() if claim.startswith(starts)), "Others")
+
+
+def _table(caption: str, rows: Sequence[list[Verdict]], presets: Sequence[str]) -> Table:
+    by_statement: dict[tuple[str, str], list[list[Verdict]]] = {}
+    for row in rows:
+        by_statement.setdefault((row[0].statement, row[0].rule), []).append(row)
+    cells: list[Row] = []
+    for (statement, rule), own in by_statement.items():
+        first = [Cell(statement, {"scope": "rowgroup", "rowspan": len(own), "class": "statement"}, (rule,))]
+        for row in own:
+            told = {v.preset: Cell(_template().cell(v.verdict, _measured(v)), {"data-preset": v.preset}) for v in row}
+            where = Cell(_noises(row[0].noise), {"class": "where"})
+            cells.append([*first, where, *(told.get(preset, "") for preset in presets)])
+            first = []
+    return Table(caption, heads("claim", "noise", *(f"preset {preset}" for preset in presets)), cells, "claims")
+
+
+def _noises(text: str) -> str:
+    """`0.025`, or `none → 0.025`, for readers."""
+    return " → ".join(noise_label("0" if noise == "none" else noise) for noise in text.split(" → "))

@@ -1,0 +1,53 @@
+"""The claims on the page of a study: the conclusion, and the tables of verdicts."""
+
+from moca.paper import claims
+from moca.paper import report as section
+from tests.studies.test_report import Parsed
+
+
+def judged(claim, noise, verdict, preset="raw", measured="48 ± 25", beyond=False):
+    keys = (claim, f"says {claim}", "by a rule", "CartpoleBalance", noise, preset, measured)
+    return claims.Verdict(*keys, 1.0, 1.0, 1.0, verdict, beyond=beyond)
+
+
+def test_the_conclusion():
+    """Counts by preset, and where each of the main claims holds, with what was measured."""
+    absent = {"verdict": "not measured", "measured": "MoCA has not learned"}
+    found = [
+        judged("above-moca-ce", "0.05", "holds"),
+        judged("above-moca-ce", "0.1", "holds", measured="-9 ± 1", beyond=True),
+        judged("above-moca-ce", "0.025", "undecided"), judged("falls-sac", "0.05", "refuted"),
+        judged("above-moca-ce", "0.05", preset="tuned", **absent),
+        judged("above-moca-ce", "0.025", preset="tuned", **absent),
+    ]  # fmt: skip
+    parsed = Parsed(section.conclusion(found))
+    assert [e["text"] for e in parsed.all("h3")] == ["Preset raw", "Preset tuned"]
+    raw, tuned = (e["text"] for e in parsed.all("p"))
+    assert raw == (
+        "Of the paper’s 3 claims about these tasks, 1 holds, 1 is refuted and 1 is undecided. "
+        "Beyond the paper, at other noise or of other agents, 1 holds."
+    )
+    assert tuned == "Of the paper’s 2 claims about these tasks, 2 are not measured."
+    items = [e["text"].replace("\u00a0", " ") for e in parsed.all("li")]
+    assert items == [
+        "says above-moca-ce (by a rule): ✓holds at σ 0.05 (48 ± 25), σ 0.1 (−9 ± 1); ?undecided at σ 0.025 (48 ± 25).",
+        "says above-moca-ce (by a rule): –not measured at σ 0.05, σ 0.025 (MoCA has not learned).",
+    ]
+
+
+def test_what_is_not_measured_or_beyond_the_paper_is_folded():
+    found = [
+        judged("above-sac", "0.05", "holds"), judged("above-sac", "0.1", "holds", beyond=True),
+        judged("above-bnaf", "0.05", "not measured"), judged("above-bnaf", "0.025", "not measured"),
+    ]  # fmt: skip
+    parsed = Parsed(section.tables(found))
+    said = [e["text"] for e in parsed.all("summary")]
+    assert [text.partition(":")[0] for text in said] == ["Beyond the paper, other noise or agents", "Not measured"]
+    assert said[0].endswith("(one claim)")
+    assert said[1].endswith("(2 claims)")
+    cells = [(e["text"][1:14], "details" in e["around"]) for e in parsed.all("td") if "data-preset" in e]
+    assert [folded for _, folded in cells] == [False, True, True, True]
+    # Measured under one preset, it is in sight under both.
+    found.append(judged("above-bnaf", "0.05", "equal", preset="tuned"))
+    cells = [e for e in Parsed(section.tables(found)).all("td") if "data-preset" in e]
+    assert ["details" in e["around"] for e in cells].count(False) == 3

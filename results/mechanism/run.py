@@ -14,10 +14,11 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
-from moca.training import ScanTrainer, use_device
 
 from moca import presets
 from moca.agents import make_agent
+from moca.devices import use_device
+from moca.drivers import ScanTrainer
 from moca.paper import tasks
 
 ANGLES, VELOCITIES, _ = tasks.plane()

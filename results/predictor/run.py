@@ -10,10 +10,11 @@ import json
 from pathlib import Path
 
 import numpy as np
-from moca.training import ScanTrainer, use_device
 
 from moca import presets
 from moca.config import override
+from moca.devices import use_device
+from moca.drivers import ScanTrainer
 from moca.paper import cliff
 
 

@@ -27,7 +27,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from moca.training import use_device
 from scipy.sparse import csr_matrix
 
 from moca import presets

@@ -19,7 +19,6 @@ from moca.drivers import ScanTrainer
 from moca.envs.playground import Playground
 from moca.paper import cliff
 from moca.runs.directory import PACKAGES
-from moca.training import ScanTrainer
 
 
 def examine(say: Callable[[str], None]) -> bool:

@@ -23,7 +23,6 @@ from moca.config import Config, override
 from moca.drivers import ScanTrainer
 from moca.envs.environment import Environment, Step
 from moca.studies.statistics import mean_t
-from moca.training import ScanTrainer
 
 EDGE, END = 1.0, 1.5
 STEP, NOISE = 0.1, 0.1

@@ -1,5 +1,6 @@
 """What all figures share: colours, type, and files that come out the same bytes for the same data."""
 
+import io
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +10,8 @@ from typing import Any
 import matplotlib
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
+
+from moca.runs import files
 
 # The paper's own colours (Okabe and Ito), and three more: told apart with any kind of colour vision.
 COLOURS = {
@@ -64,7 +67,9 @@ def save(figure: Figure, folder: Path, name: str, formats: tuple[str, ...] = FOR
     for suffix in formats:
         path = folder / f"{name}.{suffix}"
         metadata = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {"Software": None}}.get(suffix)
-        figure.savefig(path, metadata=metadata)
+        held = io.BytesIO()
+        figure.savefig(held, format=suffix, metadata=metadata)
+        files.write(path, held.getbuffer())
         paths.append(path)
     plt.close(figure)
     return paths

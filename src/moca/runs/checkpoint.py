@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import struct
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -83,7 +84,10 @@ def from_host(arrays: list[np.ndarray], like: Any) -> Any:
 
 
 def save(folder: Path, step: int, checkpoint: Checkpoint, keep: int) -> Path:
-    """Writes the checkpoint of a step, then removes all but the newest `keep`."""
+    """Writes the checkpoint of a step, then removes all but the newest `keep` up to it.
+
+    One of a later step goes too: it was damaged, or the run would have gone on from it.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{step:012d}{SUFFIX}"
     arrays = [[array.dtype.name, list(array.shape)] for array in checkpoint.arrays]
@@ -94,8 +98,11 @@ def save(folder: Path, step: int, checkpoint: Checkpoint, keep: int) -> Path:
     for part in parts:
         digest.update(part)
     files.write(path, MAGIC + digest.hexdigest().encode() + b"\n", *parts)
-    for old in _newest_first(folder)[keep:]:
-        old.unlink(missing_ok=True)
+    ours = [each for each in _newest_first(folder) if re.fullmatch(r"\d{12}", each.stem)]
+    later = sum(each.name > path.name for each in ours)
+    for each in (*ours[:later], *ours[later + keep :]):
+        with suppress(OSError):
+            each.unlink()
     return path
 
 
@@ -122,6 +129,8 @@ def newest(
             aside.unlink()
     complaints: list[str] = []
     for path in _newest_first(folder):
+        if path.is_dir() and not path.is_symlink():
+            raise ConfigError(f"{path} should be a file, but it is a folder: remove it")
         try:
             found = load(path, expected)
             accept(path, found)

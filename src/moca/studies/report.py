@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from moca.config import ConfigError
+from moca.runs.files import writing
 from moca.studies import (
     claims,
     grid,
@@ -43,11 +43,9 @@ def write(directory: Path, out: Path | None = None) -> Path:
     """
     out = out or directory / "report.html"
     page = render(directory, out.parent)
-    try:
+    with writing(f"the report {out}"):
         out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(page, encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise ConfigError(f"cannot write the report {out}: {error.strerror}") from None
+        results.write(out, page.encode())
     return out
 
 

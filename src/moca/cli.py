@@ -6,8 +6,9 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from moca import __version__, presets, sweep
 from moca.arguments import Parser, a_path, add_trust, at_least_one, from_zero, seconds
@@ -343,6 +344,17 @@ def _import_plugins() -> None:
             sys.exit(2)
 
 
+def _leave_without_output(command: str, error: OSError) -> NoReturn:
+    """Ends the program after an error of the operating system: mostly of what it prints to, which it leaves alone."""
+    if not isinstance(error, BrokenPipeError):  # a reader that has seen enough is no fault
+        what = f"{error.filename}: " if error.filename else "cannot print: "
+        with suppress(OSError):
+            print(f"moca {command}: {what}{error.strerror or error}", file=sys.stderr)
+    with suppress(OSError, ValueError):  # so that nothing is tried again at the end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(DiskError.code)
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """Runs the command named in `argv`."""
     _import_plugins()
@@ -360,6 +372,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         sys.exit(2)
     try:
         arguments.handler(arguments)
+        sys.stdout.flush()
     except (interrupts.InterruptedRun, interrupts.DivergedRun) as stopped:
         print(stopped)
         sys.exit(stopped.code)
@@ -368,6 +381,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         sys.exit(error.code)
     except ConfigError as error:
         parsers[arguments.command].error(str(error))
+    except OSError as error:
+        _leave_without_output(arguments.command, error)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(interrupts.AT_ONCE)

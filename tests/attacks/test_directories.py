@@ -139,6 +139,21 @@ def test_a_checkpoint_of_another_run_is_refused(server, half, tmp_path):
     assert whole(half)
 
 
+def test_another_version_of_jax_goes_on_or_says_which_one_could(server, half):
+    meta, log = json.loads((half / "meta.json").read_text()), (half / "metrics.jsonl").read_bytes()
+    meta |= {"versions": {"jax": "0.4.1", "moca-rl": "0.0.7"}, "python": "3.9", "device": ["TPU"], "commit": "abcdef"}
+    (half / "meta.json").write_text(json.dumps(meta))
+    newest = max((half / "checkpoints").iterdir())
+    content = newest.read_bytes()
+    facts, arrays = checkpoint.load(newest)
+    checkpoint.save(newest.parent, int(newest.stem), Checkpoint(facts, [*arrays, arrays[0]]), keep=9)
+    assert refused(server("resume", path=str(half)), str(newest), "go on with the version that wrote it, or remove it")
+    assert (half / "metrics.jsonl").read_bytes() == log
+    newest.write_bytes(content)
+    assert server("resume", path=str(half)).code == 0
+    assert whole(half)
+
+
 @pytest.mark.parametrize("change", ["settings", "seeds"])
 def test_edited_settings_are_refused_by_name(server, half, change):
     file = half / {"settings": "config.json", "seeds": "meta.json"}[change]

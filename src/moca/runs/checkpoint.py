@@ -53,6 +53,10 @@ class DamagedError(ConfigError):
     """A file that is no valid checkpoint; the message says which and why."""
 
 
+class OtherArraysError(ConfigError):
+    """A valid checkpoint of other arrays than the run has; the message says which."""
+
+
 def to_host(tree: Any) -> list[np.ndarray]:
     """The leaves of a pytree as arrays of their own on the host; random keys as the numbers in them.
 
@@ -107,14 +111,19 @@ def save(folder: Path, step: int, checkpoint: Checkpoint, keep: int) -> Path:
 
 
 def load(path: Path, expected: Layout | None = None) -> Checkpoint:
-    """What a file holds; raises `DamagedError` unless every byte is as it was written, and the layout as expected."""
+    """What a file holds.
+
+    Raises:
+        DamagedError: unless every byte is as it was written.
+        OtherArraysError: if they are, but the layout is not the expected one.
+    """
     try:
         with files.open_to_read(path) as file:
             return _read(file, expected)
     except OSError as error:
         raise DamagedError(f"{path} cannot be read: {error.strerror or error}") from None
-    except DamagedError as error:
-        raise DamagedError(f"{path} {error}") from None
+    except (DamagedError, OtherArraysError) as error:
+        raise type(error)(f"{path} {error}") from None
 
 
 def newest(
@@ -159,8 +168,6 @@ def _read(file: Any, expected: Layout | None) -> Checkpoint:
         raise damaged from None
     if size - before - length != sum(np.dtype(kind).itemsize * math.prod(shape) for kind, shape in layout):
         raise DamagedError("is damaged: it is not as long as its header says")
-    if expected is not None and layout != expected:
-        raise DamagedError("holds other arrays than this run: it is of other settings or of another version")
     digest = hashlib.sha256(lead + header)
     arrays = []
     for kind, shape in layout:
@@ -172,6 +179,11 @@ def _read(file: Any, expected: Layout | None) -> Checkpoint:
         arrays.append(array.reshape(shape))
     if told != digest.hexdigest().encode() + b"\n":
         raise damaged
+    if expected is not None and layout != expected:
+        raise OtherArraysError(
+            "holds other arrays than this run, as other settings or another version of moca, jax or optax make them: "
+            "go on with the version that wrote it, or remove it"
+        )
     return Checkpoint(facts, arrays)
 
 

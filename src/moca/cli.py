@@ -6,12 +6,11 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from moca import __version__, presets, sweep
-from moca.arguments import Parser, a_path, add_trust, at_least_one, from_zero, seconds
+from moca.arguments import Parser, a_path, add_trust, at_least_one, from_zero, leave, seconds
 from moca.config import (
     AGENTS,
     NOISES,
@@ -344,17 +343,6 @@ def _import_plugins() -> None:
             sys.exit(2)
 
 
-def _leave_without_output(command: str, error: OSError) -> NoReturn:
-    """Ends the program after an error of the operating system: mostly of what it prints to, which it leaves alone."""
-    if not isinstance(error, BrokenPipeError):  # a reader that has seen enough is no fault
-        what = f"{error.filename}: " if error.filename else "cannot print: "
-        with suppress(OSError):
-            print(f"moca {command}: {what}{error.strerror or error}", file=sys.stderr)
-    with suppress(OSError, ValueError):  # so that nothing is tried again at the end
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    sys.exit(DiskError.code)
-
-
 def main(argv: Sequence[str] | None = None) -> None:
     """Runs the command named in `argv`."""
     _import_plugins()
@@ -374,15 +362,16 @@ def main(argv: Sequence[str] | None = None) -> None:
         arguments.handler(arguments)
         sys.stdout.flush()
     except (interrupts.InterruptedRun, interrupts.DivergedRun) as stopped:
-        print(stopped)
-        sys.exit(stopped.code)
+        leave(stopped.code, stopped, sys.stdout)
     except DiskError as error:
-        print(f"moca {arguments.command}: {error}", file=sys.stderr)
-        sys.exit(error.code)
+        leave(error.code, f"moca {arguments.command}: {error}", sys.stderr)
     except ConfigError as error:
         parsers[arguments.command].error(str(error))
+    except BrokenPipeError:  # a reader that has seen enough
+        leave(DiskError.code, "", sys.stderr)
     except OSError as error:
-        _leave_without_output(arguments.command, error)
+        what = f"{error.filename}: " if error.filename else "cannot print: "
+        leave(DiskError.code, f"moca {arguments.command}: {what}{error.strerror or error}", sys.stderr)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(interrupts.AT_ONCE)

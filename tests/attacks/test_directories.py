@@ -574,6 +574,26 @@ def test_a_full_disk_at_every_moment(server, disk):
     assert codes == sorted(codes, reverse=True)
 
 
+@pytest.mark.parametrize("largest", [0, 100, 250, 600, 900])
+def test_files_that_cannot_grow(server, tmp_path, largest):
+    """As a full disk, where none can be mounted: not even the lock can be written, or no log, or no checkpoint."""
+    path = tmp_path / "run"
+    answer = server("train", path=str(path), **A, largest=largest)
+    assert answer.code == 74, answer
+    if largest > 200:  # or else there is no room for the sentence either
+        assert answer.err.startswith("moca train: cannot write ")
+        assert answer.err.endswith(f"to {path}: File too large\n")
+        assert answer.err.count("\n") == 1
+    if (path / "status.json").exists():
+        assert json.loads((path / "status.json").read_text())["state"] == "failed"
+    for name in LOGS:
+        if (path / name).exists():
+            [json.loads(line) for line in (path / name).read_text().splitlines()]
+    assert checkpoint.newest(path / "checkpoints")[1] == []
+    assert server("train", path=str(path), **A).code == 0
+    assert whole(path)
+
+
 def test_a_disk_that_becomes_read_only(server, disk):
     path = disk / "run"
     held = server("train", path=str(path), **A, hold="training")

@@ -1,8 +1,10 @@
 """What the command lines share: a parser that is kind to a mistyped word, and the kinds of arguments."""
 
 import argparse
+import os
 import re
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -23,8 +25,19 @@ class Parser(argparse.ArgumentParser):
             message += "." + nearest(unknown[1].split("=")[0], known)
         elif choice := re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message):
             message += "." + nearest(choice[1], [c.strip(" '") for c in choice[2].split(",")])
-        print(f"{self.prog}: {message}\nSee {self.prog} --help.", file=sys.stderr)
-        sys.exit(2)
+        leave(2, f"{self.prog}: {message}\nSee {self.prog} --help.", sys.stderr)
+
+
+def leave(code: int, text: object, stream: Any) -> NoReturn:
+    """Ends the program with that exit code, after a last word if there is anywhere to print it to."""
+    for each, words in ((sys.stdout, ""), (stream, f"{text}\n" if text else "")):
+        try:
+            each.write(words)
+            each.flush()
+        except (OSError, ValueError):
+            with suppress(OSError, ValueError):  # so that it is not tried again at the very end, which has its own code
+                os.dup2(os.open(os.devnull, os.O_WRONLY), each.fileno())
+    sys.exit(code)
 
 
 def at_least_one(text: str) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from moca import __version__, presets, sweep
-from moca.arguments import Parser, a_path, add_trust, at_least_one, from_zero, seconds
+from moca.arguments import Parser, a_path, add_trust, at_least_one, from_zero, leave, seconds
 from moca.config import (
     AGENTS,
     NOISES,
@@ -364,14 +364,18 @@ def main(argv: Sequence[str] | None = None) -> None:
         sys.exit(2)
     try:
         arguments.handler(arguments)
+        sys.stdout.flush()
     except (interrupts.InterruptedRun, interrupts.DivergedRun) as stopped:
-        print(stopped)
-        sys.exit(stopped.code)
+        leave(stopped.code, stopped, sys.stdout)
     except DiskError as error:
-        print(f"moca {arguments.command}: {error}", file=sys.stderr)
-        sys.exit(error.code)
+        leave(error.code, f"moca {arguments.command}: {error}", sys.stderr)
     except ConfigError as error:
         parsers[arguments.command].error(str(error))
+    except BrokenPipeError:  # a reader that has seen enough
+        leave(DiskError.code, "", sys.stderr)
+    except OSError as error:
+        what = f"{error.filename}: " if error.filename else "cannot print: "
+        leave(DiskError.code, f"moca {arguments.command}: {what}{error.strerror or error}", sys.stderr)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(interrupts.AT_ONCE)

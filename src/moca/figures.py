@@ -1,5 +1,6 @@
 """The style that all figures share: colours, type, and files that come out the same bytes for the same data."""
 
+import io
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
 from moca.looks import COLOURS as COLOURS
+from moca.runs import files
 
 FORMATS = ("pdf", "svg", "png")
 
@@ -52,7 +54,9 @@ def save(figure: Figure, folder: Path, name: str, formats: tuple[str, ...] = FOR
     for suffix in formats:
         path = folder / f"{name}.{suffix}"
         metadata = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {"Software": None}}.get(suffix)
-        figure.savefig(path, metadata=metadata)
+        held = io.BytesIO()
+        figure.savefig(held, format=suffix, metadata=metadata)
+        files.write(path, held.getbuffer())
         paths.append(path)
     plt.close(figure)
     return paths

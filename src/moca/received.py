@@ -14,15 +14,18 @@ SETTINGS = 2**24  # bytes of a file that people write or read
 RECORDS = 2**31  # bytes of one with a line for every episode
 
 
-def read_text(path: Path, most: int = SETTINGS) -> str:
-    """What a file says; raises `FileNotFoundError` if there is none."""
+def read_text(path: Path, most: int = SETTINGS, length: int | None = None) -> str:
+    """What a file says, or what its first bytes say, as many as `length`; raises `FileNotFoundError` if there is none.
+
+    One that has more than `most` bytes is not read.
+    """
     from moca.deploy import opened  # which imports NumPy: too slow for the command line's first answer
 
     try:
         with opened(path) as file:
             if (size := os.fstat(file.fileno()).st_size) > most:
                 raise ValueError(f"it has {size:,} bytes, and may have {most:,}")
-            return file.read(most).decode()
+            return file.read(most if length is None else length).decode()
     except FileNotFoundError:
         raise
     except OSError as error:
@@ -42,10 +45,10 @@ def read_json(path: Path) -> Any:
         raise ConfigError(f"{path} cannot be read as JSON: it is nested too deeply") from None
 
 
-def read_rows(path: Path) -> list[dict[str, Any]]:
-    """The lines of a file, each a table as JSON; raises `FileNotFoundError` if there is none."""
+def read_rows(path: Path, length: int | None = None) -> list[dict[str, Any]]:
+    """The lines of a file, or of its first bytes, each a table as JSON; raises `FileNotFoundError` if there is none."""
     rows = []
-    for number, line in enumerate(read_text(path, RECORDS).splitlines(), 1):
+    for number, line in enumerate(read_text(path, RECORDS, length).splitlines(), 1):
         try:
             row = json.loads(line)
         except (ValueError, RecursionError):

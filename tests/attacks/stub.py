@@ -1,8 +1,8 @@
 """Commands on run directories in processes of their own, in milliseconds: a trainer of a few numbers takes JAX's place.
 
 Everything else is the real thing: directories, locks, logs, checkpoints, signals, exit codes. The server forks a
-process for each command, which may be killed at its n-th operation on files, held while it compiles or trains, or run
-as if the power were cut: what it wrote to a log and did not sync is then lost.
+process for each command, which may be killed at its n-th operation on files, held while it compiles or trains, kept
+from writing large files, or run as if the power were cut: what it wrote to a log and did not sync is then lost.
 """
 
 import ctypes
@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -121,6 +122,9 @@ def _child(command):
         now = time.time_ns()
         time.time_ns = lambda: now + int(random.uniform(-1, 1) * 1e18)  # thirty years either way
         time.time = lambda: time.time_ns() / 1e9
+    if "largest" in command:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (command["largest"],) * 2)
     _operations(command.get("dies_at"))
     arguments = ["train", "--checkpoint-every", "0"]
     if command["verb"] == "train":

@@ -6,16 +6,19 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 from rich.console import Console
 
 from moca.config import ConfigError
-from moca.runs import checkpoint, files, launch
+from moca.runs import checkpoint, files, interrupts, launch
 from moca.runs.checkpoint import Checkpoint
 from moca.runs.directory import LOGS, RunDirectory
+from moca.runs.display import learning_curve
 from moca.studies import grid, results
 from tests.attacks import stub
 
@@ -29,14 +32,20 @@ def server():
     server.close()
 
 
-@pytest.fixture
-def half(server, tmp_path):
+@pytest.fixture(scope="module")
+def killed(server, tmp_path_factory):
     """A run that was killed on its way."""
-    path = tmp_path / "run"
+    path = tmp_path_factory.mktemp("killed") / "run"
     held = server("train", path=str(path), **A, hold="training")
     stub.wait_until_held(path, held.pid)
     server.end(held)
     return path
+
+
+@pytest.fixture
+def half(killed, tmp_path):
+    """A copy of it."""
+    return Path(shutil.copytree(killed, tmp_path / "run"))
 
 
 def whole(path, numbers=A):
@@ -130,6 +139,21 @@ def test_a_checkpoint_of_another_run_is_refused(server, half, tmp_path):
     assert whole(half)
 
 
+def test_another_version_of_jax_goes_on_or_says_which_one_could(server, half):
+    meta, log = json.loads((half / "meta.json").read_text()), (half / "metrics.jsonl").read_bytes()
+    meta |= {"versions": {"jax": "0.4.1", "moca-rl": "0.0.7"}, "python": "3.9", "device": ["TPU"], "commit": "abcdef"}
+    (half / "meta.json").write_text(json.dumps(meta))
+    newest = max((half / "checkpoints").iterdir())
+    content = newest.read_bytes()
+    facts, arrays = checkpoint.load(newest)
+    checkpoint.save(newest.parent, int(newest.stem), Checkpoint(facts, [*arrays, arrays[0]]), keep=9)
+    assert refused(server("resume", path=str(half)), str(newest), "go on with the version that wrote it, or remove it")
+    assert (half / "metrics.jsonl").read_bytes() == log
+    newest.write_bytes(content)
+    assert server("resume", path=str(half)).code == 0
+    assert whole(half)
+
+
 @pytest.mark.parametrize("change", ["settings", "seeds"])
 def test_edited_settings_are_refused_by_name(server, half, change):
     file = half / {"settings": "config.json", "seeds": "meta.json"}[change]
@@ -144,6 +168,65 @@ def test_edited_settings_are_refused_by_name(server, half, change):
     file.write_text(json.dumps(json.loads(before)))  # other white space is no edit
     assert server("resume", path=str(half)).code == 0
     assert whole(half)
+
+
+ROW = {"step": 10, "seed": 1, "return_mean": 1.0, "return_noise_free": 1.0, "diverged": 0.0}
+FORGED = {
+    "a cause that is none": ROW | {"diverged": 9},
+    "words": ROW | {"diverged": "x"},
+    "a list": ROW | {"return_mean": [1]},
+    "no return": {"step": 10, "seed": 1, "diverged": 0.0},
+    "a step that is no number": ROW | {"step": "x"},
+    "another step": ROW | {"step": 20},
+    "a number that no float holds": ROW | {"seed": 10**20, "step": 10**40},
+}
+
+
+@pytest.mark.parametrize("row", FORGED.values(), ids=FORGED.keys())
+def test_forged_rows_are_not_built_upon(server, half, row):
+    log = half / "metrics.jsonl"
+    first, rest = log.read_bytes().split(b"\n", 1)
+    log.write_bytes(json.dumps(row).encode().ljust(len(first)) + b"\n" + rest)
+    answer = server("resume", path=str(half))
+    assert (answer.code, answer.err) == (0, "")
+    assert "counts on " in answer.out
+    assert "starting over" in answer.out
+    assert whole(half)
+
+
+@pytest.mark.parametrize("names", [("zzz", "zzy"), ("000000000050", "000000000040")])
+def test_what_lies_beside_the_checkpoints_does_not_have_them_removed(server, half, names):
+    """Copies of the user's own, or newer ones that are damaged: what is saved from now on is kept all the same."""
+    folder = half / "checkpoints"
+    for name in names:
+        (folder / f"{name}.checkpoint").write_bytes(max(folder.glob("0*")).read_bytes()[:-1])
+    assert server("resume", path=str(half), dies_at=60).code == stub.KILLED
+    kept = [found for found in sorted(folder.glob("0*.checkpoint")) if checkpoint.load(found)]
+    assert len(kept) >= 2
+    answer = server("resume", path=str(half))
+    assert answer.code == 0
+    assert f"going on from step {int(kept[-1].stem)}" in answer.out
+    assert int(kept[-1].stem) > 20
+    assert whole(half)
+
+
+def test_settings_that_changed_before_the_lock_was_held_are_read_again(server, tmp_path, monkeypatch):
+    """One command reads the directory of a run that nothing came of; another begins one of its own there."""
+    path = tmp_path / "run"
+    held = server("train", path=str(path), **A, hold="compiling")
+    stub.wait_until_held(path, held.pid)
+    server.end(held)
+
+    def meanwhile():
+        held = server("train", path=str(path), **B, hold="compiling")
+        stub.wait_until_held(path, held.pid)
+        server.end(held)
+
+    found = []
+    monkeypatch.setattr(launch, "use_all_cores", meanwhile)
+    monkeypatch.setattr(launch, "_train", lambda directory, *_: found.append(directory.config.train.gamma))
+    launch.resume(path)
+    assert found == [B["gamma"]]
 
 
 def crafted(path, **facts):
@@ -194,6 +277,64 @@ def test_numbers_that_no_run_can_have(server, half, number, value):
     checkpoint.save(newest.parent, int(newest.stem), Checkpoint(facts, arrays), keep=9)
     assert "holds numbers that no run can have; going back" in server("resume", path=str(half)).out
     assert whole(half)
+
+
+FOLDERS = ("checkpoints", "figures", "tensorboard", "tensorboard/all")
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_nothing_is_written_to_a_folder_elsewhere(server, half, name):
+    elsewhere = half.parent / "elsewhere"
+    elsewhere.mkdir()
+    shutil.rmtree(half / name, ignore_errors=True)
+    (half / name).symlink_to(elsewhere)
+    assert refused(server("resume", path=str(half)), f"{half / name} should be a folder, but it is a symbolic link")
+    assert not list(elsewhere.iterdir())
+    (half / name).unlink()
+    assert server("resume", path=str(half)).code == 0
+    assert whole(half)
+
+
+@pytest.mark.parametrize("name", ["policy.npz", "policy.npz.writing", "policy.writing.npz", "status.json.writing"])
+def test_what_is_written_at_the_end_goes_through_no_link(server, half, name):
+    victim = half.parent / "victim"
+    victim.write_text("not yours")
+    (half / name).symlink_to(victim)
+    assert server("resume", path=str(half)).code == 0
+    assert victim.read_text() == "not yours"
+    assert whole(half)
+
+
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+def test_a_full_disk_writes_no_status_through_a_link(tmp_path, monkeypatch, link):
+    victim = tmp_path / "victim"
+    victim.write_text("not yours" * 100)
+    link(victim, tmp_path / "status.json")
+    monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    RunDirectory(tmp_path).write_status("failed", 20)
+    assert victim.read_text() == "not yours" * 100
+
+
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+def test_figures_are_written_through_no_link(tmp_path, link):
+    victim = tmp_path / "victim"
+    victim.write_text("not yours")
+    link(victim, tmp_path / "learning_curve.png")
+    learning_curve([ROW], [{}], "title", tmp_path)
+    assert victim.read_text() == "not yours"
+    assert (tmp_path / "learning_curve.png").stat().st_size > 5000
+
+
+def test_a_film_is_written_through_no_link(half):
+    (half / "rollout.mp4").symlink_to(half.parent / "nowhere")
+    with pytest.raises(ConfigError, match=r"rollout.mp4 should be a file of its own, but it is a symbolic link"):
+        launch.load(half).render()
+
+
+def test_a_folder_in_the_place_of_a_checkpoint_is_named(server, half):
+    folder = half / "checkpoints" / "000000000050.checkpoint"
+    folder.mkdir()
+    assert refused(server("resume", path=str(half)), f"{folder} should be a file, but it is a folder: remove it")
 
 
 @pytest.mark.parametrize("name", ["lock", *LOGS, "checkpoints"])
@@ -258,7 +399,7 @@ WRONG = {
         '{"runs": [{"seed": "x"}]}', '{"runs": [{"seed": 1.5}]}', '{"runs": [{"seed": -1}]}',
         '{"runs": [{"seed": 1, "train.gamma": []}]}', '{"runs": [{"seed": 1}, {"seed": 2, "train.gamma": 0.5}]}',
         '{"runs": [{"seed": 1, "train.gamma": NaN}]}', '{"runs": [{"seed": 1, "no": 1}]}',
-        '{"identity": 3, "runs": [{"seed": 1}, {"seed": 2}]}',
+        '{"identity": 3, "runs": [{"seed": 1}, {"seed": 2}]}', f'{{"runs": [{{"seed": 1, "train.gamma": {10**400}}}]}}',
     ],
     "status.json": [
         "", "[]", "null", "{}", '{"state": 3}', '{"state": "finished"}', '{"state": "lost", "step": 1}',
@@ -294,7 +435,7 @@ def test_a_folder_of_ones_own_is_not_taken_for_a_run(server, tmp_path):
 
 def test_damaged_rows_are_named(tmp_path):
     for text in ("{", "3", "[]", '{"step": 1}', "\x00\x00", "[" * 9999):
-        (tmp_path / "metrics.jsonl").write_text('{"step": 1, "seed": 0, "diverged": 0.0}\n' + text + "\n")
+        (tmp_path / "metrics.jsonl").write_text(json.dumps(ROW) + "\n" + text + "\n")
         with pytest.raises(ConfigError, match=r"metrics.jsonl cannot be read: line 2 is no"):
             RunDirectory(tmp_path).rows()
 
@@ -315,6 +456,27 @@ def test_a_signal_while_compiling_ends_the_process(server, tmp_path):
         assert json.loads((path / "status.json").read_text()) == {"state": "interrupted", "step": 0}
         assert server("resume", path=str(path)).code == 0
         assert whole(path)
+
+
+def test_a_status_of_the_wrong_shape_is_named_before_anything_is_compiled(server, tmp_path):
+    (tmp_path / "status.json").write_text("[]")
+    assert refused(server("train", path=str(tmp_path), **A), str(tmp_path / "status.json"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["lock", "status.json"]
+
+
+def test_a_signal_ends_the_process_whatever_else_goes_wrong(monkeypatch):
+    def leave(name):
+        raise OSError(28, "No space left on device")
+
+    request = interrupts.Request()
+    read, write = os.pipe()
+    os.write(write, bytes([signal.SIGTERM]))
+    monkeypatch.setattr(os, "_exit", sys.exit)
+    with request.at_once(leave), pytest.raises(SystemExit) as left:
+        interrupts._watch(read, request)
+    assert left.value.code == 75
+    os.close(read)
+    os.close(write)
 
 
 def test_a_second_ctrl_c_leaves_at_once(server, tmp_path):
@@ -410,6 +572,26 @@ def test_a_full_disk_at_every_moment(server, disk):
     assert codes[0] == 74
     assert codes[-1] == 0
     assert codes == sorted(codes, reverse=True)
+
+
+@pytest.mark.parametrize("largest", [0, 100, 250, 600, 900])
+def test_files_that_cannot_grow(server, tmp_path, largest):
+    """As a full disk, where none can be mounted: not even the lock can be written, or no log, or no checkpoint."""
+    path = tmp_path / "run"
+    answer = server("train", path=str(path), **A, largest=largest)
+    assert answer.code == 74, answer
+    if largest > 200:  # or else there is no room for the sentence either
+        assert answer.err.startswith("moca train: cannot write ")
+        assert answer.err.endswith(f"to {path}: File too large\n")
+        assert answer.err.count("\n") == 1
+    if (path / "status.json").exists():
+        assert json.loads((path / "status.json").read_text())["state"] == "failed"
+    for name in LOGS:
+        if (path / name).exists():
+            [json.loads(line) for line in (path / name).read_text().splitlines()]
+    assert checkpoint.newest(path / "checkpoints")[1] == []
+    assert server("train", path=str(path), **A).code == 0
+    assert whole(path)
 
 
 def test_a_disk_that_becomes_read_only(server, disk):

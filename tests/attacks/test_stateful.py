@@ -36,6 +36,8 @@ VICTIM = b"not yours\n" * 100
 class Directories(RuleBasedStateMachine):
     """One directory with one of two runs in it, a directory with the other, and a file that nobody may touch."""
 
+    taken = 0  # steps of all sequences so far
+
     @initialize()
     def begin(self):
         self.server = stub.SERVER
@@ -289,6 +291,10 @@ class Directories(RuleBasedStateMachine):
     # What holds at all times
 
     @invariant()
+    def a_step_was_taken(self):
+        Directories.taken += 1
+
+    @invariant()
     def whoever_finds_settings_finds_what_belongs_to_them(self):
         if hasattr(self, "path") and (self.path / "config.json").exists():
             assert (self.path / "meta.json").exists()
@@ -316,8 +322,10 @@ def server():
     stub.SERVER.close()
 
 
-@pytest.mark.parametrize("examples", [6, pytest.param(50, marks=pytest.mark.slow)])
-def test_no_sequence_of_commands_and_accidents_breaks_a_promise(examples):
+@pytest.mark.parametrize(("examples", "steps"), [(6, 200), pytest.param(52, 2000, marks=pytest.mark.slow)])
+def test_no_sequence_of_commands_and_accidents_breaks_a_promise(examples, steps):
+    """Hypothesis ends its first sequence, and now and then another, before its time: steps are counted."""
+    before = Directories.taken
     run_state_machine_as_test(
         Directories,
         settings=settings(
@@ -330,3 +338,4 @@ def test_no_sequence_of_commands_and_accidents_breaks_a_promise(examples):
             phases=[Phase.generate],
         ),
     )
+    assert Directories.taken - before >= steps

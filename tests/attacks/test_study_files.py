@@ -3,14 +3,21 @@
 import io
 import json
 import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import moca
+from moca.cli import main
 from moca.config import Config, ConfigError, override, to_json
-from moca.studies import grid, look, report, report_origin, results
+from moca.runs import files
+from moca.runs.files import DiskError
+from moca.studies import grid, launch, look, report, report_origin, results
 from moca.studies.display import steps
 from tests.attacks.policies import npy, zipped
 from tests.studies import made
@@ -204,9 +211,86 @@ def test_a_broken_study_file_is_one_sentence(tmp_path, case):
 
 
 def test_no_name_leads_out_of_the_study(tmp_path):
-    block = grid.Block("gymnasium:a/../../../x", ("sac",), ("0",), 20_000)
-    for job in grid.plan(grid.Grid("small", (block,), presets=("raw",))):
+    def jobs(name):
+        return grid.plan(grid.Grid("small", (grid.Block(name, ("sac",), ("0",), 20_000),), presets=("raw",)))
+
+    with pytest.raises(ConfigError, match="is no name"):
+        jobs("gymnasium:a/../../../x")
+    for job in jobs("gymnasium:a/..b/.c/x"):
         assert (tmp_path / job.name).resolve().parent == tmp_path.resolve()
+
+
+def job_in(directory):
+    """The first job of the plan, whose cell has no file yet, and where its cell lies."""
+    job, cells = grid.plan(PLAN)[0], directory / "cells"
+    (cells / job.name).mkdir(parents=True)
+    return job, cells
+
+
+def test_the_log_of_a_job_is_no_link(tmp_path):
+    (tmp_path / "victim").write_text("not yours")
+    job, cells = job_in(tmp_path)
+    for link in (os.symlink, os.link):
+        link(tmp_path / "victim", cells / f"{job.name}.log")
+        with pytest.raises(ConfigError, match=r"\.log should be a file of its own"):
+            launch._start(tmp_path, job, launch.Options())
+        (cells / f"{job.name}.log").unlink()
+    assert (tmp_path / "victim").read_text() == "not yours"
+
+
+def test_what_is_no_lock_is_in_nobodys_hand(tmp_path):
+    job, cells = job_in(tmp_path)
+    lock = cells / job.name / "lock"
+    lock.symlink_to(tmp_path / "nowhere")
+    assert not launch._in_hand(tmp_path, job)
+    assert not (tmp_path / "nowhere").exists()
+    lock.unlink()
+    os.mkfifo(lock)
+    assert not launch._in_hand(tmp_path, job)
+
+
+def test_a_report_is_written_through_no_link(study, tmp_path):
+    (tmp_path / "victim").write_text("not yours")
+    copy = Path(shutil.copytree(study, tmp_path / "study"))
+    (copy / "report.html").symlink_to(tmp_path / "victim")
+    assert "<html" in report.write(copy).read_text()
+    assert (tmp_path / "victim").read_text() == "not yours"
+
+
+@pytest.mark.parametrize("what", ["mkdir", "log", "write"])
+def test_a_disk_that_cannot_be_written_to_has_its_own_exit_code(tmp_path, capsys, monkeypatch, what):
+    def refuse(*_, **__):
+        raise OSError(30, "Read-only file system")
+
+    if what == "mkdir":
+        monkeypatch.setattr(Path, "mkdir", refuse)
+    else:
+        module, name = {"log": (launch, "open_to_append"), "write": (files, "write")}[what]
+        monkeypatch.setattr(module, name, refuse)
+    text = 'presets = ["raw"]\nseeds = 1\n[[blocks]]\nenv = "CartpoleBalance"\nagents = ["sac"]\nnoises = ["0"]\n'
+    (tmp_path / "mine.toml").write_text(text + "steps = 1000\n")
+    with pytest.raises(SystemExit) as stopped:
+        main(["study", str(tmp_path / "mine.toml"), "--out", str(tmp_path / "out")])
+    assert stopped.value.code == 74
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"moca study: cannot write to {tmp_path / 'out'}")
+    assert line.endswith(": Read-only file system")
+
+
+def test_jobs_that_fail_for_want_of_a_disk_are_told_apart(tmp_path, monkeypatch):
+    says = {"cannot write": DiskError.code, "no such thing": 1}
+    monkeypatch.setattr(launch, "POLL", 0.01)
+    for number, (word, code) in enumerate(says.items()):
+        command = [sys.executable, "-c", f"import sys; print({word!r}); sys.exit({code})"]
+        monkeypatch.setattr(launch, "_start", lambda directory, job, _, command=command: shell(directory, job, command))
+        with pytest.raises(ConfigError, match=f"2 of 2 jobs failed: .*: {word}") as failed:
+            launch.study(PLAN, tmp_path / str(number))
+        assert isinstance(failed.value, DiskError) is (code == DiskError.code)
+
+
+def shell(directory, job, command):
+    with launch._log(directory, job.name).open("w") as log:
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log)
 
 
 def test_a_report_shows_nothing_that_links_lead_to(study, tmp_path):

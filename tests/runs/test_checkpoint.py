@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from moca.runs import checkpoint
-from moca.runs.checkpoint import Checkpoint, DamagedError, Facts
+from moca.runs.checkpoint import Checkpoint, DamagedError, Facts, OtherArraysError
 
 
 def tree():
@@ -90,8 +90,14 @@ def test_no_code_is_run(saved, tmp_path):
 def test_another_run_s_arrays_are_refused(saved):
     newest = max(saved.glob("*.checkpoint"))
     assert checkpoint.load(newest, checkpoint.layout(tree()))
-    with pytest.raises(DamagedError, match="other arrays"):
-        checkpoint.load(newest, checkpoint.layout(tree() | {"count": jnp.float32(7)}))
+    other = checkpoint.layout(tree() | {"count": jnp.float32(7)})
+    with pytest.raises(OtherArraysError, match=f"{newest.name} holds other arrays"):
+        checkpoint.load(newest, other)
+    with pytest.raises(OtherArraysError):  # it is not passed over, as a damaged one is
+        checkpoint.newest(saved, other)
+    newest.write_bytes(newest.read_bytes()[:-1] + b"x")
+    with pytest.raises(DamagedError):
+        checkpoint.load(newest, other)
 
 
 def test_what_was_left_half_written_is_removed(saved):

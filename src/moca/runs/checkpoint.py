@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import struct
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -52,6 +53,10 @@ class DamagedError(ConfigError):
     """A file that is no valid checkpoint; the message says which and why."""
 
 
+class OtherArraysError(ConfigError):
+    """A valid checkpoint of other arrays than the run has; the message says which."""
+
+
 def to_host(tree: Any) -> list[np.ndarray]:
     """The leaves of a pytree as arrays of their own on the host; random keys as the numbers in them.
 
@@ -83,7 +88,10 @@ def from_host(arrays: list[np.ndarray], like: Any) -> Any:
 
 
 def save(folder: Path, step: int, checkpoint: Checkpoint, keep: int) -> Path:
-    """Writes the checkpoint of a step, then removes all but the newest `keep`."""
+    """Writes the checkpoint of a step, then removes all but the newest `keep` up to it.
+
+    One of a later step goes too: it was damaged, or the run would have gone on from it.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{step:012d}{SUFFIX}"
     arrays = [[array.dtype.name, list(array.shape)] for array in checkpoint.arrays]
@@ -94,20 +102,28 @@ def save(folder: Path, step: int, checkpoint: Checkpoint, keep: int) -> Path:
     for part in parts:
         digest.update(part)
     files.write(path, MAGIC + digest.hexdigest().encode() + b"\n", *parts)
-    for old in _newest_first(folder)[keep:]:
-        old.unlink(missing_ok=True)
+    ours = [each for each in _newest_first(folder) if re.fullmatch(r"\d{12}", each.stem)]
+    later = sum(each.name > path.name for each in ours)
+    for each in (*ours[:later], *ours[later + keep :]):
+        with suppress(OSError):
+            each.unlink()
     return path
 
 
 def load(path: Path, expected: Layout | None = None) -> Checkpoint:
-    """What a file holds; raises `DamagedError` unless every byte is as it was written, and the layout as expected."""
+    """What a file holds.
+
+    Raises:
+        DamagedError: unless every byte is as it was written.
+        OtherArraysError: if they are, but the layout is not the expected one.
+    """
     try:
         with files.open_to_read(path) as file:
             return _read(file, expected)
     except OSError as error:
         raise DamagedError(f"{path} cannot be read: {error.strerror or error}") from None
-    except DamagedError as error:
-        raise DamagedError(f"{path} {error}") from None
+    except (DamagedError, OtherArraysError) as error:
+        raise type(error)(f"{path} {error}") from None
 
 
 def newest(
@@ -122,6 +138,8 @@ def newest(
             aside.unlink()
     complaints: list[str] = []
     for path in _newest_first(folder):
+        if path.is_dir() and not path.is_symlink():
+            raise ConfigError(f"{path} should be a file, but it is a folder: remove it")
         try:
             found = load(path, expected)
             accept(path, found)
@@ -150,8 +168,6 @@ def _read(file: Any, expected: Layout | None) -> Checkpoint:
         raise damaged from None
     if size - before - length != sum(np.dtype(kind).itemsize * math.prod(shape) for kind, shape in layout):
         raise DamagedError("is damaged: it is not as long as its header says")
-    if expected is not None and layout != expected:
-        raise DamagedError("holds other arrays than this run: it is of other settings or of another version")
     digest = hashlib.sha256(lead + header)
     arrays = []
     for kind, shape in layout:
@@ -163,6 +179,11 @@ def _read(file: Any, expected: Layout | None) -> Checkpoint:
         arrays.append(array.reshape(shape))
     if told != digest.hexdigest().encode() + b"\n":
         raise damaged
+    if expected is not None and layout != expected:
+        raise OtherArraysError(
+            "holds other arrays than this run, as other settings or another version of moca, jax or optax make them: "
+            "go on with the version that wrote it, or remove it"
+        )
     return Checkpoint(facts, arrays)
 
 

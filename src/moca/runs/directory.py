@@ -8,6 +8,7 @@ tensorboard/     figures/              rollout.mp4
 """
 
 import hashlib
+import io
 import json
 import math
 import os
@@ -27,6 +28,7 @@ import numpy as np
 from moca import __version__
 from moca.config import Config, ConfigError, flatten, from_json, to_json
 from moca.deploy import LARGEST, read_arrays
+from moca.divergence import CAUSES
 from moca.drivers import Report
 from moca.received import read_json, read_rows
 from moca.runs import OVER, STATES, files
@@ -79,7 +81,15 @@ class RunDirectory:
             for name in LOGS:
                 files.refuse_odd(self.path / name)
             files.refuse_odd(self.checkpoints, folder=True)
+            for folder in (self.path / "figures", self.path / "tensorboard", *(self.path / "tensorboard").glob("*/")):
+                files.refuse_odd(folder, folder=True)
+            self._forget()  # what was read before may not hold any more
             yield
+
+    def _forget(self) -> None:
+        """Has config.json and meta.json read again."""
+        for name in ("config", "meta", "identity"):
+            self.__dict__.pop(name, None)
 
     def begin(self, config: Config, runs: list[dict[str, float]]) -> None:
         """Notes what is asked, in a directory that is locked; refuses one that holds another run, or a finished one."""
@@ -90,8 +100,8 @@ class RunDirectory:
             raise ConfigError(
                 f"{self.path} holds a config.json or meta.json that is of no run: choose another directory"
             )
-        for name in ("config", "meta", "identity"):
-            self.__dict__.pop(name, None)
+        _ = self.status  # which raises where there is one of another shape
+        self._forget()
         text = to_json(config)
         identity = _identity(json.loads(text), runs)
         with files.writing(f"to {self.path}"):
@@ -190,7 +200,10 @@ class RunDirectory:
     @property
     def _made_by(self) -> str:
         """ " (it was made by …)" where that was another version of this package."""
-        versions = self.meta.get("versions")
+        try:
+            versions = self.meta.get("versions")
+        except ConfigError:  # that is another matter
+            return ""
         made = versions.get("moca-rl") if isinstance(versions, dict) else None
         return f" (it was made by moca {made}, and this is {__version__})" if made not in (None, __version__) else ""
 
@@ -239,15 +252,15 @@ class RunDirectory:
                 self.cut(before)  # the logs end at the same step
                 raise
 
-    def rows(self) -> list[dict[str, Any]]:
-        """All rows of metrics.jsonl."""
+    def rows(self, length: int | None = None) -> list[dict[str, Any]]:
+        """All rows of metrics.jsonl, or those in its first bytes, as many as `length` says."""
         path = self.path / "metrics.jsonl"
         try:
-            rows = read_rows(path)
+            rows = read_rows(path, length)
         except FileNotFoundError:
             return []
         for number, row in enumerate(rows, 1):
-            if not {"step", "seed", "diverged"} <= row.keys():
+            if not _is_row(row):
                 raise ConfigError(f"{path} cannot be read: line {number} is no row of metrics")
         return rows
 
@@ -261,23 +274,17 @@ class RunDirectory:
         try:
             files.write(path, text.ljust(ROOM).encode() + b"\n")
         except OSError:
-            text = json.dumps({"state": state, "step": step})
-            with suppress(OSError), path.open("r+b") as file:
-                length = len(file.read())
-                file.seek(0)
-                file.write(text.ljust(length - 1).encode() + b"\n")
+            with suppress(OSError):
+                files.write_over(path, json.dumps({"state": state, "step": step}).encode())
 
     def save_policy(self, learners: Any) -> Path:
         """The learners' arrays, in the order of their pytree."""
         path = self.path / "policy.npz"
         leaves = jax.device_get(jax.tree.leaves(learners))
-        aside = path.with_name("policy.writing.npz")
-        try:
-            np.savez(aside, **{_leaf(number): leaf for number, leaf in enumerate(leaves)})
-            aside.replace(path)
-        except OSError as error:
-            aside.unlink(missing_ok=True)
-            raise ConfigError(f"cannot write the policy to {self.path}: {error.strerror}") from None
+        held = io.BytesIO()
+        np.savez(held, **{_leaf(number): leaf for number, leaf in enumerate(leaves)})
+        with files.writing(f"the policy to {self.path}"):
+            files.write(path, held.getbuffer())
         return path
 
     def load_policy(self, like: Any) -> Any:
@@ -314,7 +321,20 @@ def _is_run(run: Any) -> bool:
     """Whether it has the shape of an entry of `runs`."""
     if not isinstance(run, dict) or type(run.get("seed")) is not int or not 0 <= run["seed"] < 2**32:
         return False
-    return all(type(value) in (int, float) and math.isfinite(value) for value in run.values())
+    return all(_is_number(value) for value in run.values())
+
+
+def _is_number(value: Any) -> bool:
+    """Whether it is a number that a float holds."""
+    return (type(value) is float and math.isfinite(value)) or (type(value) is int and abs(value) < 2**53)
+
+
+def _is_row(row: Mapping[str, Any]) -> bool:
+    """Whether it has the shape of a row of metrics.jsonl: numbers, or null for what could not be measured."""
+    if not {"step", "seed", "diverged", "return_mean", "return_noise_free"} <= row.keys():
+        return False
+    known = type(row["step"]) is int and row["step"] >= 0 and row["diverged"] in range(len(CAUSES))
+    return known and all(value is None or _is_number(value) for value in row.values())
 
 
 def _number(value: np.ndarray) -> float | None:

@@ -30,9 +30,12 @@ def writing(what: str | Path) -> Iterator[None]:
         raise DiskError(f"cannot write {what}: {error.strerror or error}") from None
 
 
-def write(path: Path, *parts: Any) -> None:
-    """Writes a file aside, syncs it to disk and renames it, so that nobody ever reads half of it."""
-    aside = path.with_name(path.name + ASIDE)
+def write(path: Path, *parts: Any, apart: str = "") -> None:
+    """Writes a file aside, syncs it to disk and renames it, so that nobody ever reads half of it.
+
+    Processes that may write the same file at the same time need names `apart` for what they write aside.
+    """
+    aside = path.with_name(f"{path.name}{apart}{ASIDE}")
     try:
         aside.unlink(missing_ok=True)
         with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE, 0o666), "wb") as file:
@@ -48,9 +51,14 @@ def write(path: Path, *parts: Any) -> None:
         raise
 
 
+def open_to_append(path: Path) -> int:
+    """The handle of a file that is written to at its end, made if it is not there; it is no link."""
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | _SAFE, 0o666)
+
+
 def append(path: Path, content: bytes) -> None:
     """Adds to the end of a file all of the content, or nothing."""
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | _SAFE, 0o666)
+    handle = open_to_append(path)
     try:
         before, rest = os.fstat(handle).st_size, memoryview(content)
         try:
@@ -59,6 +67,17 @@ def append(path: Path, content: bytes) -> None:
         except OSError:
             os.ftruncate(handle, before)
             raise
+    finally:
+        os.close(handle)
+
+
+def write_over(path: Path, content: bytes) -> None:
+    """Writes over a file of its own in place, which needs no room on the disk; white space fills what is left of it."""
+    handle = os.open(path, os.O_RDWR | _SAFE)
+    try:
+        found = os.fstat(handle)
+        if stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
+            os.pwrite(handle, content.ljust(found.st_size - 1) + b"\n", 0)
     finally:
         os.close(handle)
 

@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 RESUMABLE = 75  # exit code of a run that stopped on request and can go on; sysexits.h calls it a temporary failure
@@ -105,8 +105,10 @@ def _watch(pipe: int, request: Request) -> None:
         if number[0] not in SIGNALS:
             continue
         if leave := request.leave:
-            leave(signal.Signals(number[0]).name)
-            _exit(RESUMABLE)
+            try:
+                leave(signal.Signals(number[0]).name)
+            finally:  # it leaves whatever happens
+                _exit(RESUMABLE)
         if asked and number[0] == signal.SIGINT:
             _exit(AT_ONCE)
         asked = True
@@ -117,6 +119,7 @@ def _exit(code: int) -> None:
     """Leaves without waiting for whatever is being computed."""
     if sys.stdout.isatty():
         print("\x1b[?25h", end="")  # the cursor, which a progress bar hides
-    sys.stdout.flush()
-    sys.stderr.flush()
+    with suppress(OSError, ValueError):  # nobody may be there to read it
+        sys.stdout.flush()
+        sys.stderr.flush()
     os._exit(code)

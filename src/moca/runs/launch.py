@@ -31,7 +31,7 @@ from moca.evaluation import rollout
 from moca.loop import init_run
 from moca.moments import NoClosedFormError
 from moca.names import OWN
-from moca.runs import checkpoint, export, film, interrupts
+from moca.runs import checkpoint, export, files, film, interrupts
 from moca.runs.directory import LOGS, RunDirectory
 from moca.runs.display import Display, label, learning_curve
 from moca.runs.events import EventFile
@@ -144,6 +144,8 @@ class Run:
     def render(self, run: int = 0, seed: int = 0, path: Path | None = None) -> tuple[Path, str, float]:
         """Films one greedy episode of one run: the file, how it was drawn, and the return it shows."""
         run, seed = self._refuse_run(run), whole("seed", seed)
+        if path is None:
+            files.refuse_odd(self.path / "rollout.mp4")
         path = self.path / "rollout.mp4" if path is None else as_path("path", path)
         env, learners = self.restore()
         config = override(self.config, _settings(self.directory.runs[run]))
@@ -265,8 +267,10 @@ def _train(
     run.refuse_without_env()
     config, runs = directory.config, directory.runs
 
+    step = directory.status["step"]
+
     def leave(signal: str) -> None:
-        directory.write_status("interrupted", directory.status["step"])
+        directory.write_status("interrupted", step)
         print(f"\nstopped by {signal} while compiling; go on with: moca train --resume {directory.path}")
 
     with noted() as request:
@@ -311,6 +315,13 @@ def _go_back_to_checkpoint(trainer: Trainer, directory: RunDirectory, console: C
             raise checkpoint.DamagedError(f"{path} is damaged: it counts on other logs than a run has")
         if short := directory.ends_a_row(lengths):
             raise checkpoint.DamagedError(f"{path} counts on rows that {short} has not")
+        try:
+            steps = [row["step"] for row in directory.rows(lengths["metrics.jsonl"])]
+        except ConfigError as error:
+            raise checkpoint.DamagedError(f"{path} counts on rows that are damaged: {error}") from None
+        length, runs = trainer.config.env.episode_length, len(directory.runs)
+        if steps != [length * (1 + number // runs) for number in range(episode * runs)]:
+            raise checkpoint.DamagedError(f"{path} counts on other rows than metrics.jsonl has")
         if not plausible(checkpoint.unflatten(found.arrays, trainer.state)):
             raise checkpoint.DamagedError(f"{path} holds numbers that no run can have")
 

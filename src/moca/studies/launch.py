@@ -22,6 +22,7 @@ from moca.config import ConfigError
 from moca.envs.trust import SAFE_PATH, remember
 from moca.extending import PLUGINS, import_plugins, plugins
 from moca.runs.directory import InHandError
+from moca.runs.files import DiskError, open_to_append, open_to_read, refuse_odd, writing
 from moca.runs.interrupts import RESUMABLE, InterruptedRun, noted, own_process
 from moca.studies import grid, results
 from moca.studies.display import Board
@@ -30,6 +31,7 @@ from moca.studies.grid import Grid, Job
 TRIES = 3  # of a job whose process died
 IN_HAND = 76  # exit code of a job that another process was first to train
 POLL = 0.2  # seconds
+Failures = dict[str, ConfigError]  # why jobs failed, by name
 _PREALLOCATE = "XLA_PYTHON_CLIENT_PREALLOCATE"  # a process that takes all of a GPU's memory leaves none for others
 
 
@@ -56,7 +58,7 @@ def study(
 
     Raises:
         InterruptedRun: after a signal that asked it to stop; every running job was saved.
-        ConfigError: if jobs failed; the others are finished, and collected.
+        ConfigError: if jobs failed, a `DiskError` if for want of a disk; the others are finished, and collected.
     """
     directory, console, options = Path(directory), console or Console(quiet=True), options or Options()
     jobs = grid.plan(plan)
@@ -69,7 +71,8 @@ def study(
     if failed:
         texts = "; ".join(f"{name}: {why}" for name, why in failed.items())
         where = f". What is finished is in {table}" if table else ""
-        raise ConfigError(f"{len(failed)} of {len(jobs)} jobs failed: {texts}{where}")
+        kind = next((DiskError for why in failed.values() if isinstance(why, DiskError)), ConfigError)
+        raise kind(f"{len(failed)} of {len(jobs)} jobs failed: {texts}{where}")
     if left:
         raise InterruptedRun(f"stopped by {stopped_by}; the same command goes on where it stopped")
     cells = directory / results.CELLS
@@ -84,12 +87,10 @@ def study(
 def prepare(directory: Path, plan: Grid, trust: bool = False) -> None:
     """Makes the study's directory; refuses one that holds another study. What is trusted now is so from then on."""
     text = grid.to_json(plan)
-    try:
+    with writing(f"to {directory}"):
         (directory / results.CELLS).mkdir(parents=True, exist_ok=True)
         if not (directory / results.PLAN).exists():
             results.write(directory / results.PLAN, (text + "\n").encode())
-    except OSError as error:
-        raise ConfigError(f"cannot write to {directory}: {error.strerror}") from None
     there = results.load_grid(directory)
     if grid.to_json(there) != text:
         names = ("name", "seeds", "seed", "presets", "films")
@@ -99,7 +100,7 @@ def prepare(directory: Path, plan: Grid, trust: bool = False) -> None:
         remember(directory, block.env)
 
 
-def _local(directory: Path, jobs: Sequence[Job], options: Options, board: Board) -> tuple[dict[str, str], str | None]:
+def _local(directory: Path, jobs: Sequence[Job], options: Options, board: Board) -> tuple[Failures, str | None]:
     """Every job in a process of its own, `parallel` at a time; why jobs failed, by name, and what signal stopped it.
 
     A process that died is started again; a job that another process has in hand is left to it until that is done.
@@ -107,7 +108,7 @@ def _local(directory: Path, jobs: Sequence[Job], options: Options, board: Board)
     waiting = [job for job in jobs if not results.finished(directory, job)]
     running: dict[str, tuple[Job, subprocess.Popen]] = {}
     deaths = dict.fromkeys((job.name for job in waiting), 0)
-    failed: dict[str, str] = {}
+    failed: Failures = {}
     with noted() as request:
         try:
             while waiting or running:
@@ -135,7 +136,8 @@ def _local(directory: Path, jobs: Sequence[Job], options: Options, board: Board)
                         waiting.insert(0, job)
                     else:
                         why = _last_line(directory, name) or f"exit code {code}"
-                        failed[name] = f"died of signal {-code}, {TRIES} times (no memory left?)" if code < 0 else why
+                        why = f"died of signal {-code}, {TRIES} times (no memory left?)" if code < 0 else why
+                        failed[name] = (DiskError if code == DiskError.code else ConfigError)(why)
                         board.note(f"{name} failed: {failed[name]}")
                 board.refresh(running)
                 time.sleep(POLL)
@@ -155,10 +157,16 @@ def _start(directory: Path, job: Job, options: Options) -> subprocess.Popen:
     environment = os.environ | SAFE_PATH
     if options.parallel > 1:
         environment.setdefault(_PREALLOCATE, "false")
-    with _log(directory, job.name).open("a") as log:
+    path = _log(directory, job.name)
+    refuse_odd(path)
+    with writing(f"to {path}"):
+        log = open_to_append(path)
+    try:
         return subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment, start_new_session=True
         )
+    finally:
+        os.close(log)
 
 
 def _log(directory: Path, name: str) -> Path:
@@ -167,22 +175,22 @@ def _log(directory: Path, name: str) -> Path:
 
 def _last_line(directory: Path, name: str) -> str:
     lines = [line for line in _log(directory, name).read_text(errors="replace").splitlines() if line.strip()]
-    return lines[-1] if lines else ""
+    return lines[-1].strip() if lines else ""
 
 
 def _in_hand(directory: Path, job: Job) -> bool:
     """Returns True if a process trains in the job's directory."""
     try:
-        with (directory / results.CELLS / job.name / "lock").open("a") as file:
+        with open_to_read(directory / results.CELLS / job.name / "lock") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except OSError:  # not there
+    except OSError:  # not there, or nothing that a job would lock
         return False
     return False
 
 
-def _ray(directory: Path, jobs: Sequence[Job], options: Options, board: Board) -> tuple[dict[str, str], str | None]:
+def _ray(directory: Path, jobs: Sequence[Job], options: Options, board: Board) -> tuple[Failures, str | None]:
     """Every job as a task of a Ray cluster, which runs it again if its worker dies; what `_local` returns.
 
     A job has a GPU, or its share of one, where the cluster has any, else a share of the CPUs. Where workers and this
@@ -193,7 +201,7 @@ def _ray(directory: Path, jobs: Sequence[Job], options: Options, board: Board) -
     except ImportError:
         raise ConfigError("--launcher ray needs Ray: pip install 'moca-rl[ray]'") from None
     waiting = [job for job in jobs if not results.finished(directory, job)]
-    failed: dict[str, str] = {}
+    failed: Failures = {}
     with _cluster(ray, options.ray_address), noted() as request:  # Ray sets signal handlers of its own when it starts
         resources = ray.cluster_resources()
         share: dict[str, Any]
@@ -220,7 +228,7 @@ def _ray(directory: Path, jobs: Sequence[Job], options: Options, board: Board) -
                 except ray.exceptions.RayError as error:
                     if request:
                         continue
-                    failed[job.name] = str(error).strip().splitlines()[-1]
+                    failed[job.name] = ConfigError(str(error).strip().splitlines()[-1])
                     board.note(f"{job.name} failed: {failed[job.name]}")
             board.refresh({job.name: None for job in names.values()})
             if request and not cancelled:
@@ -308,5 +316,8 @@ if __name__ == "__main__":
     except InHandError as error:
         print(error)
         sys.exit(IN_HAND)
+    except DiskError as error:
+        print(error)
+        sys.exit(error.code)
     except ConfigError as error:
         sys.exit(str(error))

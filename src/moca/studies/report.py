@@ -17,8 +17,8 @@ import jinja2
 import numpy as np
 from markupsafe import Markup
 
-from moca.config import ConfigError
 from moca.looks import label, look
+from moca.runs.files import writing
 from moca.studies import grid, registry, report_charts, report_origin, report_tables, results, statistics
 from moca.studies.grid import Grid
 from moca.studies.report_charts import metric_of, noise_label, shown_metrics
@@ -39,11 +39,9 @@ def write(directory: Path, out: Path | None = None) -> Path:
     """
     out = out or directory / "report.html"
     page = render(directory, out.parent)
-    try:
+    with writing(f"the report {out}"):
         out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(page, encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise ConfigError(f"cannot write the report {out}: {error.strerror}") from None
+        results.write(out, page.encode())
     return out
 
 

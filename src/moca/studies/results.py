@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from moca.config import ConfigError, from_json
 from moca.received import read_json, read_rows, read_text
-from moca.runs import OVER
+from moca.runs import OVER, files
 from moca.studies import grid
 from moca.studies.grid import Job, parse_noise
 
@@ -48,35 +48,31 @@ def collect(directory: Path, jobs: Sequence[Job]) -> Path:
         except ConfigError:
             raise
         except (OSError, LookupError, TypeError, ValueError, OverflowError) as error:
-            files = "metrics.jsonl, timing.jsonl and meta.json"
-            raise ConfigError(f"{run} does not hold what the study asks for in {files}: {error!r}") from None
+            asked = "metrics.jsonl, timing.jsonl and meta.json"
+            raise ConfigError(f"{run} does not hold what the study asks for in {asked}: {error!r}") from None
     if not tables:
         raise ConfigError(f"{directory} holds no finished cells yet")
     path = directory / TABLE
-    try:
+    with files.writing(f"to {directory}"):
         write(path, pd.concat(tables, ignore_index=True).to_parquet(index=False, compression="zstd"))
         write(directory / ORIGIN, (json.dumps(origin, indent=1) + "\n").encode())
         _collect_landscapes(directory, jobs)
         _collect_films(directory, jobs)
-    except OSError as error:
-        raise ConfigError(f"cannot write to {directory}: {error.strerror}") from None
     return path
 
 
 def write(path: Path, content: bytes) -> None:
-    """Writes a file aside and renames it, so that no one ever reads half of it."""
-    aside = path.with_name(f"{path.name}.{os.getpid()}.writing")
-    aside.write_bytes(content)
-    aside.replace(path)
+    """Writes a file aside and renames it, so that no one ever reads half of it; several processes may do so at once."""
+    files.write(path, content, apart=f".{os.getpid()}")
 
 
 def finished(directory: Path, job: Job) -> bool:
     """Returns True if all there is to do for a job of the study in that directory is done."""
     run = directory / CELLS / job.name
-    files = ["policy.npz", *([LANDSCAPE] if job.has_landscape else [])]
+    names = ["policy.npz", *([LANDSCAPE] if job.has_landscape else [])]
     try:
         status = read_json(run / "status.json")
-        return status["state"] in OVER and all((run / name).exists() for name in files)
+        return status["state"] in OVER and all((run / name).exists() for name in names)
     except (OSError, ConfigError, KeyError, TypeError):
         return False
 

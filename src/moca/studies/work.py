@@ -46,6 +46,7 @@ def _film(path: Path, job: Job, console: Console) -> None:
     """A typical seed at the greatest noise; a job does not fail for want of a film."""
     aside = path / f"aside-{FILM}"  # renamed when it is whole
     try:
+        aside.unlink(missing_ok=True)
         load(path).render(_typical(path, job, job.strongest), seed=job.config.seed, path=aside)
         aside.replace(path / FILM)
     except Exception as error:  # encoders and graphics fail in many ways

@@ -1,0 +1,53 @@
+"""What is printed goes nowhere: to a full disk, to a reader that has left. It is one sentence, or none."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import moca.cli
+
+
+@pytest.fixture
+def full():
+    if not os.path.exists("/dev/full"):
+        pytest.skip("there is no /dev/full here")
+    with open("/dev/full", "w") as file:
+        yield file
+
+
+def started(*command, stderr=subprocess.PIPE, **streams):
+    environment = os.environ | {"PYTHONUNBUFFERED": ""}  # a buffer is written when the program ends
+    return subprocess.run([sys.executable, *command], text=True, env=environment, stderr=stderr, **streams)
+
+
+def test_output_to_a_full_disk_is_one_sentence(full):
+    done = started("-m", "moca", "train", "--dry-run", stdout=full)
+    assert done.stderr == "moca train: cannot print: No space left on device\n"
+    assert done.returncode == 74
+
+
+def test_the_exit_code_is_right_though_nothing_can_be_said(full):
+    assert started("-m", "moca", "train", "--dry-run", stdout=full, stderr=full).returncode == 74
+    assert started("-m", "moca", "train", "--dry-run", "--seed=x", stdout=full, stderr=full).returncode == 2
+
+
+def test_a_reader_that_has_left_is_no_fault():
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as nobody:
+        done = started("-m", "moca", "train", "--dry-run", stdout=nobody)
+    assert done.stderr == ""
+    assert done.returncode == 74
+
+
+def test_what_the_operating_system_refuses_is_one_sentence(monkeypatch, capfd):
+    def refuse(arguments):
+        raise PermissionError(13, "Permission denied", "/not/yours")
+
+    monkeypatch.setattr(moca.cli, "_evaluate", refuse)
+    with pytest.raises(SystemExit) as stopped:
+        moca.cli.main(["evaluate", "/not/yours"])
+    assert stopped.value.code == 74
+    assert capfd.readouterr().err == "moca evaluate: /not/yours: Permission denied\n"

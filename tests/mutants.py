@@ -225,7 +225,8 @@ def surviving(folder: str, mutants: list[tuple[str, str, str]], tests: list[str]
     for number, (file, old, new) in enumerate(mutants, 1):
         with tempfile.TemporaryDirectory() as copy:
             shutil.copytree(ROOT / "src", copy, dirs_exist_ok=True)
-            path = next(Path(copy).rglob(f"{folder}/{file}"))
+            package = Path(copy) / "moca"
+            path = next(path for path in (package / folder / file, package / file) if path.exists())
             source = path.read_text()
             if source.count(old) != 1:
                 raise SystemExit(f"mutant {number}: {old!r} stands {source.count(old)} times in {file}")

@@ -23,9 +23,9 @@ from moca.config import (
     to_json,
 )
 from moca.envs.trust import import_module_of
+from moca.files import DiskError
 from moca.names import folder_name
 from moca.runs import interrupts
-from moca.runs.files import DiskError
 from moca.studies import cli as studies
 from moca.studies.grid import VARIANTS
 

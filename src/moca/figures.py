@@ -11,8 +11,8 @@ import matplotlib
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
+from moca import files
 from moca.looks import COLOURS as COLOURS
-from moca.runs import files
 
 FORMATS = ("pdf", "svg", "png")
 

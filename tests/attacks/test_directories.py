@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from moca import files
 from moca.config import ConfigError
-from moca.runs import checkpoint, files, interrupts, launch
+from moca.runs import checkpoint, interrupts, launch
 from moca.runs.checkpoint import Checkpoint
 from moca.runs.directory import LOGS, RunDirectory
 from moca.runs.display import learning_curve

@@ -13,10 +13,10 @@ import pandas as pd
 import pytest
 
 import moca
+from moca import files
 from moca.cli import main
 from moca.config import Config, ConfigError, override, to_json
-from moca.runs import files
-from moca.runs.files import DiskError
+from moca.files import DiskError
 from moca.studies import grid, launch, look, report, report_origin, results
 from moca.studies.display import steps
 from tests.attacks.policies import npy, zipped

@@ -21,8 +21,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from moca import files
 from moca.config import ConfigError
-from moca.runs import files
 
 MAGIC = b"moca checkpoint 2\n"  # the number is the version of the format
 BEFORE = b"moca checkpoint 1\n"  # which had no identity

@@ -25,13 +25,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from moca import __version__
+from moca import __version__, files
 from moca.config import Config, ConfigError, flatten, from_json, to_json
 from moca.deploy import LARGEST, read_arrays
 from moca.divergence import CAUSES
 from moca.drivers import Report
 from moca.received import read_json, read_rows
-from moca.runs import OVER, STATES, files
+from moca.runs import OVER, STATES
 
 LOGS = ("metrics.jsonl", "timing.jsonl")
 PACKAGES = ("jax", "jaxlib", "equinox", "optax", "playground", "mujoco", "mujoco-mjx", "gymnasium", "numpy")

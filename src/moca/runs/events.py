@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from moca.runs import files
+from moca import files
 
 
 class EventFile:

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from rich.console import Console
 
-from moca import sweep
+from moca import files, sweep
 from moca.agents import make_agent
 from moca.arguments import MOST
 from moca.config import INT32, Config, ConfigError, as_path, override, real, shown, whole
@@ -28,14 +28,14 @@ from moca.envs.named import refuse_unknown
 from moca.envs.trust import import_module_of, remember, remembered
 from moca.evaluation import evaluate as evaluate_learner
 from moca.evaluation import rollout
+from moca.files import writing
 from moca.loop import init_run
 from moca.moments import NoClosedFormError
 from moca.names import OWN
-from moca.runs import checkpoint, export, files, film, interrupts
+from moca.runs import checkpoint, export, film, interrupts
 from moca.runs.directory import LOGS, RunDirectory
 from moca.runs.display import Display, label, learning_curve
 from moca.runs.events import EventFile
-from moca.runs.files import writing
 from moca.runs.inference import FollowingPolicy, Inference, Model
 from moca.runs.interrupts import noted
 

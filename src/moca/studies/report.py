@@ -17,8 +17,8 @@ import jinja2
 import numpy as np
 from markupsafe import Markup
 
+from moca.files import writing
 from moca.looks import label, look
-from moca.runs.files import writing
 from moca.studies import grid, registry, report_charts, report_origin, report_tables, results, statistics
 from moca.studies.grid import Grid
 from moca.studies.report_charts import metric_of, noise_label, shown_metrics

@@ -14,9 +14,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from moca import files
 from moca.config import ConfigError, from_json
 from moca.received import read_json, read_rows, read_text
-from moca.runs import OVER, files
+from moca.runs import OVER
 from moca.studies import grid
 from moca.studies.grid import Job, parse_noise
 

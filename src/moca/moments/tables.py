@@ -156,7 +156,7 @@ def compatibility() -> str:
     """Two Markdown tables: what is closed form for which pair, and which two functions have a covariance.
 
     E marks the expectation, V the variance, X the covariance with x. In the second table, G stands for Gaussians and
-    mixtures of them, H for the heavy-tailed distributions too.
+    mixtures of them, D for the diagonal ones alone, H for the heavy-tailed distributions too, and B for boxes.
     """
     tables = CLOSED_FORMS, VARIANCES, CROSS_COVARIANCES
     pairs = [(p, f) for p, f in dict.fromkeys(pair for table in tables for pair in table) if f is not Sum]
@@ -178,7 +178,7 @@ def compatibility() -> str:
 def _pair_marks(f: type, g: type) -> str:
     marks = {"G": Gaussian, "D": DiagonalGaussian, "H": Laplace, "B": Box}
     held = [m for m, p in marks.items() if find_pair(p, f, g) is not None or find_pair(p, g, f) is not None]
-    return ", ".join(held) or "–"
+    return ", ".join(m for m in held if m != "D" or "G" not in held) or "–"
 
 
 def _row(head: str, cells: list[str]) -> str:

@@ -125,10 +125,15 @@ def test_order_and_product(one, two):
     rng = np.random.default_rng(0)
     p = problems.distribution("Gaussian", rng, 2)
     f, g = problems.function(one, rng, 2, 3, outputs=(3,)), problems.function(two, rng, 2, 4)
-    got = covariance(p, f, g)
-    np.testing.assert_allclose(covariance(p, g, f), got, rtol=1e-9, atol=1e-13)
-    outer = np.multiply.outer(expectation(p, f), expectation(p, g))
-    np.testing.assert_allclose(product(p, f, g), got + outer, rtol=1e-12)
+
+    @jax.jit
+    def every(p, f, g):
+        both = mm.covariance(p, f, g), mm.covariance(p, g, f), mm.product(p, f, g)
+        return *both, mm.expectation(p, f), mm.expectation(p, g)
+
+    got, turned, times, *means = every(p, f, g)
+    np.testing.assert_allclose(turned, got, rtol=1e-9, atol=1e-13)
+    np.testing.assert_allclose(times, got + np.multiply.outer(*means), rtol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -333,18 +338,20 @@ def test_sums_and_multiples(one, two):
     f, g = problems.function(one, rng, 2, outputs=(2,)), problems.function(two, rng, 2, outputs=(2,))
     h = 2.0 * f - g
     x = rng.normal(size=2)
-    np.testing.assert_allclose(h(x), 2 * f(x) - g(x), rtol=1e-14)
-    np.testing.assert_allclose(expectation(p, h), 2 * expectation(p, f) - expectation(p, g), rtol=1e-13)
-    cross = covariance(p, f, g)
-    truth = 4 * covariance(p, f, f) - 2 * (cross + cross.T) + covariance(p, g, g)
-    np.testing.assert_allclose(covariance(p, h, h), truth, rtol=1e-12)
-    np.testing.assert_allclose(variance(p, h), np.diag(truth), rtol=1e-12)
-    np.testing.assert_allclose(covariance(p, g, h), 2 * cross.T - covariance(p, g, g), rtol=1e-12)
-    np.testing.assert_allclose(
-        cross_covariance(p, h),
-        2 * cross_covariance(p, f) - cross_covariance(p, g),
-        rtol=1e-12,
-    )
+
+    @jax.jit
+    def every(p, f, g, h):
+        alone = [(each(x), mm.expectation(p, each), mm.cross_covariance(p, each)) for each in (f, g, h)]
+        pairs = (f, f), (g, g), (f, g), (h, h), (g, h)
+        return alone, [mm.covariance(p, *pair) for pair in pairs], mm.variance(p, h)
+
+    (of_f, of_g, of_h), (own_f, own_g, cross, own_h, g_with_h), spread = every(p, f, g, h)
+    for one_f, one_g, one_h, tolerance in zip(of_f, of_g, of_h, (1e-14, 1e-13, 1e-12), strict=True):
+        np.testing.assert_allclose(one_h, 2 * one_f - one_g, rtol=tolerance)
+    truth = 4 * own_f - 2 * (cross + cross.T) + own_g
+    np.testing.assert_allclose(own_h, truth, rtol=1e-12)
+    np.testing.assert_allclose(spread, np.diag(truth), rtol=1e-12)
+    np.testing.assert_allclose(g_with_h, 2 * cross.T - own_g, rtol=1e-12)
     assert len((h + h).terms) == 4
 
 

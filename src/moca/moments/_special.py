@@ -1,7 +1,8 @@
 """Special functions that JAX does not have."""
 
 import math
-from functools import cache
+from collections.abc import Sequence
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -100,8 +101,8 @@ def _like(numbers: np.ndarray, array: Array) -> Float[Array, "n"]:
     return jnp.asarray(numbers, array.dtype)
 
 
-def half_line(away: Array, variance: Array, rate: Array, nu: float) -> Float[Array, "..."]:
-    """E[k(ay); y > 0] for y ~ N(away, variance), with k(t) = Σₖ cₖ tᵏ e⁻ᵗ the Matérn kernel of smoothness ν.
+def half_line(away: Array, variance: Array, rate: Array, coefficients: Sequence[Array]) -> Float[Array, "..."]:
+    """E[Σₖ cₖ yᵏ e⁻ᵃʸ; y > 0] for y ~ N(away, variance), with a the rate and c₀, c₁, … up to five coefficients.
 
     E[yᵏ e⁻ᵃʸ; y > 0] = σᵏ φ(r) Gₖ(aσ − r) with r = away / σ and Gₖ(z) = ∫₀^∞ tᵏ e^{−t²/2 − zt} dt. For z < 0, where Gₖ
     grows, it is the integral over the whole line, an elementary moment, less that over the other half.
@@ -111,24 +112,42 @@ def half_line(away: Array, variance: Array, rate: Array, nu: float) -> Float[Arr
     z = rate * deviation - r
     mean = away - rate * variance  # of the Gaussian tilted by e⁻ᵃʸ
     whole = jnp.exp(jnp.where(z < 0, rate**2 * variance / 2 - rate * away, 0))
-    moments = (jnp.ones_like(mean), mean, mean**2 + variance)
+    moments = [jnp.ones_like(mean), mean]
+    for k in range(2, len(coefficients)):
+        moments.append(mean * moments[k - 1] + (k - 1) * variance * moments[k - 2])
+    halves = half_moments(len(coefficients) - 1, jnp.abs(z))
     total = jnp.zeros_like(z)
-    for k, c in enumerate(MATERN[nu]):
-        half = deviation**k * normal_density(r) * half_moment(k, jnp.abs(z))
-        total += c * rate**k * jnp.where(z < 0, moments[k] * whole - (-1) ** k * half, half)
+    for k, c in enumerate(coefficients):
+        half = deviation**k * normal_density(r) * halves[k]
+        total += c * jnp.where(z < 0, moments[k] * whole - (-1) ** k * half, half)
     return total
 
 
-def half_moment(k: int, z: Float[Array, "..."]) -> Float[Array, "..."]:
-    """Gₖ(z) = ∫₀^∞ tᵏ e^{−t²/2 − zt} dt for z ≥ 0 and k up to 2; G₀(z) is √(π/2) times the scaled erfc of z/√2.
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def half_moments(order: int, z: Float[Array, "*n"]) -> Float[Array, "k *n"]:
+    """Gₖ(z) = ∫₀^∞ tᵏ e^{−t²/2 − zt} dt for z ≥ 0 and k from 0 to `order`.
 
-    (z + 3)ᵏ⁺¹ Gₖ(z) is smooth up to infinity as a function of (z − 3) / (z + 3): a Chebyshev series of 40 terms.
+    G₀(z) is √(π/2) times the scaled erfc of z/√2. (z + 3)ᵏ⁺¹ Gₖ(z) is smooth up to infinity as a function of
+    (z − 3) / (z + 3): a Chebyshev series of 40 terms. The derivative of Gₖ is −Gₖ₊₁.
     """
     y = (z - 3) / (z + 3)
-    one = two = jnp.zeros_like(y)
-    for coefficient in _half_moment_series(k)[:0:-1]:
-        one, two = 2 * y * one - two + coefficient, one
-    return (y * one - two + _half_moment_series(k)[0]) / (z + 3) ** (k + 1)
+    series = jnp.asarray(np.array([_half_moment_series(k) for k in range(order + 1)]), z.dtype)
+    series = series.T.reshape(-1, order + 1, *(1,) * z.ndim)
+
+    def clenshaw(i: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        one, two = carry
+        return 2 * y * one - two + series[len(series) - 1 - i], one
+
+    start = jnp.zeros((order + 1, *z.shape), z.dtype)
+    one, two = jax.lax.fori_loop(0, len(series) - 1, clenshaw, (start, start))
+    powers = jnp.stack([(z + 3) ** (k + 1) for k in range(order + 1)])
+    return (y * one - two + series[0]) / powers
+
+
+@half_moments.defjvp
+def _half_moments_jvp(order: int, primals: tuple, tangents: tuple) -> tuple:
+    more = half_moments(order + 1, primals[0])
+    return more[:-1], -more[1:] * tangents[0]
 
 
 @cache

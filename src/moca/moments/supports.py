@@ -1,6 +1,6 @@
 """Distributions on boxes, with independent dimensions: uniform, truncated Gaussian, clipped Gaussian.
 
-Three facts about each dimension carry the closed forms: its mean, its central moments up to order four, and the
+Three facts about each dimension carry the closed forms: its mean, its central moments up to order eight, and the
 expectation of a bump exp(−½ λ (x − c)²).
 """
 
@@ -16,10 +16,12 @@ from jax.scipy.special import ndtr
 from jaxtyping import Array, Float, Key
 
 from moca.moments import _checks as check
-from moca.moments._special import half_moment
+from moca.moments._special import half_moments
 from moca.moments.distributions import DiagonalGaussian, Distribution
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
+_NOTHING = -1e30  # the logarithm of no mass
+_REACH = 1e6  # bounds so many deviations out are as good as infinite
 
 
 class Independent(Distribution):
@@ -37,8 +39,8 @@ class Independent(Distribution):
         return self.lower.shape[:-1]
 
     @abstractmethod
-    def moments(self) -> tuple[Float[Array, "d"], ...]:
-        """The mean of each dimension, and its central moments of order two, three and four."""
+    def moments(self, order: int = 4) -> tuple[Float[Array, "d"], ...]:
+        """The mean of each dimension, and its central moments from order two up to `order`, at most eight."""
 
     @abstractmethod
     def bump(self, center: Float[Array, "..."], precision: Float[Array, "..."]) -> Float[Array, "..."]:
@@ -70,10 +72,11 @@ class Box(Independent):
         check.is_finite(self, lower=self.lower, upper=self.upper)
         self._check_bounds()
 
-    def moments(self) -> tuple[Float[Array, "d"], ...]:
-        """The middle, w²/12, 0 and w⁴/80, with w the width."""
-        width = self.upper - self.lower
-        return (self.lower + self.upper) / 2, width**2 / 12, jnp.zeros_like(width), width**4 / 80
+    def moments(self, order: int = 4) -> tuple[Float[Array, "d"], ...]:
+        """The middle, and (w/2)ᵏ / (k + 1) for even k, with w the width."""
+        half = (self.upper - self.lower) / 2
+        central = (half**k / (k + 1) if k % 2 == 0 else jnp.zeros_like(half) for k in range(2, order + 1))
+        return (self.lower + self.upper) / 2, *central
 
     def bump(self, center: Float[Array, "..."], precision: Float[Array, "..."]) -> Float[Array, "..."]:
         """√(2π/λ) (Φ(√λ (upper − c)) − Φ(√λ (lower − c))) / w; its Taylor series in w where the box is narrow."""
@@ -101,20 +104,20 @@ class _OfGaussian(Independent):
         self._check_bounds()
         check.has_shape(self, "lower", self.lower, self.gaussian.mean.shape, f"mean {self.gaussian.mean.shape}")
 
-    def _inside(self) -> tuple[Float[Array, "d"], ...]:
+    def _inside(self, order: int) -> tuple[Float[Array, "d"], ...]:
         """Deviation, the bounds in units of it from the mean, and the mean and central moments between them."""
         deviation, low, high = _standard_bounds(self.gaussian.mean, self.gaussian.variance, self.lower, self.upper)
-        return deviation, low, high, *_truncated_moments(low, high)
+        return deviation, low, high, *_truncated_moments(low, high, order)
 
 
 class TruncatedGaussian(_OfGaussian):
     """A diagonal Gaussian given that it lies between `lower` and `upper`."""
 
-    def moments(self) -> tuple[Float[Array, "d"], ...]:
+    def moments(self, order: int = 4) -> tuple[Float[Array, "d"], ...]:
         """Those of the standard normal between the bounds, scaled."""
-        deviation, _, _, mean, *central = self._inside()
+        deviation, _, _, mean, *central = self._inside(order)
         scaled = (m * deviation**k for k, m in enumerate(central, 2))
-        return self.gaussian.mean + deviation * mean, *scaled
+        return jnp.clip(self.gaussian.mean + deviation * mean, self.lower, self.upper), *scaled
 
     def bump(self, center: Float[Array, "..."], precision: Float[Array, "..."]) -> Float[Array, "..."]:
         """The Gaussian's own, times the mass between the bounds after conditioning on the bump over that before."""
@@ -131,16 +134,16 @@ class TruncatedGaussian(_OfGaussian):
 class ClippedGaussian(_OfGaussian):
     """clip(z, lower, upper) for a diagonal Gaussian z: the mass outside lies on the bounds."""
 
-    def moments(self) -> tuple[Float[Array, "d"], ...]:
+    def moments(self, order: int = 4) -> tuple[Float[Array, "d"], ...]:
         """Those inside, and the two atoms, joined about the common mean."""
-        deviation, low, high, mean, *central = self._inside()
+        deviation, low, high, mean, *central = self._inside(order)
         masses = ndtr(low), normal_mass(low, high), ndtr(-high)
         mean, edges = self.gaussian.mean + deviation * mean, (_finite(self.lower), _finite(self.upper))
         total = masses[0] * edges[0] + masses[1] * mean + masses[2] * edges[1]
         gap = mean - total
         c: list[Any] = [1.0, 0.0, *(m * deviation**k for k, m in enumerate(central, 2))]
         joined = []
-        for k in (2, 3, 4):
+        for k in range(2, order + 1):
             within = sum(math.comb(k, j) * c[j] * gap ** (k - j) for j in range(k + 1))
             atoms = masses[0] * (edges[0] - total) ** k + masses[2] * (edges[1] - total) ** k
             joined.append(masses[1] * within + atoms)
@@ -166,19 +169,21 @@ def normal_mass(low: Float[Array, "..."], high: Float[Array, "..."]) -> Float[Ar
 def log_normal_mass(low: Float[Array, "..."], high: Float[Array, "..."]) -> Float[Array, "..."]:
     """log(Φ(high) − Φ(low)), also where both are far out or close together.
 
-    In a tail it is −near²/2 + log(G₀(near) − e^{−(far² − near²)/2} G₀(far)) − ½ log 2π, with G₀ of `half_moment`.
-    Between near bounds, where a difference would cancel, it is the rule of `_ruled`.
+    In a tail it is −near²/2 + log(G₀(near) − e^{−(far² − near²)/2} G₀(far)) − ½ log 2π, with G₀ of `half_moments`.
+    Between near bounds, where a difference would cancel, it is the rule of `_ruled`. Between equal bounds it is −1e30.
     """
+    empty = high <= low
+    low, high = jnp.where(empty, -0.5, low), jnp.where(empty, 0.5, high)
     near, far = _from_the_middle(low, high)
     tail, close = near > 0, _close(low, high)
     one, two = jnp.where(tail, near, 1.0), jnp.where(tail, far, 2.0)
-    left = half_moment(0, one) - jnp.exp(-(two - one) * (two + one) / 2) * half_moment(0, two)
+    left = half_moments(0, one)[0] - jnp.exp(-(two - one) * (two + one) / 2) * half_moments(0, two)[0]
     in_tail = -(one**2) / 2 + jnp.log(left / math.sqrt(2 * math.pi))
     around = jnp.log(normal_mass(jnp.where(tail, -1.0, low), jnp.where(tail, 1.0, high)))
-    middle, _, density = _ruled(low, jnp.where(close, high, low + 1))
-    width = jnp.where(close, high, low + 1) - low
-    ruled = jnp.log(density.sum(-1) * width / 2 / math.sqrt(2 * math.pi)) - middle[..., 0] ** 2 / 2
-    return jnp.where(close, ruled, jnp.where(tail, in_tail, around))
+    start, end = jnp.where(close, low, -0.5), jnp.where(close, high, 0.5)
+    middle, _, density = _ruled(start, end)
+    ruled = jnp.log(density.sum(-1) * (end - start) / 2 / math.sqrt(2 * math.pi)) - middle[..., 0] ** 2 / 2
+    return jnp.where(empty, _NOTHING, jnp.where(close, ruled, jnp.where(tail, in_tail, around)))
 
 
 def _from_the_middle(low: Array, high: Array) -> tuple[Array, Array]:
@@ -193,38 +198,42 @@ def _close(low: Array, high: Array) -> Array:
 
 
 def _standard_bounds(mean: Array, variance: Array, lower: Array, upper: Array) -> tuple[Array, Array, Array]:
-    """√variance, and the bounds in units of it from the mean, cut off where nothing lies beyond."""
+    """√variance, and the bounds in units of it from the mean, cut off far out."""
     deviation = jnp.sqrt(jnp.maximum(variance, float(jnp.finfo(mean.dtype).eps) ** 2))
-    reach = 37.0 if mean.dtype == jnp.float64 else 13.0
-    low, high = (jnp.clip((bound - mean) / deviation, -reach, reach) for bound in (lower, upper))
+    low, high = (jnp.clip((bound - mean) / deviation, -_REACH, _REACH) for bound in (lower, upper))
     return deviation, low, high
 
 
-def _truncated_moments(low: Array, high: Array) -> tuple[Array, ...]:
-    """Mean and central moments of order two to four of a standard normal between `low` and `high`.
+def _truncated_moments(low: Array, high: Array, order: int) -> tuple[Array, ...]:
+    """Mean and central moments from order two up to `order` of a standard normal between `low` and `high`.
 
-    By parts, E[zᵏ] = (k − 1) E[zᵏ⁻²] + (lowᵏ⁻¹ φ(low) − highᵏ⁻¹ φ(high)) / mass. Between near bounds and in a tail that
-    cancels, and Gauss and Legendre's rule has full precision over as much of the tail as matters.
+    By parts, with h = z − mean, E[hᵏ] = (k − 1) E[hᵏ⁻²] − mean E[hᵏ⁻¹] + (h₁ᵏ⁻¹ φ(low) − h₂ᵏ⁻¹ φ(high)) / mass, where
+    the bounds are h₁ and h₂. Between near bounds and in a tail that cancels, and Gauss and Legendre's rule has full
+    precision over as much of the tail as matters.
     """
+    empty, edge = high <= low, low
+    low, high = jnp.where(empty, -0.5, low), jnp.where(empty, 0.5, high)
     mass = log_normal_mass(low, high)
     at_low, at_high = (jnp.exp(-(z**2) / 2 - mass) / math.sqrt(2 * math.pi) for z in (low, high))
-    raw = [jnp.ones_like(low), at_low - at_high]
-    for k in (2, 3, 4):
-        raw.append((k - 1) * raw[k - 2] + low ** (k - 1) * at_low - high ** (k - 1) * at_high)
-    mean = raw[1]
-    central = [sum(math.comb(k, j) * raw[j] * (-mean) ** (k - j) for j in range(k + 1)) for k in (2, 3, 4)]
+    mean = at_low - at_high
+    central = [jnp.ones_like(low), jnp.zeros_like(low)]
+    for k in range(2, order + 1):
+        edges = (low - mean) ** (k - 1) * at_low - (high - mean) ** (k - 1) * at_high
+        central.append((k - 1) * central[k - 2] - mean * central[k - 1] + edges)
     near, _ = _from_the_middle(low, high)
-    reach = 38 / jnp.maximum(near, 4.0)
+    reach = 55 / jnp.maximum(near, 4.0)  # t⁸ e⁻ᵗ has lost 1e-14 of itself there
     tail = near > 2
     upward = low + high > 0
     use = tail | ((high - low) * jnp.maximum(1, near) < 6)
-    start = jnp.where(tail & ~upward, jnp.maximum(low, high - reach), low)
-    end = jnp.where(use, jnp.where(tail & upward, jnp.minimum(high, low + reach), high), low + 1)
+    start = jnp.where(use, jnp.where(tail & ~upward, jnp.maximum(low, high - reach), low), -0.5)
+    end = jnp.where(use, jnp.where(tail & upward, jnp.minimum(high, low + reach), high), 0.5)
     middle, offset, density = _ruled(start, end)
     density = density / density.sum(-1, keepdims=True)
     shift = jnp.sum(density * offset, axis=-1)
-    ruled = [jnp.sum(density * (offset - shift[..., None]) ** k, axis=-1) for k in (2, 3, 4)]
-    return tuple(jnp.where(use, a, b) for a, b in zip([middle[..., 0] + shift, *ruled], (mean, *central), strict=True))
+    ruled = [jnp.sum(density * (offset - shift[..., None]) ** k, axis=-1) for k in range(2, order + 1)]
+    point = [edge, *[jnp.zeros_like(edge)] * (order - 1)]
+    pairs = zip([middle[..., 0] + shift, *ruled], [mean, *central[2:]], point, strict=True)
+    return tuple(jnp.where(empty, c, jnp.where(use, a, b)) for a, b, c in pairs)
 
 
 def _ruled(low: Array, high: Array) -> tuple[Array, Array, Array]:

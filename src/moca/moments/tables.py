@@ -93,7 +93,10 @@ _add(
         **{(Elliptical, f, g): cf.elliptical_polynomial_covariance for f, g in product(POLYNOMIALS, repeat=2)},
         **{(p, Fourier, Fourier): cf.elliptical_fourier_covariance for p in HEAVY_TAILED},
         **{(p, RBF, RBF): cf.independent_rbf_covariance for p in SUPPORTS},
-        **{(p, Quadratic, Quadratic): cf.independent_quadratic_covariance for p in SUPPORTS},
+        **dict.fromkeys(product(SUPPORTS, POLYNOMIALS, POLYNOMIALS), cf.independent_polynomial_covariance),
+        (DiagonalGaussian, Matern, Matern): cf.gaussian_matern_covariance,
+        (DiagonalGaussian, RBF, Matern): made.rbf_with_any,
+        (Box, Matern, Matern): cf.box_matern_covariance,
     },
 )
 for p in GAUSSIANS:
@@ -111,8 +114,8 @@ _add(
     COVARIANCES,
     {
         (GaussianMixture, f, g): made.mixture_covariance
-        for f, g in product(FUNCTIONS, repeat=2)
-        if find_pair(Gaussian, f, g) is not None
+        for f, g in product((*FUNCTIONS, Matern), repeat=2)
+        if find_pair(DiagonalGaussian, f, g) is not None
     },
 )
 
@@ -140,9 +143,11 @@ _add(
         (DiagonalGaussian, Matern): made.gaussian_cross,
         **{(p, GP): made.gaussian_cross for p in GAUSSIANS},
         (GaussianMixture, GP): made.mixture_cross,
-        **{(GaussianMixture, f): made.mixture_cross for f in FUNCTIONS},
+        **{(GaussianMixture, f): made.mixture_cross for f in (*FUNCTIONS, Matern)},
         **dict.fromkeys(product(HEAVY_TAILED, POLYNOMIALS), cf.elliptical_polynomial_cross),
         **{(p, Fourier): cf.elliptical_fourier_cross for p in HEAVY_TAILED},
+        **dict.fromkeys(product(SUPPORTS, POLYNOMIALS), cf.independent_polynomial_cross),
+        **{(p, RBF): cf.independent_rbf_cross for p in SUPPORTS},
     },
 )
 
@@ -151,7 +156,7 @@ def compatibility() -> str:
     """Two Markdown tables: what is closed form for which pair, and which two functions have a covariance.
 
     E marks the expectation, V the variance, X the covariance with x. In the second table, G stands for Gaussians and
-    mixtures of them, H for the heavy-tailed distributions too.
+    mixtures of them, D for the diagonal ones alone, H for the heavy-tailed distributions too, and B for boxes.
     """
     tables = CLOSED_FORMS, VARIANCES, CROSS_COVARIANCES
     pairs = [(p, f) for p, f in dict.fromkeys(pair for table in tables for pair in table) if f is not Sum]
@@ -171,9 +176,9 @@ def compatibility() -> str:
 
 
 def _pair_marks(f: type, g: type) -> str:
-    marks = {"G": Gaussian, "H": Laplace}
+    marks = {"G": Gaussian, "D": DiagonalGaussian, "H": Laplace, "B": Box}
     held = [m for m, p in marks.items() if find_pair(p, f, g) is not None or find_pair(p, g, f) is not None]
-    return ", ".join(held) or "–"
+    return ", ".join(m for m in held if m != "D" or "G" not in held) or "–"
 
 
 def _row(head: str, cells: list[str]) -> str:

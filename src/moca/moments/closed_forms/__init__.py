@@ -1,12 +1,18 @@
 """One short function per compatible family: the expectation, or the covariance, of functions under `p`."""
 
 from moca.moments.closed_forms.independent import (
-    box_matern,
-    gaussian_matern,
     independent_polynomial,
-    independent_quadratic_covariance,
+    independent_polynomial_covariance,
+    independent_polynomial_cross,
     independent_rbf,
     independent_rbf_covariance,
+    independent_rbf_cross,
+)
+from moca.moments.closed_forms.matern import (
+    box_matern,
+    box_matern_covariance,
+    gaussian_matern,
+    gaussian_matern_covariance,
 )
 from moca.moments.closed_forms.points import (
     dirac,
@@ -41,6 +47,7 @@ from moca.moments.closed_forms.ridge import (
 
 __all__ = [
     "box_matern",
+    "box_matern_covariance",
     "dirac",
     "dirac_covariance",
     "dirac_cross",
@@ -57,6 +64,7 @@ __all__ = [
     "gaussian_fourier_covariance",
     "gaussian_gated_covariance",
     "gaussian_matern",
+    "gaussian_matern_covariance",
     "gaussian_polynomial_ridge_covariance",
     "gaussian_rbf",
     "gaussian_rbf_covariance",
@@ -64,8 +72,10 @@ __all__ = [
     "gaussian_ridge",
     "given_each_basis",
     "independent_polynomial",
-    "independent_quadratic_covariance",
+    "independent_polynomial_covariance",
+    "independent_polynomial_cross",
     "independent_rbf",
     "independent_rbf_covariance",
+    "independent_rbf_cross",
     "rbf_bases",
 ]

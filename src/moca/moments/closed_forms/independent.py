@@ -1,18 +1,19 @@
 """Functions under distributions whose dimensions are independent: products and sums over dimensions."""
 
-from math import comb
+from functools import cache
+from itertools import combinations_with_replacement
+from math import factorial, prod
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from moca.moments._numerics import dot
-from moca.moments._special import half_line
 from moca.moments.closed_forms.pairs import weigh_pairs
-from moca.moments.distributions import DiagonalGaussian
-from moca.moments.functions import RBF, Matern, Polynomial, Quadratic
+from moca.moments.functions import RBF, Polynomial, Quadratic
 from moca.moments.functions.polynomial import horner
-from moca.moments.supports import Box, Independent
+from moca.moments.supports import Independent
 
 
 def independent_rbf(p: Independent, f: RBF) -> Float[Array, "*outputs"]:
@@ -31,6 +32,18 @@ def independent_rbf_covariance(p: Independent, f: RBF, g: RBF) -> Float[Array, "
     return weigh_pairs(f, g, both - jnp.multiply.outer(*means))
 
 
+def independent_rbf_cross(p: Independent, f: RBF) -> Float[Array, "*outputs d"]:
+    """Σᵢ wᵢ (∂E[φᵢ]/∂cᵢ / λᵢ + (cᵢ − μ) E[φᵢ]): the slope by its centre is λᵢ E[(x − cᵢ) φᵢ]."""
+    precision = _diagonal(p, f)
+
+    def bases(centers: Float[Array, "m d"]) -> Float[Array, "m"]:
+        return jnp.prod(p.bump(centers, precision), axis=-1)
+
+    means, pull = jax.vjp(bases, f.centers)
+    (slopes,) = pull(jnp.ones_like(means))
+    return f.weigh(slopes / precision + (f.centers - p.mean) * means[:, None])
+
+
 def _diagonal(p: Independent, f: RBF) -> Float[Array, "*m d"]:
     if f.precision.ndim == 3:
         raise ValueError(
@@ -41,7 +54,7 @@ def _diagonal(p: Independent, f: RBF) -> Float[Array, "*m d"]:
 
 def independent_polynomial(p: Independent, f: Polynomial | Quadratic) -> Float[Array, "*outputs"]:
     """f(μ) + ½ Σⱼ c₂ⱼ ∂ⱼⱼf + ⅙ Σⱼ c₃ⱼ ∂ⱼⱼⱼf + ¹⁄₂₄ (Σⱼ (c₄ⱼ − 3c₂ⱼ²) ∂ⱼⱼⱼⱼf + 3 Σⱼₖ c₂ⱼ c₂ₖ ∂ⱼⱼₖₖf), at the mean μ."""
-    mean, second, third, fourth = p.moments()
+    mean, second, third, fourth = p.moments(4)
     tensors = f.as_polynomial().symmetric()
     value = horner(tensors, mean)
     if len(tensors) > 2:
@@ -60,53 +73,50 @@ def _repeated(tensor: Float[Array, "..."], order: int) -> Float[Array, "..."]:
     return jnp.einsum(f"...{letters}->...j", tensor)
 
 
-def independent_quadratic_covariance(p: Independent, f: Quadratic, g: Quadratic) -> Float[Array, "*both"]:
-    """E[f g] − E[f] E[g], where f g is a polynomial of degree four."""
-
-    def one(a: Quadratic, b: Quadratic) -> Float[Array, ""]:
-        both = independent_polynomial(p, _multiply(a.as_polynomial(), b.as_polynomial()))
-        return both - independent_polynomial(p, a) * independent_polynomial(p, b)
-
-    over_g = jax.vmap(one, (None, 0)) if g.outputs else one
-    return (jax.vmap(over_g, (0, None)) if f.outputs else over_g)(f, g)
-
-
-def _multiply(f: Polynomial, g: Polynomial) -> Polynomial:
-    """f g by Leibniz' rule: its k-th derivative is Σᵢ (k over i) ∇ⁱf ⊗ ∇ᵏ⁻ⁱg, up to the order of the axes."""
-    tensors = []
-    for k in range(f.degree + g.degree + 1):
-        terms = [
-            comb(k, i) * jnp.multiply.outer(f.tensors[i], g.tensors[k - i])
-            for i in range(max(0, k - g.degree), min(k, f.degree) + 1)
-        ]
-        tensors.append(sum(terms[1:], terms[0]))
-    return Polynomial(tuple(tensors))
+def independent_polynomial_covariance(
+    p: Independent, f: Polynomial | Quadratic, g: Polynomial | Quadratic
+) -> Float[Array, "*both"]:
+    """Σ f_α g_β (E[h^α h^β] − E[h^α] E[h^β]) over all monomials of h = x − μ, each a product over dimensions."""
+    f, g = f.as_polynomial(), g.as_polynomial()
+    mean, *central = p.moments(f.degree + g.degree)
+    table = jnp.stack([jnp.ones_like(mean), jnp.zeros_like(mean), *central])
+    one, two = _powers(p.dimension, f.degree), _powers(p.dimension, g.degree)
+    both = _expected(table, one[:, None] + two[None]) - jnp.multiply.outer(_expected(table, one), _expected(table, two))
+    of_f, of_g = _coefficients(f, mean), _coefficients(g, mean)
+    return jnp.tensordot(dot(of_f, both), of_g, axes=(-1, -1), precision="highest")
 
 
-def gaussian_matern(p: DiagonalGaussian, f: Matern) -> Float[Array, "*outputs"]:
-    """Σᵢ wᵢ Πⱼ Σₖ cₖ aᵏ (E[yᵏ e⁻ᵃʸ; y > 0] + E[(−y)ᵏ eᵃʸ; y < 0]) + constant, with y = xⱼ − cᵢⱼ and a = √(2ν) / ℓⱼ."""
-    away = p.mean - f.centers
-    sides = (half_line(away, p.variance, f.rates, f.nu), half_line(-away, p.variance, f.rates, f.nu))
-    return f.weigh(jnp.prod(sides[0] + sides[1], axis=-1)) + f.constant
+def independent_polynomial_cross(p: Independent, f: Polynomial | Quadratic) -> Float[Array, "*outputs d"]:
+    """The covariance of f and the polynomials xⱼ."""
+    eye = jnp.eye(p.dimension, dtype=p.lower.dtype)
+    return independent_polynomial_covariance(p, f, Polynomial((jnp.zeros_like(p.lower), eye)))
 
 
-def box_matern(p: Box, f: Matern) -> Float[Array, "*outputs"]:
-    """Σᵢ wᵢ Πⱼ ∫ k(a |x − cᵢⱼ|) dx / (upper − lower) + constant: an integral on either side of the centre."""
-    above, below = p.upper - f.centers, f.centers - p.lower
-    width = p.upper - p.lower
-    right = _beyond(jnp.maximum(-below, 0), jnp.clip(above, 0, width), f)
-    left = _beyond(jnp.maximum(-above, 0), jnp.clip(below, 0, width), f)
-    return f.weigh(jnp.prod((right + left) / width, axis=-1)) + f.constant
+@cache
+def _indices(d: int, degree: int) -> list[np.ndarray]:
+    """For each k up to `degree`, all j₁ ≤ … ≤ jₖ < d: the monomials of that degree, (n, k)."""
+    chosen = [list(combinations_with_replacement(range(d), k)) for k in range(degree + 1)]
+    return [np.array(each, dtype=int).reshape(len(each), k) for k, each in enumerate(chosen)]
 
 
-def _beyond(start: Float[Array, "m d"], length: Float[Array, "m d"], f: Matern) -> Float[Array, "m d"]:
-    """∫ k(ay) dy over a `length` from `start` ≥ 0 on: −(1/a) (c₀′ + c₁′ t + c₂′ t²) e⁻ᵗ between the ends, t = ay.
+def _powers(d: int, degree: int) -> np.ndarray:
+    """The exponents α of every monomial, (n, d)."""
+    return np.concatenate([(each[:, :, None] == np.arange(d)).sum(axis=1) for each in _indices(d, degree)])
 
-    Written with expm1, so that nothing is lost for a narrow interval.
-    """
-    primitive = {0.5: (1.0,), 1.5: (2.0, 1.0), 2.5: (8 / 3, 5 / 3, 1 / 3)}[f.nu]
-    t, step = f.rates * start, f.rates * length
-    at_start = sum(c * t**k for k, c in enumerate(primitive))
-    # p(t) − p(t + s) e⁻ˢ = −p(t) expm1(−s) − (p(t + s) − p(t)) e⁻ˢ, and the last difference has a factor s.
-    slopes = {0.5: 0 * t, 1.5: 1 + 0 * t, 2.5: 5 / 3 + (2 * t + step) / 3}[f.nu]
-    return jnp.exp(-t) * (-at_start * jnp.expm1(-step) - slopes * step * jnp.exp(-step)) / f.rates
+
+def _coefficients(f: Polynomial, mean: Float[Array, "d"]) -> Float[Array, "*outputs n"]:
+    """∂^α f(μ) / α! for every monomial."""
+    tensors, parts = f.symmetric(), []
+    for k, index in enumerate(_indices(f.dimension, f.degree)):
+        factorials = [prod(map(factorial, np.bincount(each, minlength=1))) for each in index]
+        at_mean = horner(tensors[k:], mean)[..., *index.T].reshape(*f.outputs, len(index))
+        parts.append(at_mean / np.array(factorials, mean.dtype))
+    return jnp.concatenate(parts, axis=-1)
+
+
+def _expected(table: Float[Array, "k d"], powers: np.ndarray) -> Float[Array, "..."]:
+    """E[h^α] = Πⱼ E[hⱼ^αⱼ] for exponents along the last axis of `powers`, with the moments of each dimension."""
+    value = table[powers[..., 0], 0]
+    for j in range(1, powers.shape[-1]):
+        value *= table[powers[..., j], j]
+    return value

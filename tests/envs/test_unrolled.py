@@ -5,8 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from moca.envs.playground import Playground
-from moca.envs.unrolled import unrolled
+from moca.envs.playground import Playground, unrolled
 
 
 def primitives(function, *args):

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, Key
 
 from moca.config import ConfigError
-from moca.envs.environment import Environment, Step
+from moca.envs.environment import Environment, Step, bounds_of, vector, vector_size
 
 FOREVER = 2**30  # steps
 
@@ -105,36 +105,3 @@ class Brax(Environment):
         terminated = (state.done > 0) & ~(jnp.asarray(cut) > 0)
         state = state.replace(done=terminated.astype(state.done.dtype))  # a limit that stayed done would be an end next
         return state, Step(vector(state.obs), jnp.asarray(state.reward, jnp.float32), terminated)
-
-
-def vector_size(observation: Any, name: str) -> int:
-    """How many numbers `vector` makes of an observation like this; refuses what is no array.
-
-    Args:
-        observation: an observation, or its shape; of a dictionary the entry `state` counts.
-        name: the environment's, for the message.
-    """
-    shown: Any = observation.get("state") if isinstance(observation, Mapping) else observation
-    if not hasattr(shown, "shape"):
-        said = ", ".join(observation) if isinstance(observation, Mapping) else type(observation).__name__
-        raise ConfigError(
-            f"observations of {name} must be an array, or a dictionary with one named state; they are {said}: wrap the "
-            "environment so that it shows a vector"
-        )
-    return int(np.prod(shown.shape))
-
-
-def vector(observation: Any) -> Float[Array, "obs"]:
-    """An observation as a vector; of a dictionary the entry `state`, which is what a policy may see."""
-    shown = observation["state"] if isinstance(observation, Mapping) else observation
-    return jnp.ravel(jnp.asarray(shown, jnp.float32))
-
-
-def bounds_of(low: Any, high: Any, shape: Any, name: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Lower and upper bounds of actions of that shape, one of each per dimension; refuses those that are none."""
-    lows, highs = (np.broadcast_to(np.asarray(bound, np.float64), shape).ravel() for bound in (low, high))
-    if not (np.isfinite(lows).all() and np.isfinite(highs).all() and (lows < highs).all()):
-        raise ConfigError(
-            f"actions of {name} must have finite bounds that lie apart, not {lows.tolist()} and {highs.tolist()}"
-        )
-    return tuple(lows.tolist()), tuple(highs.tolist())

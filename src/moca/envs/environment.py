@@ -8,11 +8,13 @@ A time limit is not the environment's business: the loop cuts episodes and never
 
 import math
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
 from moca import config
@@ -94,6 +96,39 @@ class ActionRepeat(Environment):
 
         (state, step), _ = jax.lax.scan(again, (state, step), length=self.times - 1)
         return state, step
+
+
+def vector_size(observation: Any, name: str) -> int:
+    """The size of the vector that `vector` makes of an observation like this; refuses what is not an array.
+
+    Args:
+        observation: an observation, or its shape; of a dictionary the entry `state` counts.
+        name: the environment's, for the message.
+    """
+    shown: Any = observation.get("state") if isinstance(observation, Mapping) else observation
+    if not hasattr(shown, "shape"):
+        said = ", ".join(observation) if isinstance(observation, Mapping) else type(observation).__name__
+        raise config.ConfigError(
+            f"observations of {name} must be an array, or a dictionary with one named state; they are {said}: wrap the "
+            "environment so that it shows a vector"
+        )
+    return int(np.prod(shown.shape))
+
+
+def vector(observation: Any) -> Float[Array, "obs"]:
+    """An observation as a vector; of a dictionary the entry `state`, which is what a policy may see."""
+    shown = observation["state"] if isinstance(observation, Mapping) else observation
+    return jnp.ravel(jnp.asarray(shown, jnp.float32))
+
+
+def bounds_of(low: Any, high: Any, shape: Any, name: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Lower and upper bounds of actions of that shape, per dimension; refuses infinite ones and those that coincide."""
+    lows, highs = (np.broadcast_to(np.asarray(bound, np.float64), shape).ravel() for bound in (low, high))
+    if not (np.isfinite(lows).all() and np.isfinite(highs).all() and (lows < highs).all()):
+        raise config.ConfigError(
+            f"actions of {name} must have finite bounds that lie apart, not {lows.tolist()} and {highs.tolist()}"
+        )
+    return tuple(lows.tolist()), tuple(highs.tolist())
 
 
 class Noise(eqx.Module):

@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help install demo test test-slow check lint types bench mutants results site lock clean
+.PHONY: help install demo test test-slow check lint types light bench mutants results site lock clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -14,7 +14,7 @@ install: .venv/installed ## the package with all that tests and pages need, in .
 		{ echo "MoCA needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@echo "Installing into .venv (a minute or two) …"
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[studies]'
 	@touch $@
 
 .venv/installed: .venv/package
@@ -37,7 +37,16 @@ lint: install
 types: install
 	$(BIN)/mypy
 
-check: lint types test site ## linter, types, tests, site: what CI runs
+light: install ## build the wheel, install it alone in build/light, and test the closed forms there
+	rm -rf build/light dist
+	$(BIN)/python -m build --quiet
+	$(PYTHON) -m venv build/light
+	build/light/bin/pip install --quiet --disable-pip-version-check -c constraints.txt dist/*.whl
+	cd build && light/bin/python ../tools/light.py
+	build/light/bin/pip install --quiet --disable-pip-version-check -c constraints.txt beartype emukit hypothesis mpmath pytest scipy
+	build/light/bin/python -m pytest -m "not slow" tests/moments/test_identities.py tests/moments/test_errors.py
+
+check: lint types test site light ## linter, types, tests, site, the light install: what CI runs
 
 site: install ## the documentation as pages, in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict

@@ -24,7 +24,14 @@ def __getattr__(name: str) -> object:
     if name in _LAZY:
         from importlib import import_module
 
-        return getattr(import_module(_LAZY[name]), name)
+        from moca.extras import missing
+
+        try:
+            return getattr(import_module(_LAZY[name]), name)
+        except ModuleNotFoundError as error:
+            if sentence := missing(error):
+                raise ModuleNotFoundError(f"moca.{name} needs more: {sentence}", name=error.name) from error
+            raise
     raise AttributeError(f"module 'moca' has no attribute {name!r}")
 
 

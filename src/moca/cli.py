@@ -23,6 +23,7 @@ from moca.config import (
     to_json,
 )
 from moca.envs.trust import import_module_of
+from moca.extras import missing
 from moca.files import DiskError
 from moca.names import folder_name
 from moca.runs import interrupts
@@ -371,6 +372,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         leave(error.code, f"moca {arguments.command}: {error}", sys.stderr)
     except ConfigError as error:
         parsers[arguments.command].error(str(error))
+    except ModuleNotFoundError as error:
+        if (sentence := missing(error)) is None:
+            raise
+        parsers[arguments.command].error(sentence)
     except BrokenPipeError:  # a reader that has seen enough
         leave(DiskError.code, "", sys.stderr)
     except OSError as error:

@@ -69,7 +69,10 @@ class GP(Function):
         As in PILCO, lengthscales more than a hundred times off the inputs' spread are penalised, and so are signals
         beyond 500 times the deviation of the noise: data without noise would lead to a singular matrix otherwise.
         """
-        import optax
+        try:
+            import optax
+        except ModuleNotFoundError:
+            raise ModuleNotFoundError("GP.fit needs optax: pip install 'moca-rl[train]' brings it") from None
 
         inputs, targets = check.as_float(inputs), check.as_float(targets)
         spread, size = inputs.std(axis=0) + 1e-6, targets.var(axis=0) + 1e-6

@@ -106,7 +106,17 @@ def test_moments_by_integration(kind, dtype):
 
 @pytest.mark.parametrize(
     ("low", "high"),
-    [(-3.0, 1.0), (4.0, 9.0), (-8.0, -7.5), (2.0, 2.001), (-30.0, 30.0), (30.0, 31), (-51, -50), (200, 900)],
+    [
+        (-3.0, 1.0),
+        (4.0, 9.0),
+        (-8.0, -7.5),
+        (2.0, 2.001),
+        (-1.0, 12.0),
+        (-30.0, 30.0),
+        (30.0, 31),
+        (-51, -50),
+        (200, 900),
+    ],
 )
 def test_truncated_moments_far_out_and_between_near_bounds(low, high):
     """Against mpmath; relative to the moment itself, not to the deviation of the whole Gaussian."""

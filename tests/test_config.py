@@ -115,7 +115,7 @@ def test_files_and_the_command_line_agree(tmp_path, capsys):
 def test_every_field_has_limits_and_a_default():
     for name in c.flatten(c.Config()):
         assert "limits" in c.field_of(name).metadata, name
-    for section in (c.Environment, c.Noise, c.Train, c.SAC):
+    for section in (c.EnvConfig, c.NoiseConfig, c.TrainConfig, c.SACConfig):
         assert dataclasses.is_dataclass(section())
 
 

@@ -17,7 +17,7 @@ def critic(size, curvature, head="vertex", seed=0):
     value = mm.RBF(
         jax.random.normal(jax.random.key(9), (6,)), jax.random.normal(jax.random.key(8), (6, 3)), jnp.ones(3)
     )
-    settings = config.Critic(width=16, curvature=curvature, head=head)
+    settings = config.CriticConfig(width=16, curvature=curvature, head=head)
     made = QuadraticCritic(jax.random.key(seed), settings, value, 3, size)
     # Vertices well outside the box too, and curvature that couples the dimensions.
     scale = lambda head, factor: jax.tree.map(lambda w: factor * w, head)  # noqa: E731

@@ -30,7 +30,7 @@ def data(key, count):
 
 @pytest.fixture(scope="module", params=["diagonal", "full"])
 def trained(request):
-    settings = config.Dynamics(members=3, width=32, covariance=request.param)
+    settings = config.DynamicsConfig(members=3, width=32, covariance=request.param)
     ensemble = GaussianEnsemble(jax.random.key(0), settings, 2, 1)
     adam = optax.adam(3e-3)
 
@@ -100,7 +100,7 @@ def test_the_likelihood_is_that_of_the_prediction(trained):
 
 
 def test_members_start_apart_and_bootstrap_draws_with_replacement():
-    ensemble = GaussianEnsemble(jax.random.key(0), config.Dynamics(members=4, width=8), 2, 1)
+    ensemble = GaussianEnsemble(jax.random.key(0), config.DynamicsConfig(members=4, width=8), 2, 1)
     for weight in ensemble.members.weights:
         assert len({np.asarray(own).tobytes() for own in weight}) == 4
     counts = np.asarray(bootstrap(jax.random.key(0), 4, 1000))
@@ -112,7 +112,7 @@ def test_members_start_apart_and_bootstrap_draws_with_replacement():
 def test_statistics_are_those_of_all_batches():
     s = jax.random.normal(jax.random.key(0), (4, 100, 3)) * jnp.array([1.0, 5.0, 0.1]) + 2
     following = s + 0.3
-    statistics = GaussianEnsemble(jax.random.key(0), config.Dynamics(members=1, width=4), 3, 1).statistics
+    statistics = GaussianEnsemble(jax.random.key(0), config.DynamicsConfig(members=1, width=4), 3, 1).statistics
     for batch, after in zip(s, following, strict=True):
         statistics = update_statistics(statistics, batch, after)
     np.testing.assert_allclose(statistics.mean[0], s.reshape(-1, 3).mean(0), rtol=1e-5)
@@ -125,7 +125,9 @@ def test_the_likelihood_allows_for_known_noise(covariance):
     """Against scipy, with the noise's variances added to the members' own covariance."""
     import scipy.stats
 
-    ensemble = GaussianEnsemble(jax.random.key(0), config.Dynamics(members=2, width=8, covariance=covariance), 3, 1)
+    ensemble = GaussianEnsemble(
+        jax.random.key(0), config.DynamicsConfig(members=2, width=8, covariance=covariance), 3, 1
+    )
     s, following = jax.random.normal(jax.random.key(1), (2, 5, 3))
     a, blur = jnp.ones((5, 1)) / 2, jnp.array([0.5, 0.1, 2.0]) * jnp.ones((5, 3))
     statistics = update_statistics(ensemble.statistics, s, following)
@@ -144,7 +146,7 @@ def test_the_likelihood_allows_for_known_noise(covariance):
 @pytest.mark.parametrize("activation", ["gelu", "erf"])
 def test_a_belief_goes_through_the_ensemble(activation):
     """Moments by matching against samples of the state, each pushed through the members."""
-    settings = config.Dynamics(members=2, width=16, depth=2, activation=activation)
+    settings = config.DynamicsConfig(members=2, width=16, depth=2, activation=activation)
     ensemble = GaussianEnsemble(jax.random.key(0), settings, 3, 1)
     seen = jax.random.normal(jax.random.key(1), (256, 3)) * jnp.array([1.0, 2.0, 0.5]) + 0.3
     statistics = update_statistics(ensemble.statistics, seen, 1.1 * seen + 0.2)
@@ -164,6 +166,6 @@ def test_a_belief_goes_through_the_ensemble(activation):
 
 
 def test_silu_has_no_closed_form_and_says_so():
-    ensemble = GaussianEnsemble(jax.random.key(0), config.Dynamics(members=2, width=4), 3, 1)
+    ensemble = GaussianEnsemble(jax.random.key(0), config.DynamicsConfig(members=2, width=4), 3, 1)
     with pytest.raises(ValueError, match="silu have no closed form: set dynamics"):
         ensemble.propagate(mm.Gaussian(jnp.zeros(3), jnp.eye(3)), jnp.zeros(1))

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from moca.agents.quadratic import perturbed
-from moca.config import Exploration
+from moca.config import ExplorationConfig
 from moca.exploration import Explore, draw_exploration
 
 
 def draws(fraction, greedy=0.0, **settings):
-    chosen = Exploration(**settings)
+    chosen = ExplorationConfig(**settings)
     drawn = draw_exploration(jax.random.key(0), chosen, 20_000, 1)
     act = lambda d: perturbed(chosen, jnp.array([greedy]), Explore(d, jnp.array(0), jnp.array(fraction)))  # noqa: E731
     return np.asarray(jax.vmap(act)(drawn))[:, 0]

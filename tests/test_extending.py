@@ -71,7 +71,7 @@ def settings(**named):
 
 
 def test_the_ramps_expectation_is_that_of_quadrature(plugins):
-    line = config.Value(bases=5, low=(-2.0,), high=(2.0,), lengthscales=(1.0,))
+    line = config.ValueConfig(bases=5, low=(-2.0,), high=(2.0,), lengthscales=(1.0,))
     made = KINDS["ramp"](line, 1, jax.random.key(0))
     weights, slopes, kinks = jnp.arange(1.0, 6.0), made.slopes, made.kinks
     value = type(made)(weights, slopes, kinks)
@@ -165,7 +165,7 @@ def test_names_are_checked(registries):
         moca.register_prediction("moca-mc-8", prediction)  # a study takes it for MC with eight samples
     moca.register_value("mine", make, bases=("centres",))
     with pytest.raises(ConfigError, match="mine: RBF has no field 'centres'"):
-        make_value(config.Value(kind="mine", low=(0.0,), high=(1.0,), lengthscales=(1.0,)), 1, jax.random.key(0))
+        make_value(config.ValueConfig(kind="mine", low=(0.0,), high=(1.0,), lengthscales=(1.0,)), 1, jax.random.key(0))
     with pytest.raises(ConfigError, match="small letters"):
         moca.register_value("My Value", make)
     with pytest.raises(ConfigError, match="no class derived from"):

@@ -15,7 +15,7 @@ BOUNDS = {"low": (-1.0, -2.0), "high": (1.0, 2.0), "lengthscales": (0.5, 1.0)}
 
 
 def value(kind, **settings):
-    chosen = config.Value(kind=kind, bases=12, lr=0.1, basis_lr=0.01, constant_lr=0.5, **BOUNDS, **settings)
+    chosen = config.ValueConfig(kind=kind, bases=12, lr=0.1, basis_lr=0.01, constant_lr=0.5, **BOUNDS, **settings)
     return make_value(chosen, 2, jax.random.key(0)), chosen
 
 

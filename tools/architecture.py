@@ -65,7 +65,9 @@ def draw(path: Path) -> None:
             kind = "method" if name in METHOD else "loop" if name in LOOP else "other"
             left = 0.1 + place * width
             axes.add_patch(plt.Rectangle((left, -number - 0.38), width - 0.08, 0.76, color=COLOURS[kind], linewidth=0))
-            axes.text(left + width / 2 - 0.04, -number, name, ha="center", va="center", fontsize=9)
+            axes.text(
+                left + width / 2 - 0.04, -number, name, ha="center", va="center", fontsize=9 if len(row) < 8 else 7
+            )
     notes = {"the method": "method", "the loop": "loop", "around them": "other"}
     for place, (text, kind) in enumerate(notes.items()):
         axes.add_patch(

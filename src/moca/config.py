@@ -55,7 +55,7 @@ def _limits(**bounds: Any) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Environment:
+class EnvConfig:
     """Which task, and how its steps are counted. Steps are always environment steps, whatever the action repeat."""
 
     name: str = field(default="CartpoleBalance", metadata=_limits(among=PLAYGROUND, prefixes=(GYMNASIUM, OWN)))
@@ -64,7 +64,7 @@ class Environment:
 
 
 @dataclass(frozen=True)
-class Noise:
+class NoiseConfig:
     """Gaussian noise on what the agent observes [App. A], and a random disturbance of the actions it takes.
 
     `homoscedastic`: standard deviation `sigma`. `state-norm`: from `sigma_min` to `sigma` with the norm of the state
@@ -80,7 +80,7 @@ class Noise:
 
 
 @dataclass(frozen=True)
-class Train:
+class TrainConfig:
     """The loop that all agents share."""
 
     steps: int = field(default=100_000, metadata=_limits(low=1))
@@ -95,7 +95,7 @@ class Train:
 
 
 @dataclass(frozen=True)
-class SAC:
+class SACConfig:
     """Soft actor-critic (Haarnoja et al. 2018): twin critics, tanh-Gaussian actor, learned temperature."""
 
     width: int = field(default=256, metadata=_limits(low=1, high=WIDEST))
@@ -106,11 +106,11 @@ class SAC:
     alpha: float = field(default=1.0, metadata=_limits(above=0))
     tau: float = field(default=0.005, metadata=_limits(above=0, high=1))
     entropy_per_action: float = field(default=-1.0, metadata=_limits())  # target entropy over the action dimension
-    probability: float = field(default=0.0, metadata=_limits(low=0, high=1))  # of a random action, see Exploration
+    probability: float = field(default=0.0, metadata=_limits(low=0, high=1))  # of a random action
 
 
 @dataclass(frozen=True)
-class Critic:
+class CriticConfig:
     """The quadratic action-value of the paper's agents [Eq. 3]; rates go linearly from the first to the end value."""
 
     width: int = field(default=256, metadata=_limits(low=1, high=WIDEST))
@@ -128,7 +128,7 @@ class Critic:
 
 
 @dataclass(frozen=True)
-class Value:
+class ValueConfig:
     """The class of V. Bounds and lengthscales have one number per observed dimension."""
 
     kind: str = field(default="rbf", metadata=_limits(among=VALUES))
@@ -147,7 +147,7 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Dynamics:
+class DynamicsConfig:
     """The ensemble that predicts the next state."""
 
     members: int = field(default=5, metadata=_limits(low=1))
@@ -160,7 +160,7 @@ class Dynamics:
 
 
 @dataclass(frozen=True)
-class Belief:
+class BeliefConfig:
     """What the agent takes for the state: the observation, or the mean of a filter's Gaussian belief."""
 
     filter: bool = field(default=False, metadata=_limits())
@@ -170,7 +170,7 @@ class Belief:
 
 
 @dataclass(frozen=True)
-class Exploration:
+class ExplorationConfig:
     """Random with a probability, else Gaussian around the greedy action; in units of half the action range.
 
     Which of the two, and the random action, are drawn anew after `hold` decisions on average. Random actions are
@@ -193,15 +193,15 @@ class Config:
     agent: str = field(default="moca", metadata=_limits(among=AGENTS))
     seed: int = field(default=0, metadata=_limits(low=0))
     seeds: int = field(default=1, metadata=_limits(low=1, high=100_000))
-    env: Environment = field(default_factory=Environment)
-    noise: Noise = field(default_factory=Noise)
-    train: Train = field(default_factory=Train)
-    critic: Critic = field(default_factory=Critic)
-    value: Value = field(default_factory=Value)
-    dynamics: Dynamics = field(default_factory=Dynamics)
-    belief: Belief = field(default_factory=Belief)
-    exploration: Exploration = field(default_factory=Exploration)
-    sac: SAC = field(default_factory=SAC)
+    env: EnvConfig = field(default_factory=EnvConfig)
+    noise: NoiseConfig = field(default_factory=NoiseConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+    critic: CriticConfig = field(default_factory=CriticConfig)
+    value: ValueConfig = field(default_factory=ValueConfig)
+    dynamics: DynamicsConfig = field(default_factory=DynamicsConfig)
+    belief: BeliefConfig = field(default_factory=BeliefConfig)
+    exploration: ExplorationConfig = field(default_factory=ExplorationConfig)
+    sac: SACConfig = field(default_factory=SACConfig)
 
     def validated(self) -> "Config":
         """The config with plain numbers, if each is in its range and they fit each other; raises `ConfigError` if not.

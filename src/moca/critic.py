@@ -54,7 +54,12 @@ class QuadraticCritic(eqx.Module):
     head: str = eqx.field(static=True)
 
     def __init__(
-        self, key: Key[Array, ""], settings: config.Critic, value: mm.Function, observation_size: int, action_size: int
+        self,
+        key: Key[Array, ""],
+        settings: config.CriticConfig,
+        value: mm.Function,
+        observation_size: int,
+        action_size: int,
     ) -> None:
         trunk_key, vertex_key, cholesky_key = jax.random.split(key, 3)
         self.trunk = MLP(trunk_key, (observation_size, *(settings.width,) * settings.depth))
@@ -168,7 +173,7 @@ def first(twins: T) -> T:
     return _map_roles(lambda role, leaf: leaf if role in SHARED else leaf[0], twins)
 
 
-def freeze(value: mm.Function, settings: config.Value) -> mm.Function:
+def freeze(value: mm.Function, settings: config.ValueConfig) -> mm.Function:
     """`value` with no gradient to the centres and precision of the paper's RBF, which are fixed; saves computing it."""
     if settings.kind != "rbf":
         return value
@@ -176,7 +181,7 @@ def freeze(value: mm.Function, settings: config.Value) -> mm.Function:
     return _map_roles(lambda role, leaf: jax.lax.stop_gradient(leaf) if role in fixed else leaf, value)
 
 
-def value_rates(value: mm.Function, settings: config.Value) -> mm.Function:
+def value_rates(value: mm.Function, settings: config.ValueConfig) -> mm.Function:
     """A learning rate for each array of `value`, in its own structure."""
     learned = 0.0 if settings.kind == "rbf" else settings.basis_lr
     rates = {

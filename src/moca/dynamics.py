@@ -58,7 +58,9 @@ class GaussianEnsemble(eqx.Module):
     statistics: Statistics
     full: bool = eqx.field(static=True)
 
-    def __init__(self, key: Key[Array, ""], settings: config.Dynamics, observation_size: int, action_size: int) -> None:
+    def __init__(
+        self, key: Key[Array, ""], settings: config.DynamicsConfig, observation_size: int, action_size: int
+    ) -> None:
         self.full = settings.covariance == "full"
         below = observation_size * (observation_size - 1) // 2 if self.full else 0
         sizes = (observation_size + action_size, *(settings.width,) * settings.depth, 2 * observation_size + below)
@@ -190,7 +192,7 @@ class ModelState(NamedTuple):
 
 
 def make_model(
-    key: Key[Array, ""], settings: config.Dynamics, sigma: float, observation_size: int, action_size: int
+    key: Key[Array, ""], settings: config.DynamicsConfig, sigma: float, observation_size: int, action_size: int
 ) -> ModelState:
     """A model before its first step."""
     ensemble = GaussianEnsemble(key, settings, observation_size, action_size)

@@ -26,7 +26,7 @@ class Explore(NamedTuple):
 
 
 def draw_exploration(
-    key: Key[Array, ""], settings: config.Exploration, steps: int, action_size: int
+    key: Key[Array, ""], settings: config.ExplorationConfig, steps: int, action_size: int
 ) -> ExplorationDraws:
     """The random numbers of an episode; choice and random action keep their value for `hold` steps on average."""
     choice_key, action_key, normal_key, hold_key = jax.random.split(key, 4)

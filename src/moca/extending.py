@@ -28,7 +28,7 @@ _IMPORTED: set[str] = set()
 
 def register_value(
     name: str,
-    make: Callable[[config.Value, int, Key[Array, ""]], mm.Function],
+    make: Callable[[config.ValueConfig, int, Key[Array, ""]], mm.Function],
     bases: Sequence[str] = (),
 ) -> None:
     """Adds a class of V, for `value.kind`.

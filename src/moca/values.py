@@ -14,7 +14,9 @@ from moca.critic import DECLARED, Encoded
 from moca.nets import MLP
 
 
-def make_value(settings: config.Value, observation_size: int, key: Key[Array, ""], width: int = 64) -> mm.Function:
+def make_value(
+    settings: config.ValueConfig, observation_size: int, key: Key[Array, ""], width: int = 64
+) -> mm.Function:
     """V of that class, with bases drawn from `key` and all weights zero [choice].
 
     RBF centres are uniform within the bounds [App. B.4] and one diagonal of lengthscales serves all bases [App. B.5];
@@ -42,7 +44,7 @@ def make_value(settings: config.Value, observation_size: int, key: Key[Array, ""
     return value
 
 
-def _rbf(settings: config.Value, size: int, key: Key[Array, ""]) -> mm.RBF:
+def _rbf(settings: config.ValueConfig, size: int, key: Key[Array, ""]) -> mm.RBF:
     precision = jnp.array(settings.lengthscales) ** -2
     if settings.kind == "rbf-learned":
         precision = jnp.broadcast_to(precision, (settings.bases, size))
@@ -50,39 +52,39 @@ def _rbf(settings: config.Value, size: int, key: Key[Array, ""]) -> mm.RBF:
     return mm.RBF(jnp.zeros(settings.bases), points_within(settings, center_key), precision)
 
 
-def _fourier(settings: config.Value, size: int, key: Key[Array, ""]) -> mm.Fourier:
+def _fourier(settings: config.ValueConfig, size: int, key: Key[Array, ""]) -> mm.Fourier:
     row_key, phase_key = jax.random.split(key)
     phases = jax.random.uniform(phase_key, (settings.bases,), maxval=2 * jnp.pi)
     return mm.Fourier(jnp.zeros(settings.bases), directions(settings, row_key), phases)
 
 
-def _erf(settings: config.Value, size: int, key: Key[Array, ""]) -> mm.Erf:
+def _erf(settings: config.ValueConfig, size: int, key: Key[Array, ""]) -> mm.Erf:
     row_key, point_key = jax.random.split(key)
     rows = directions(settings, row_key)
     offsets = -jnp.sum(rows * points_within(settings, point_key), axis=1)  # each turns over at a point of its own
     return mm.Erf(jnp.zeros(settings.bases), rows, offsets)
 
 
-def _quadratic(settings: config.Value, size: int, key: Key[Array, ""]) -> mm.Quadratic:
+def _quadratic(settings: config.ValueConfig, size: int, key: Key[Array, ""]) -> mm.Quadratic:
     return mm.Quadratic(jnp.zeros((size, size)), jnp.zeros(size))
 
 
-def _polynomial(settings: config.Value, size: int, key: Key[Array, ""]) -> mm.Polynomial:
+def _polynomial(settings: config.ValueConfig, size: int, key: Key[Array, ""]) -> mm.Polynomial:
     return mm.Polynomial(tuple(jnp.zeros((size,) * degree) for degree in range(5)))
 
 
-def points_within(settings: config.Value, key: Key[Array, ""]) -> Float[Array, "bases d"]:
+def points_within(settings: config.ValueConfig, key: Key[Array, ""]) -> Float[Array, "bases d"]:
     """A point for each basis, uniform within the bounds."""
     low, high = jnp.array(settings.low), jnp.array(settings.high)
     return jax.random.uniform(key, (settings.bases, len(settings.low)), minval=low, maxval=high)
 
 
-def directions(settings: config.Value, key: Key[Array, ""]) -> Float[Array, "bases d"]:
+def directions(settings: config.ValueConfig, key: Key[Array, ""]) -> Float[Array, "bases d"]:
     """A direction for each basis, Gaussian in units of the lengthscales."""
     return jax.random.normal(key, (settings.bases, len(settings.low))) / jnp.array(settings.lengthscales)
 
 
-KINDS: dict[str, Callable[[config.Value, int, Key[Array, ""]], mm.Function]] = {
+KINDS: dict[str, Callable[[config.ValueConfig, int, Key[Array, ""]], mm.Function]] = {
     "rbf": _rbf,
     "rbf-learned": _rbf,
     "fourier": _fourier,

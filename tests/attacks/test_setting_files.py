@@ -129,7 +129,7 @@ CALLS = {
     "train(3)": (lambda out: moca.train(3, out), "config must be a moca.config.Config"),
     "train(None)": (lambda out: moca.train(None, out), "config must be"),
     "train(class)": (lambda out: moca.train(config.Config, out), "config must be"),
-    "train(section)": (lambda out: moca.train(config.Config(train=3), out), "train must be a moca.config.Train, got 3"),
+    "train(section)": (lambda out: moca.train(config.Config(train=3), out), "train must be a moca.config.TrainConfig"),
     "out=3": (lambda out: moca.train(CONFIG, 3), "out must be a path, got 3"),
     "out=bytes": (lambda out: moca.train(CONFIG, b"x"), "out must be a path"),
     "out=NUL": (lambda out: moca.train(CONFIG, "a\0b"), "is no path"),

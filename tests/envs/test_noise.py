@@ -12,7 +12,7 @@ from tests import probes
 
 
 def noise(size=5, **settings):
-    return make_noise(config.Noise(**settings), size)
+    return make_noise(config.NoiseConfig(**settings), size)
 
 
 @pytest.mark.parametrize("sigma", [0.025, 0.05])

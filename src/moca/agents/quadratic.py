@@ -250,7 +250,7 @@ class QuadraticAgent(Agent):
 
 
 def perturbed(
-    settings: config.Exploration,
+    settings: config.ExplorationConfig,
     greedy: Float[Array, "act"],
     explore: Explore,
     always: Bool[Array, ""] | bool = False,

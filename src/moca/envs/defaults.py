@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key
 
-from moca.config import ConfigError, Exploration
+from moca.config import ConfigError, ExplorationConfig
 from moca.envs.environment import Environment, Spaces
 from moca.envs.host import HostEnvironment
 from moca.envs.named import named
@@ -19,7 +19,7 @@ from moca.exploration import draw_exploration
 EPISODES = 16  # at once, each with a first state of its own
 STEPS = 500
 # Bounds held for a while lead further than actions drawn anew at every step, which cancel out.
-ACTIONS = Exploration(hold=20.0, random="extreme")
+ACTIONS = ExplorationConfig(hold=20.0, random="extreme")
 TAIL = 0.01  # the share of observations at either end that may be outliers
 MARGIN = 0.1  # of the range seen, added at either end
 # Of the range, times √d: between two random states there are then as many lengthscales in every dimension d. In the

@@ -166,7 +166,7 @@ class Noise(eqx.Module):
         return jnp.clip(action + self.action * (high - low) / 2 * normal, low, high)
 
 
-def make_noise(settings: config.Noise, observation_size: int) -> Noise:
+def make_noise(settings: config.NoiseConfig, observation_size: int) -> Noise:
     """The noise those settings describe, for observations of that size."""
     sigma, action = (jnp.asarray(level, jnp.float32) for level in (settings.sigma, settings.action))
     if settings.kind == "homoscedastic":

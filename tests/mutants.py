@@ -93,7 +93,7 @@ MOMENTS = [
     ("closed_forms/matern.py", "_beside(g, from_g, -side)", "_beside(g, from_g, side)"),
     ("closed_forms/matern.py", " - p.variance * tilt**2 / 2)", ")"),
     ("closed_forms/matern.py", "3 * p.variance**2", "p.variance**2"),
-    ("closed_forms/matern.py", "jnp.minimum(end, nearest + reach)", "jnp.minimum(end, nearest + reach / 4)"),
+    ("closed_forms/matern.py", "jnp.minimum(end, reach)", "jnp.minimum(end, reach / 4)"),
     ("closed_forms/matern.py", "jnp.maximum(p.variance, least) - p.variance", "0 * p.variance"),
     ("closed_forms/matern.py", "jnp.minimum(p.upper, high + _FOLDS / rate)", "jnp.minimum(p.upper, high + 5 / rate)"),
     ("closed_forms/matern.py", "jnp.prod(total / (p.upper - p.lower), axis=-1)", "jnp.prod(total, axis=-1)"),

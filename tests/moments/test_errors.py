@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from moca import moments as mm
+from moca.moments import dispatch
 
 EYE, ZERO = np.eye(2), np.zeros(2)
 NAN = np.array([0.0, np.nan])
@@ -146,6 +147,12 @@ def test_a_fault_is_named(fault):
     build, message = FAULTS[fault]
     with pytest.raises((ValueError, TypeError), match=message):
         build()
+
+
+def test_a_function_in_the_place_of_the_distribution():
+    """Types are checked while tests run, and would speak first: so below them."""
+    with pytest.raises(TypeError, match="covariance takes the distribution first, then the function: got RBF first"):
+        dispatch._check_order("covariance", rbf())
 
 
 def test_an_unsupported_pair_names_both_and_lists_what_is_there():

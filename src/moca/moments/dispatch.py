@@ -22,6 +22,7 @@ class NoClosedFormError(TypeError):
 
 def look_up(table: dict[tuple[type, type], Callable], verb: str, p: Distribution, f: Callable) -> Callable:
     """The closed form for the pair, once both are known to be for one point of one dimension."""
+    _check_order(verb, p)
     found = find(table, type(p), type(f))
     if found is None:
         supported = ", ".join(f"{a.__name__} × {_name(b)}" for a, b in table)
@@ -35,6 +36,7 @@ def look_up(table: dict[tuple[type, type], Callable], verb: str, p: Distribution
 
 def look_up_pair(p: Distribution, f: Callable, g: Callable) -> Callable:
     """The closed form for the covariance of f and g, in this order."""
+    _check_order("covariance", p)
     found, turned = find_pair(type(p), type(f), type(g)), find_pair(type(p), type(g), type(f))
     if found is None and turned is None:
         supported = ", ".join(f"{_name(a)} × {_name(b)}" for q, a, b in COVARIANCES if issubclass(type(p), q))
@@ -58,6 +60,11 @@ def find_pair(p: type, f: type, g: type) -> Callable | None:
     """The entry for the nearest base classes of the three types, in this order of f and g."""
     keys = ((a, b, c) for b in f.__mro__ for c in g.__mro__ for a in p.__mro__)
     return next((COVARIANCES[key] for key in keys if key in COVARIANCES), None)
+
+
+def _check_order(verb: str, p: object) -> None:
+    if isinstance(p, Function):
+        raise TypeError(f"{verb} takes the distribution first, then the function: got {type(p).__name__} first")
 
 
 def _check(verb: str, p: Distribution, *functions: Callable) -> None:

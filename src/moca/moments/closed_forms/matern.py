@@ -81,12 +81,14 @@ def _between(p: DiagonalGaussian, f: Matern, g: Matern, one: Pairs, two: Pairs) 
     moment = sum((c * each for c, each in zip(product[::2], moments, strict=False)), start=jnp.zeros_like(mean))
     whole = moment * jnp.exp(-f.rates * from_f - g.rates * from_g - p.variance * tilt**2 / 2)
 
-    start, end = (low - mean) / deviation, (high - mean) / deviation  # all in deviations: no slope has one in it
-    nearest = jnp.clip(0.0, start, end)
-    reach = 80 / (jnp.abs(nearest) + jnp.sqrt(nearest**2 + 80))  # where the density has fallen by e⁻⁴⁰ from `nearest`
-    t, weights = _rule(jnp.maximum(start, nearest - reach), jnp.minimum(end, nearest + reach))
-    density = normal_density(jnp.clip(t - (deviation * tilt)[..., None], -40.0, 40.0))
-    x = mean[..., None] + deviation[:, None] * t
+    # In deviations from the point inside that is nearest to the mean: no slope has one over them, and nothing cancels.
+    nearest = jnp.clip(mean, low, high)
+    far = jnp.abs(nearest - mean) / deviation
+    reach = 80 / (far + jnp.sqrt(far**2 + 80))  # where the density has fallen by e⁻⁴⁰
+    start, end = (low - nearest) / deviation, (high - nearest) / deviation
+    t, weights = _rule(jnp.maximum(start, -reach), jnp.minimum(end, reach))
+    density = normal_density(jnp.clip((nearest / deviation)[..., None] + t, -40.0, 40.0))
+    x = nearest[..., None] + deviation[:, None] * t
     part = jnp.sum(weights * density * _kernel(f, x - one[..., None]) * _kernel(g, x - two[..., None]), axis=-1)
     return jnp.where(inside, whole, part)
 

@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help install demo test test-slow check lint types light bench mutants results site lock clean
+.PHONY: help install demo test test-slow check lint types light light-tests bench mutants results site lock clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -37,14 +37,16 @@ lint: install
 types: install
 	$(BIN)/mypy
 
-light: install ## build the wheel, install it alone in build/light, and test the closed forms there
+light: install ## build wheel and source distribution, install the wheel alone in build/light, and try it
 	rm -rf build/light dist
 	$(BIN)/python -m build --quiet
 	$(PYTHON) -m venv build/light
 	build/light/bin/pip install --quiet --disable-pip-version-check -c constraints.txt dist/*.whl
 	cd build && light/bin/python ../tools/light.py
+
+light-tests: light ## the closed forms' tests in that environment, without the extras
 	build/light/bin/pip install --quiet --disable-pip-version-check -c constraints.txt beartype emukit hypothesis mpmath pytest scipy
-	build/light/bin/python -m pytest -m "not slow" tests/moments/test_identities.py tests/moments/test_errors.py
+	build/light/bin/python -m pytest -m "not slow" tests/moments
 
 check: lint types test site light ## linter, types, tests, site, the light install: what CI runs
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 # Tests compile more than they compute: without optimisation a training program compiles in two thirds of the time.
-os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_backend_optimization_level=0".strip()
+os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_backend_optimization_level=1".strip()
 
 # How long an example takes says more about what else the machine does than about the code.
 settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -214,7 +214,7 @@ def test_no_name_leads_out_of_the_study(tmp_path):
     def jobs(name):
         return grid.plan(grid.Grid("small", (grid.Block(name, ("sac",), ("0",), 20_000),), presets=("raw",)))
 
-    with pytest.raises(ConfigError, match="is no name"):
+    with pytest.raises(ConfigError, match="is not a name"):
         jobs("gymnasium:a/../../../x")
     for job in jobs("gymnasium:a/..b/.c/x"):
         assert (tmp_path / job.name).resolve().parent == tmp_path.resolve()

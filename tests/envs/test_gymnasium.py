@@ -26,7 +26,7 @@ from moca.config import Config, ConfigError, override
 from moca.drivers import HostTrainer, ScanTrainer, make_trainer
 from moca.envs.defaults import defaults
 from moca.envs.gymnasium import Gymnasium
-from moca.loop import RunState
+from moca.loop import LoopState, RunState, StepInfo, finish_episode
 from moca.runs.interrupts import InterruptedRun
 from tests import probes
 from tests.envs import hosted

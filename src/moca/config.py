@@ -524,8 +524,8 @@ def _known(name: str, word: str, limits: Mapping[str, Any]) -> str:
     if any(word.startswith(prefix) for prefix in prefixes):
         if not is_name(word.partition(":")[2]):
             raise ConfigError(
-                f"{name} = {shown(word)} is not a name: it is one of Playground's, or {prefixes[0]}NAME with a NAME made "
-                "of letters, digits and any of _ - . : /"
+                f"{name} = {shown(word)} is not a name: it is one of Playground's, or {prefixes[0]}NAME, with letters, "
+                "digits and any of _ - . : / in NAME"
             )
     elif word not in limits["among"]:
         allowed = ", ".join(limits["among"]) + (f", or {prefixes[0]}NAME" if prefixes else "")

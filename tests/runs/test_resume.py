@@ -112,17 +112,21 @@ def wait_for_rows(path, rows, process):
         time.sleep(0.005)
 
 
-def test_a_killed_run_goes_on_bit_for_bit(tmp_path, whole):
-    """Against the uninterrupted run of this process, which makes it two processes with one hash as well."""
-    killed = tmp_path / "killed"
+def test_a_killed_run_goes_on_bit_for_bit(tmp_path):
+    """Against an uninterrupted run of another process, which makes it two processes with one hash as well.
+
+    Not of this one: JAX may have started here with another number of devices.
+    """
+    killed, whole = tmp_path / "killed", tmp_path / "whole"
     with start(killed) as process:
         wait_for_rows(killed / "metrics.jsonl", 6, process)
         assert process.poll() is None
         process.kill()
     with (killed / "metrics.jsonl").open("a") as file:
         file.write('{"step": 100, "half a row')  # what a kill may leave
-    with start(killed) as process:
-        assert process.wait() == 0
+    for path in (killed, whole):
+        with start(path) as process:
+            assert process.wait() == 0
     assert digest(killed) == digest(whole)
 
 

@@ -61,7 +61,7 @@ class QuadraticAgent(Agent):
 
     @property
     def predicts(self) -> bool:
-        """True where s′ is predicted (the MoCA agents), False where it is taken as observed (BNAF, NAF)."""
+        """True where s′ is predicted (MoCA agents), False where it is taken as observed (BNAF, NAF)."""
         return self.config.agent in PREDICTIONS
 
     def init(self, key: Key[Array, ""]) -> QuadraticState:
@@ -136,7 +136,7 @@ class QuadraticAgent(Agent):
         return mm.expectation(belief, value)
 
     def predict(self, state: QuadraticState, batch: Transition, key: Key[Array, ""]) -> mm.Distribution:
-        """The distribution that stands for s′, for each transition of a batch with actions in [−1, 1] [Alg. 1 l. 10]."""
+        """The distribution that stands for s′, for each transition, with actions in [−1, 1] [Alg. 1 l. 10]."""
         if not self.predicts:
             return mm.Dirac(batch.next_observation)
         prediction, samples = PREDICTIONS[self.config.agent], self.config.dynamics.samples
@@ -229,7 +229,7 @@ class QuadraticAgent(Agent):
     def _sampling(
         self, state: QuadraticState, values: mm.Function, episode: Transition, key: Key[Array, ""], repeats: int = 8
     ) -> Info:
-        """The variance and bias that sampling adds to γ minᵢ E[Vᵢ⁻], averaged over the episode.
+        """Variance and bias that sampling adds to γ minᵢ E[Vᵢ⁻], averaged over the episode.
 
         `target_variance` is its variance over fresh draws. `target_bias` is its mean less the closed form: either
         critic's average is unbiased, the smaller of two is not. It is the smaller average less that of the critic

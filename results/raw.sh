@@ -1,23 +1,26 @@
 #!/usr/bin/env bash
 # What results/ holds of the preset raw, on one GPU. Stops after so many seconds; run again, it goes on.
-#   bash results/raw.sh SECONDS OUT
+#   bash results/raw.sh SECONDS OUT first      the studies of the paper's claims, value maps, rates
+#   bash results/raw.sh SECONDS OUT second     SAC's search and studies, process noise, more seeds, ladder, completions
 # Several programs share a GPU best under CUDA's multi-process service (nvidia-cuda-mps-control -d).
 set -u
-limit=$1 out=$2 python=${PYTHON:-python3}
+limit=$1 out=$2 part=$3 python=${PYTHON:-python3}
 end=$(($(date +%s) + limit))
 export XLA_PYTHON_CLIENT_PREALLOCATE=false OUT=$out
 mkdir -p "$out" logs
 left() { echo $((end - $(date +%s))); }
 told() { echo "$1: exit $2, $(left) s left"; }
-study() { # NAME PARALLEL
+study() { # NAME PARALLEL [OPTION…]
   [ "$(left)" -gt 60 ] || return
-  timeout -s TERM "$(left)" "$python" -m moca study "$1" --parallel "$2" --checkpoint-every 3600 >> "logs/$1" 2>&1
-  told "$1" $?
-  (cd studies && tar cf "$out/$1.tar" "$1"/{results.parquet,origin.json,study.json} $(ls "$1"/landscape-*.npz 2> /dev/null))
+  local name=$1 parallel=$2
+  shift 2
+  timeout -s TERM "$(left)" "$python" -m moca study "$name" --parallel "$parallel" --checkpoint-every 3600 "$@" >> "logs/$name" 2>&1
+  told "$name" $?
+  (cd studies && tar cf "$out/$name.tar" "$name"/{results.parquet,origin.json,study.json} $(ls "$name"/landscape-*.npz 2> /dev/null))
 }
-search() {
-  [ "$(left)" -gt 60 ] && ! [ -e "$out/$1-0.parquet" ] || return 0
-  timeout "$(left)" "$python" results/searches/run.py "$1" >> "logs/$1" 2>&1
+search() { # NAME PARALLEL
+  [ "$(left)" -gt 60 ] && ! [ -e "$out/$1-done" ] || return 0
+  timeout "$(left)" "$python" results/searches/run.py "$1" --parallel "$2" >> "logs/$1" 2>&1 && touch "$out/$1-done"
   told "$1" $?
 }
 maps() {
@@ -25,6 +28,21 @@ maps() {
   timeout "$(left)" "$python" results/mechanism/run.py "$1" >> "logs/maps-$1" 2>&1
   told "maps $1" $?
 }
-maps moca & maps moca-ce & study raw-cartpole 5 & study raw-pendulum 5 & wait
-study raw-alike 3 & search rates & wait
-study process 8
+sac() {
+  search sac 5
+  settings=$("$python" results/searches/run.py best-sac) && echo "SAC: $settings"
+  study raw-sac-cartpole 1 $settings & study raw-sac-pendulum 1 $settings & wait
+}
+others() {
+  study process 5
+  study raw-alike 3 & study raw-weak 4 & wait
+  search ladder 8
+}
+completed() { # once half of the completions is done
+  sleep $((limit / 2))
+  search completed 6
+}
+case $part in
+  first) maps moca & maps moca-ce & study raw-cartpole 5 & study raw-pendulum 5 & search rates 6 & wait ;;
+  second) sac & others & search completions 10 & completed & wait ;;
+esac

@@ -4,6 +4,8 @@ from moca.paper.tasks import CARTPOLE, PENDULUM
 from moca.studies.grid import Block, Grid
 
 _NOISES = ("0.025", "0.05", "state-norm 0.05")
+_RAW_CARTPOLE = ("0", "0.025", "0.05", "0.1", "state-norm 0.05", "state-norm 0.2")
+_RAW_PENDULUM = ("0.025", "0.05", "0.1")
 _BASELINES = ("sac", "bnaf", "moca-ce")
 _CORE = ("bnaf", "moca-ce", "moca-mc-4", "moca-mc-16", "moca")
 _VARIANTS = ("naf", "moca-mc-1", "moca-mixture")
@@ -26,22 +28,31 @@ def _raw(name: str, *blocks: Block, seed: int = 2000, seeds: int = 30, presets: 
 _ALL = (
     _raw(
         "raw-cartpole",
-        Block(CARTPOLE, _CORE, ("0", "0.025", "0.05", "0.1", "state-norm 0.05", "state-norm 0.2")),
+        Block(CARTPOLE, _CORE, _RAW_CARTPOLE),
         Block(CARTPOLE, _VARIANTS, ("0.05",)),
         seeds=40,
     ),
     _raw(
         "raw-pendulum",
-        Block(PENDULUM, _CORE, ("0.025", "0.05", "0.1"), 250_000),
+        Block(PENDULUM, _CORE, _RAW_PENDULUM, 250_000),
         Block(PENDULUM, _VARIANTS, ("0.05",), 250_000),
     ),
     # Whether the closed form and sampling end alike takes more seeds: with those of raw-cartpole it is 120.
     _raw("raw-alike", Block(CARTPOLE, ("moca-mc-4", "moca-mc-16", "moca"), ("0.05",)), seed=2040, seeds=80),
+    # Noise so weak that the covariance may not matter, for what is to predict whether it does.
+    _raw(
+        "raw-weak",
+        Block(CARTPOLE, ("moca-ce", "moca"), ("0.0125",)),
+        Block(PENDULUM, ("moca-ce", "moca"), ("0",), 250_000),
+    ),
+    _raw("raw-sac-cartpole", Block(CARTPOLE, ("sac",), _RAW_CARTPOLE), seeds=40),
+    _raw("raw-sac-pendulum", Block(PENDULUM, ("sac",), _RAW_PENDULUM, 250_000)),
     # Noise of the process, which no filter can take away.
     _raw(
         "process",
         Block(CARTPOLE, _DISTURBED, ("action 0.5",)),
         Block(PENDULUM, _DISTURBED, ("action 0.5",), 250_000),
+        seeds=24,
         presets=("raw", "tuned"),
     ),
     # Figure 2 of the paper, and the tanh-squashed NAF of which it says that BNAF avoids its saturation.

@@ -52,7 +52,7 @@ _ALL = (
         "process",
         Block(CARTPOLE, _DISTURBED, ("action 0.5",)),
         Block(PENDULUM, _DISTURBED, ("action 0.5",), 250_000),
-        seeds=24,
+        seeds=20,
         presets=("raw", "tuned"),
     ),
     # Figure 2 of the paper, and the tanh-squashed NAF of which it says that BNAF avoids its saturation.

@@ -1,7 +1,11 @@
-"""Another library's closed form: Emukit's Bayesian quadrature integrates the same kernel against the same Gaussian."""
+"""Closed forms of other libraries: Emukit's own functions, and GPflow's `expectation`, its formulas written out.
+
+`benchmarks/moments.py` compares with GPflow itself, which needs TensorFlow.
+"""
 
 import jax
 import numpy as np
+import pytest
 from emukit.quadrature.interfaces import IRBF
 from emukit.quadrature.kernels import QuadratureRBFGaussianMeasure
 from emukit.quadrature.measures import GaussianMeasure
@@ -41,3 +45,38 @@ def test_expectation_and_variance_agree_with_emukit():
         once, twice = expectations(p, f, widened)
         np.testing.assert_allclose(once, float((kernel.qK(centers) @ weights)[0]), rtol=1e-12)
         np.testing.assert_allclose(scale * twice, kernel.qKq(), rtol=1e-12)
+
+
+def gpflow_expectations(mean, covariance, points, lengthscales):
+    """⟨k⟩, ⟨x k⟩ and ⟨k kᵀ⟩ as GPflow has them: unit variance, k of the input with every point."""
+    scales = np.diag(lengthscales**2)
+    gaps = points - mean
+    widened = scales + covariance
+    solved = np.linalg.solve(widened, gaps.T).T
+    k = np.sqrt(np.linalg.det(scales) / np.linalg.det(widened)) * np.exp(-0.5 * (gaps * solved).sum(1))
+    xk = k[:, None] * (mean + solved @ covariance)
+    middles = (points[:, None] + points[None]) / 2 - mean
+    apart = (((points[:, None] - points[None]) / lengthscales) ** 2).sum(-1)
+    halved = scales / 2 + covariance
+    weighed = np.einsum("abi,ij,abj->ab", middles, np.linalg.inv(halved), middles)
+    kk = np.sqrt(np.linalg.det(scales / 2) / np.linalg.det(halved)) * np.exp(-0.25 * apart - 0.5 * weighed)
+    return k, xk, kk
+
+
+@pytest.mark.parametrize("kind", ["diagonal", "full"])
+@pytest.mark.parametrize("d", [1, 5])
+def test_kernel_expectations_agree_with_gpflows(kind, d):
+    rng = np.random.default_rng(d)
+    mean, points, lengthscales = rng.normal(size=d), rng.normal(size=(16, d)), rng.uniform(0.4, 2, d)
+    root = rng.normal(size=(d, d))
+    covariance = np.diag(rng.uniform(0.05, 1, d)) if kind == "diagonal" else root @ root.T / d + 0.05 * np.eye(d)
+    p = mm.DiagonalGaussian(mean, np.diag(covariance)) if kind == "diagonal" else mm.Gaussian(mean, covariance)
+    f = mm.RBF(None, points, lengthscales**-2)
+
+    @jax.jit
+    def ours(p, f):
+        k = mm.expectation(p, f)
+        return k, mm.cross_covariance(p, f) + k[:, None] * mean, mm.product(p, f, f)
+
+    for got, want in zip(ours(p, f), gpflow_expectations(mean, covariance, points, lengthscales), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-11, atol=1e-14)

@@ -159,9 +159,11 @@ def test_infinite_bounds_and_no_spread(kind, number):
 
 def test_a_point_outside_and_a_box_without_width():
     functions = functions_of_two(np.random.default_rng(0))
-    outside = mm.ClippedGaussian(mm.DiagonalGaussian([5.0, 0.0], [0.0, 0.0]), -np.ones(2), np.ones(2))
+    point = mm.DiagonalGaussian([5.0, 0.0], [0.0, 0.0])
+    clipped, truncated = (make(point, -np.ones(2), np.ones(2)) for make in (mm.ClippedGaussian, mm.TruncatedGaussian))
     narrow = mm.Box([0.3, -0.2], [0.3 + 1e-9, -0.2 + 1e-9])
-    for p, point, tolerance in ((outside, [1.0, 0.0], 1e-13), (narrow, [0.3, -0.2], 1e-6)):
+    on_the_bound = ((p, [1.0, 0.0], 1e-13) for p in (clipped, truncated))
+    for p, point, tolerance in (*on_the_bound, (narrow, [0.3, -0.2], 1e-6)):
         _, found = summary(p, functions)
         for f, (value, both, cross) in zip(functions, found, strict=True):
             np.testing.assert_allclose(value, evaluate(f, np.array([point]))[0], rtol=tolerance)

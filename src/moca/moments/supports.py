@@ -123,7 +123,10 @@ class TruncatedGaussian(_OfGaussian):
         """The Gaussian's own, times the mass between the bounds after conditioning on the bump over that before."""
         _, low, high = _standard_bounds(self.gaussian.mean, self.gaussian.variance, self.lower, self.upper)
         whole, inside = _gaussian_bump(self.gaussian, self.lower, self.upper, center, precision)
-        return jnp.exp(whole + inside - log_normal_mass(low, high))
+        spread = jnp.exp(whole + inside - log_normal_mass(low, high))
+        # Without variance it is a point, on the nearer bound if its mean lies outside.
+        point = jnp.clip(self.gaussian.mean, self.lower, self.upper)
+        return jnp.where(self.gaussian.variance > 0, spread, jnp.exp(-precision * (point - center) ** 2 / 2))
 
     def sample(self, key: Key[Array, ""], count: int) -> Float[Array, "count d"]:
         deviation, low, high = _standard_bounds(self.gaussian.mean, self.gaussian.variance, self.lower, self.upper)

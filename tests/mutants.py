@@ -1,7 +1,7 @@
 # ruff: noqa: E501
 """Breaks formulas of `moca.moments`, rules of run directories and of `moca.paper.claims`, one at a time; who notices?
 
-    python tests/mutants.py [moments] [directories] [claims]
+    python tests/mutants.py [moments] [directories] [stateful] [claims]
 
 Run by `make mutants`. A mutant that no test kills is a hole in the suite, and the exit code says so.
 """
@@ -222,6 +222,22 @@ DIRECTORIES = [
     ("interrupts.py", "finally:  # it leaves", "except ZeroDivisionError:  # it leaves"),
     ("interrupts.py", "if asked and number[0] == signal.SIGINT:", "if False:"),
 ]  # fmt: skip
+# Of these, the rules without which two commands, an accident or a forged file once broke a run: random sequences alone
+# must notice each of them.
+FIXES = (
+    "    with directory.locked():",
+    "if identity != ",
+    "if lengths.keys() != ",
+    "if short := ",
+    "directory.sync()",
+    "if told and told != ours:",
+    "fcntl.flock(",
+    'files.refuse_odd(self.path / "lock")',
+    "                files.refuse_odd(self.path / name)",
+    "files.refuse_odd(self.checkpoints, folder=True)",
+    "if os.fstat(handle).st_size > length:",
+    "if told != digest",
+)
 # The tests most likely to notice a mutant in a file go first, as most mutants then need no other.
 LIKELY = {
     "closed_forms/independent.py": "test_supports",
@@ -254,6 +270,11 @@ SUITES = {
             "-m",
             "not slow",
         ],
+    ),
+    "stateful": (
+        "runs",
+        [mutant for mutant in DIRECTORIES if mutant[1].startswith(FIXES)],
+        ["tests/attacks/test_stateful.py", "-m", "slow"],
     ),
     "claims": ("paper/claims", CLAIMS, [f"tests/paper/test_claim{end}.py" for end in ("_rules", "_scores", "s")]),
 }

@@ -1,4 +1,4 @@
-"""What the command lines share: a parser that is kind to a mistyped word, and the kinds of arguments."""
+"""Parts that the command lines share: a parser that suggests the nearest word, and types of arguments."""
 
 import argparse
 import os

@@ -26,7 +26,7 @@ DECLARED: dict[type, tuple[str, ...]] = {}  # bases of classes that do not decla
 
 
 class ActionSlice(NamedTuple):
-    """What Q(s, ·) is at one state: V − ½ ‖a − μ̃‖²_P + ½ ‖μ − μ̃‖²_P."""
+    """Q(s, ·) at one state: V − ½ ‖a − μ̃‖²_P + ½ ‖μ − μ̃‖²_P."""
 
     slope: Float[Array, "act"]  # Pμ̃, of the quadratic at a = 0
     factor: Float[Array, "act act"]  # L, with P = LLᵀ

@@ -12,7 +12,7 @@ from moca.config import ConfigError
 
 
 def use_all_cores() -> None:
-    """Where JAX runs on a CPU, gives it one device per core, over which runs are then spread.
+    """Gives JAX one CPU device per core, over which runs are then spread; does nothing on other hardware.
 
     A program on one device leaves most cores idle when its networks are small. To be called before JAX computes
     anything; later, or where the number was set by `JAX_NUM_CPU_DEVICES` or `XLA_FLAGS`, it changes nothing.

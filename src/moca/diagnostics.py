@@ -1,4 +1,4 @@
-"""What the model is worth: calibration, the two kinds of uncertainty, and what covariance does to the value."""
+"""Diagnostics of the model: calibration, the two kinds of uncertainty, and the effect of the covariance on the value."""
 
 import jax
 import jax.numpy as jnp
@@ -45,7 +45,7 @@ def ce_bias(predictions: mm.GaussianMixture, value: mm.Function) -> tuple[Float[
 def describe_bias(
     taken: mm.GaussianMixture, ends: tuple[mm.GaussianMixture, mm.GaussianMixture], value: mm.Function
 ) -> dict[str, Float[Array, ""]]:
-    """What certainty equivalence leaves out, and how that compares with what an action changes.
+    """Returns the bias of certainty equivalence, beside the change in value that an action makes.
 
     `ce_bias` and `ce_bias_std` are its mean and deviation over the transitions, `expected_std` is the deviation of
     E[V(s′)] itself. From one end of the actions to the other the expectation changes by `action_gap` and the bias by

@@ -35,7 +35,7 @@ def cause(learner: Any, episode: Transition, metrics: dict[str, Float[Array, ""]
 
 
 def plausible(state: Any) -> bool:
-    """Whether runs can be in this state, given as arrays on the host with a leading axis over runs.
+    """Returns True if runs can be in this state, given as arrays on the host with a leading axis over runs.
 
     A run that diverged has a learner as it was before, but may have stored what made it diverge.
     """

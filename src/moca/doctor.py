@@ -1,4 +1,4 @@
-"""What this machine has, and whether the two things that matter work: the closed forms and a training program."""
+"""A check of this machine: its hardware and versions, the closed forms, and a training program."""
 
 import io
 import math
@@ -22,7 +22,7 @@ from moca.runs.directory import PACKAGES
 
 
 def examine(say: Callable[[str], None]) -> bool:
-    """Whether all is well; `say` is told each finding as it is made."""
+    """Returns True if all is well; calls `say` with each finding."""
     well = True
     for name, check in CHECKS.items():
         started = time.perf_counter()
@@ -52,7 +52,7 @@ def _device() -> str:
 
 
 def _precision() -> str:
-    """What a plain matrix product loses here, against double precision on the host."""
+    """Returns the error of a plain matrix product here, against double precision on the host."""
     a, b = np.random.default_rng(0).normal(size=(2, 256, 256))
     product = np.asarray(jnp.asarray(a, jnp.float32) @ jnp.asarray(b, jnp.float32), float)
     error = np.abs(product - a @ b).max() / np.abs(a @ b).max()

@@ -1,4 +1,4 @@
-"""How good the greedy policy is: episodes without exploration, under the observation noise and without it [choice]."""
+"""Evaluation of the greedy policy: episodes without exploration, with and without observation noise [choice]."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -18,7 +18,7 @@ class ExplorationDraws(NamedTuple):
 
 
 class Explore(NamedTuple):
-    """What an agent needs to explore: its random numbers, and how far the training is."""
+    """The inputs to exploration: random numbers, and how far training has come."""
 
     draws: ExplorationDraws
     step: Int[Array, ""]  # environment steps so far

@@ -246,13 +246,13 @@ def finish_episode(
 
 
 def evaluation_due(config: Config, number: Any) -> Any:
-    """Whether an evaluation follows the episode of that number: every few are followed by one, and the last."""
+    """Returns True if an evaluation follows the episode of that number: every few do, and the last."""
     done = number + 1
     return (done % config.train.eval_every == 0) | (done * config.env.episode_length == config.train.steps)
 
 
 class PolicyState(NamedTuple):
-    """What a greedy policy carries from step to step: its belief, and the action that it takes on it."""
+    """The state of a greedy policy: its belief, and the action that it takes on it."""
 
     belief: Belief
     action: Float[Array, "act"]

@@ -1,4 +1,4 @@
-"""Whether a training program fits into the memory there is, told before it is compiled."""
+"""An estimate of the memory that a training program needs, made before it is compiled."""
 
 import math
 import os

@@ -10,7 +10,7 @@ OWN = "own:"  # and the name of the class
 
 
 def is_name(text: str) -> bool:
-    """Whether an environment may have that name, as `module:namespace/Task-v1`; a directory is named after it."""
+    """Returns True if an environment, and a directory after it, may have that name, as `module:namespace/Task-v1`."""
     parts = re.split(r"[/:]", text)
     return bool(re.fullmatch(r"[\w.:/-]+", text)) and len(text.encode()) <= 150 and not {"", ".", ".."} & set(parts)
 

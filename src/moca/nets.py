@@ -56,7 +56,7 @@ def stacked(key: Key[Array, ""], count: int, build: Callable[[Key[Array, ""]], M
 
 
 def copies(x: Float[Array, "*n"], count: int) -> Float[Array, "count *n"]:
-    """What a whole stack is given, once for each of its modules.
+    """Repeats what a whole stack is given, once for each of its modules.
 
     Products of an input that modules share become one of a wider matrix, whose gradient XLA first transposes; with an
     input of its own for each they stay a batch.

@@ -15,7 +15,7 @@ RECORDS = 2**31  # bytes of one with a line for every episode
 
 
 def read_text(path: Path, most: int = SETTINGS, length: int | None = None) -> str:
-    """What a file says, or what its first bytes say, as many as `length`; raises `FileNotFoundError` if there is none.
+    """Returns the text of a file, or of its first `length` bytes; raises `FileNotFoundError` if there is none.
 
     One that has more than `most` bytes is not read.
     """
@@ -35,7 +35,7 @@ def read_text(path: Path, most: int = SETTINGS, length: int | None = None) -> st
 
 
 def read_json(path: Path) -> Any:
-    """What a file holds as JSON; raises `FileNotFoundError` if there is none."""
+    """Returns the content of a JSON file; raises `FileNotFoundError` if there is none."""
     text = read_text(path)
     try:
         return json.loads(text)

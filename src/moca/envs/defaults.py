@@ -51,7 +51,7 @@ def defaults(env: Spaces | str, seed: int = 0, steps: int = STEPS) -> dict[str, 
 
 
 def _ranges(seen: Float[np.ndarray, "n obs"]) -> dict[str, Any]:
-    """Where the observed dimensions lie, and over which length values may change there."""
+    """Returns the range of each observed dimension, and the length over which values may change there."""
     low, high = np.quantile(seen.astype(np.float64), [TAIL, 1 - TAIL], axis=0)
     middle, half = (low + high) / 2, (0.5 + MARGIN) * (high - low)
     unit = np.maximum(1, np.abs(middle))
@@ -68,7 +68,7 @@ def _ranges(seen: Float[np.ndarray, "n obs"]) -> dict[str, Any]:
 
 
 def _bounds(rewards: Float[np.ndarray, "n"]) -> dict[str, float]:
-    """What E[V] cannot lie below, or above, if rewards go on having the sign they had."""
+    """Returns bounds on E[V], if rewards keep the sign they had."""
     if not len(rewards) or rewards.min() >= 0:
         return {"value.least": 0.0}
     return {"value.most": 0.0} if rewards.max() <= 0 else {}

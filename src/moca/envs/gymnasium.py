@@ -71,7 +71,7 @@ class Gymnasium(HostEnvironment):
         return GymnasiumVector([lambda: _Repeat(self.make(render_mode=render_mode), repeat)] * count)
 
     def complaints(self) -> Iterator[tuple[bool, str]]:
-        """What Gymnasium's own checker says of it: whether that is a fault, and the sentence."""
+        """Returns what Gymnasium's own checker finds: pairs of whether it is a fault, and a sentence."""
         env = self.make().unwrapped
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
@@ -100,7 +100,7 @@ class GymnasiumVector:
         return self._flat(self.envs.reset(seed=[int(seed) for seed in seeds])[0])
 
     def step(self, actions: np.ndarray) -> Outcome:
-        """What these actions brought. One that is no number counts as zero: the run is given up after the episode."""
+        """Steps all environments. A NaN action counts as zero: its run is given up after the episode."""
         box = self.envs.single_action_space
         actions = np.nan_to_num(actions).reshape(-1, *box.shape).clip(box.low, box.high)  # rounding may lead outside
         observation, reward, terminated, truncated, _ = self.envs.step(actions.astype(box.dtype))
@@ -111,11 +111,11 @@ class GymnasiumVector:
 
     @property
     def fps(self) -> float:
-        """How many pictures make a second, if one is taken of every step."""
+        """Frames per second, if one is taken of every step."""
         return float(self.envs.metadata.get("render_fps") or 30)
 
     def picture(self) -> np.ndarray:
-        """Of the first environment as it is now."""
+        """Renders the first environment as it is now."""
         try:
             picture = self.envs.envs[0].render()
         except gymnasium.error.DependencyNotInstalled as error:

@@ -11,7 +11,7 @@ from moca.envs.environment import Spaces
 
 
 class Outcome(NamedTuple):
-    """What an action each brought to many environments, along a leading axis."""
+    """The result of one action in each of many environments, along a leading axis."""
 
     observation: np.ndarray  # of the state the action led to, also when that state is the last
     reward: np.ndarray
@@ -27,7 +27,7 @@ class Vector(Protocol):
         """First observations. Equal seeds and actions give equal episodes, also those after the first."""
 
     def step(self, actions: np.ndarray) -> Outcome:
-        """What these actions brought."""
+        """Steps all environments."""
 
 
 class HostEnvironment(Spaces):
@@ -37,7 +37,7 @@ class HostEnvironment(Spaces):
 
     @property
     def limit(self) -> int | None:
-        """Of steps in an episode, after which it ends by itself, where that is known."""
+        """The number of steps after which an episode ends by itself, where that is known."""
         return None
 
     @abstractmethod
@@ -45,5 +45,5 @@ class HostEnvironment(Spaces):
         """So many of it, all new. An action is taken `repeat` times; rewards add up, and nothing follows an end."""
 
     def complaints(self) -> Iterable[tuple[bool, str]]:
-        """What is wrong with it, as far as its own package can tell: whether that is a fault, and a sentence."""
+        """Returns what its own package finds wrong with it: pairs of whether it is a fault, and a sentence."""
         return ()

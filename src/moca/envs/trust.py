@@ -1,4 +1,4 @@
-"""Which code a name may have imported: what the user asked for, not what a file from elsewhere asks for.
+"""Rules for importing code by name: what the user asked for, not what a file from elsewhere asks for.
 
 `gymnasium:MODULE:NAME` has Gymnasium import MODULE, which runs it. Such a name is used only once the module has been
 imported, by the user's own program or by `import_module_of`, which is called where the user gave the name on the
@@ -58,7 +58,7 @@ def remember(directory: Path, name: str) -> None:
 
 
 def remembered(directory: Path, name: str) -> bool:
-    """Whether `remember` noted this; nothing in the directory itself can make it so."""
+    """Returns True if `remember` noted this; nothing in the directory itself can make it so."""
     try:
         record = _record()
         for path in (record.parent, record):

@@ -129,7 +129,7 @@ def _unchecked(kind: type, mean: Array, spread: Array) -> DiagonalGaussian | Gau
 
 
 class MatchingError(NamedTuple):
-    """How far the matched moments of a network may be from the true ones."""
+    """An estimate of how far the matched moments of a network are from the true ones."""
 
     mean: Float[Array, "*outputs"]
     covariance: Float[Array, "*both"]

@@ -196,7 +196,7 @@ def _from_the_middle(low: Array, high: Array) -> tuple[Array, Array]:
 
 
 def _close(low: Array, high: Array) -> Array:
-    """Whether the density changes so little between the bounds that a rule has full precision."""
+    """Returns True where the density changes so little between the bounds that quadrature has full precision."""
     return (high - low) * jnp.maximum(1, _from_the_middle(low, high)[0]) < 1
 
 

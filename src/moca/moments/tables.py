@@ -1,4 +1,4 @@
-"""Which pairs have a closed form: the table of distributions × functions, and that of functions × functions."""
+"""Tables of the pairs that have a closed form: distributions × functions, and functions × functions."""
 
 from collections.abc import Callable
 from itertools import product

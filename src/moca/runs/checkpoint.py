@@ -35,7 +35,7 @@ Layout = list[tuple[str, tuple[int, ...]]]  # kind and shape of each array
 
 
 class Facts(NamedTuple):
-    """What a checkpoint says of its run."""
+    """Facts about a run, as a checkpoint holds them."""
 
     episode: int  # how many are behind it
     lengths: dict[str, int]  # of the logs, in bytes
@@ -43,7 +43,7 @@ class Facts(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """What a file holds: facts about the run, and the arrays of a pytree in its order."""
+    """The content of a file: facts about the run, and the arrays of a pytree in its order."""
 
     facts: Facts
     arrays: list[np.ndarray]
@@ -111,7 +111,7 @@ def save(folder: Path, step: int, checkpoint: Checkpoint, keep: int) -> Path:
 
 
 def load(path: Path, expected: Layout | None = None) -> Checkpoint:
-    """What a file holds.
+    """Reads a file.
 
     Raises:
         DamagedError: unless every byte is as it was written.

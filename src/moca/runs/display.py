@@ -1,4 +1,4 @@
-"""What a person sees of a run while it goes, and the picture that remains."""
+"""Progress of a run for people, and the picture that remains."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -52,7 +52,7 @@ class Display:
 
 
 def label(settings: Mapping[str, float]) -> str:
-    """What distinguishes a point of a sweep; `all` if there is only one."""
+    """Returns the settings that distinguish a point of a sweep; `all` if there is only one."""
     return ", ".join(f"{name} = {value:g}" for name, value in settings.items()) or "all"
 
 

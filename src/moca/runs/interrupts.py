@@ -33,7 +33,7 @@ class DivergedRun(Exception):
 
 
 class Request:
-    """Whether a signal came, and which."""
+    """A signal that came, if any."""
 
     name: str | None = None
     leave: Callable[[str], None] | None = None  # what to do before leaving at once; None: the episode is waited for

@@ -1,4 +1,4 @@
-"""What every function has: a dimension, a shape of its outputs, sums and multiples."""
+"""The base class of functions: a dimension, a shape of outputs, sums and multiples."""
 
 from abc import abstractmethod
 from collections.abc import Sequence

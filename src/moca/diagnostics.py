@@ -1,4 +1,4 @@
-"""Diagnostics of the model: calibration, the two kinds of uncertainty, and the effect of the covariance on the value."""
+"""Diagnostics of the model: calibration, the two kinds of uncertainty, and what the covariance does to the value."""
 
 import jax
 import jax.numpy as jnp

@@ -48,7 +48,8 @@ class Directories(RuleBasedStateMachine):
         self.server("train", path=str(self.other), gamma=RUNS["b"][0], seed=RUNS["b"][1])
         self.holds = None  # which run the directory is of, once a row or a checkpoint was written
         self.held = None
-        self.cut = self.damaged = self.foreign = False
+        self.cut = self.damaged = False
+        self.foreign = None  # a checkpoint of the other run
 
     def teardown(self):
         if getattr(self, "held", None):
@@ -176,7 +177,8 @@ class Directories(RuleBasedStateMachine):
         shutil.rmtree(self.path)
         (self.folder / "synced").unlink(missing_ok=True)
         self.holds = None
-        self.cut = self.damaged = self.foreign = False
+        self.cut = self.damaged = False
+        self.foreign = None  # a checkpoint of the other run
 
     # Accidents and attacks
 
@@ -217,21 +219,32 @@ class Directories(RuleBasedStateMachine):
         if not self.is_finished():
             for found in sorted((self.path / "checkpoints").glob("*.checkpoint"))[-1:]:
                 found.unlink()
-            self.foreign = False
+            self.foreign = None
 
     @precondition(lambda self: not self.held and self.holds == "a" and self.has_begun() and not self.is_finished())
     @rule()
     def put_a_foreign_checkpoint(self):
-        found = max((self.other / "checkpoints").glob("*.checkpoint"))
-        (self.path / "checkpoints").mkdir(exist_ok=True)
-        shutil.copy(found, self.path / "checkpoints" / "000000000050.checkpoint")
-        self.foreign = True
+        """Of the other run, in the place of our newest, with logs as long as ours; or at the end, if we have none."""
+        folder, found = self.path / "checkpoints", max((self.other / "checkpoints").glob("*.checkpoint"))
+        folder.mkdir(exist_ok=True)
+        own = sorted(folder.glob("*.checkpoint"))
+        self.foreign = own[-1] if own else folder / "000000000050.checkpoint"
+        try:
+            facts = checkpoint.load(self.foreign).facts if own else None
+        except checkpoint.DamagedError:
+            facts = None
+        if facts is None:
+            shutil.copy(found, self.foreign)
+            return
+        theirs = checkpoint.load(found)
+        forged = checkpoint.Checkpoint(facts._replace(identity=theirs.facts.identity), theirs.arrays)
+        checkpoint.save(folder, stub.LENGTH * facts.episode, forged, 9)
 
     @precondition(lambda self: self.foreign and not self.held)
     @rule()
     def remove_the_foreign_checkpoint(self):
-        (self.path / "checkpoints" / "000000000050.checkpoint").unlink(missing_ok=True)
-        self.foreign = False
+        self.foreign.unlink(missing_ok=True)
+        self.foreign = None
 
     @precondition(lambda self: not self.held and not self.is_finished())
     @rule()

@@ -75,8 +75,8 @@ def squared_distances(
 
     The square is expanded to Λx² − 2Λxc + Λc². Its three terms cancel, so each dimension's three stand side by
     side in the product (partial sums stay as small as the answer) and the centres' mean is the origin. In
-    float32, ten lengthscales out and in eight dimensions, that leaves a relative error of 1e-5 on a basis; three
-    separate products leave 8e-5.
+    float32, ten lengthscales out and in eight dimensions, that leaves a relative error of 1e-5 on a basis, and of
+    2.1e-5 at worst; three separate products leave 8e-5.
     """
     origin = centers.mean(axis=0)
     x, c = x - origin, centers - origin

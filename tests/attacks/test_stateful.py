@@ -143,6 +143,8 @@ class Directories(RuleBasedStateMachine):
         """The run is the one that nothing happened to."""
         rows, policy = EXPECTED[name]
         assert (self.path / "metrics.jsonl").read_bytes() == rows
+        timed = [json.loads(row)["step"] for row in (self.path / "timing.jsonl").read_text().splitlines()]
+        assert timed == [stub.LENGTH * (1 + episode) for episode in range(stub.EPISODES)]
         with np.load(self.path / "policy.npz") as file:
             np.testing.assert_array_equal(file["leaf000"], policy)
         assert json.loads((self.path / "status.json").read_text())["state"] == "finished"

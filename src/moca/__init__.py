@@ -9,8 +9,8 @@ __version__ = "0.1.0"
 _LAZY = {
     **dict.fromkeys(("MoCA", "MoCACE", "MoCAMC", "MoCAMixture", "BNAF", "NAF", "SAC"), "moca.api"),
     "train": "moca.runs.launch",
-    "load": "moca.runs.launch",
-    "Run": "moca.runs.launch",
+    "load": "moca.runs.run",
+    "Run": "moca.runs.run",
     "Policy": "moca.deploy",
     "pretrained": "moca.deploy",
     "check_env": "moca.envs.check",

@@ -80,3 +80,8 @@ def add_trust(parser: Parser) -> None:
         action="store_true",
         help="import the module that a run's or a study's file names for its environment, and so run its code",
     )
+
+
+def add_device(parser: Parser) -> None:
+    """The option that says where to compute."""
+    parser.add_argument("--device", choices=["cpu", "gpu"], help="default: the best there is")

@@ -6,7 +6,6 @@ import shutil
 import time
 from collections.abc import Callable
 from contextlib import redirect_stderr
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import jax
@@ -18,7 +17,7 @@ from moca.config import override
 from moca.drivers import ScanTrainer
 from moca.envs.playground import Playground
 from moca.paper import cliff
-from moca.runs.directory import PACKAGES
+from moca.runs.origin import versions
 
 
 def examine(say: Callable[[str], None]) -> bool:
@@ -37,13 +36,7 @@ def examine(say: Callable[[str], None]) -> bool:
 
 
 def _versions() -> str:
-    found = []
-    for package in PACKAGES:
-        try:
-            found.append(f"{package} {version(package)}")
-        except PackageNotFoundError:
-            found.append(f"{package} not installed")
-    return ", ".join(found)
+    return ", ".join(f"{package} {version or 'not installed'}" for package, version in versions().items())
 
 
 def _device() -> str:

@@ -24,7 +24,7 @@ import numpy as np
 from moca import cli, devices
 from moca.drivers import Report
 from moca.loop import RunState
-from moca.runs import checkpoint, directory, launch
+from moca.runs import checkpoint, launch, origin, saving
 from moca.runs.directory import LOGS
 from moca.runs.interrupts import own_process
 
@@ -50,6 +50,10 @@ class Trainer:
         )  # fmt: skip
 
     @property
+    def step(self):
+        return self.episode * LENGTH
+
+    @property
     def learners(self):
         return self.state.learner
 
@@ -72,7 +76,7 @@ class Trainer:
             score = self.state.learner[:, 0]
             diverged = np.full(len(score), float(self.config.train.gamma == DIVERGES and self.episode == 3))
             metrics = {"return_mean": score, "return_noise_free": score, "diverged": diverged}
-            yield Report(self.episode * LENGTH, metrics)
+            yield Report(self.step, metrics)
 
 
 def expected(gamma, seed):
@@ -168,10 +172,10 @@ def serve():
     import tensorboardX.proto.summary_pb2  # noqa: F401, imported here once instead of in every process
 
     devices.use_device = lambda _: None
-    launch._Saver.save_if_due = lambda self: (self.save(), self.wait())  # so that it is known what has been done
+    saving.Saver.save_if_due = lambda self: (self.save(), self.wait())  # so that it is known what has been done
     launch.make_trainer = Trainer
     launch.learning_curve = lambda *_: None
-    directory._meta = lambda: {"versions": {}}
+    origin.describe = lambda: {"versions": {}}
     checkpoint.from_host = checkpoint.unflatten
     with tempfile.TemporaryDirectory() as folder:
         for line in sys.stdin:

@@ -16,10 +16,11 @@ from rich.console import Console
 
 from moca import files
 from moca.config import ConfigError
-from moca.runs import checkpoint, interrupts, launch
+from moca.runs import checkpoint, interrupts, launch, saving
 from moca.runs.checkpoint import Checkpoint
 from moca.runs.directory import LOGS, RunDirectory
 from moca.runs.display import learning_curve
+from moca.runs.run import load
 from moca.studies import grid, results
 from tests.attacks import stub
 
@@ -329,7 +330,7 @@ def test_figures_are_written_through_no_link(tmp_path, link):
 def test_a_film_is_written_through_no_link(half):
     (half / "rollout.mp4").symlink_to(half.parent / "nowhere")
     with pytest.raises(ConfigError, match=r"rollout.mp4 should be a file of its own, but it is a symbolic link"):
-        launch.load(half).render()
+        load(half).render()
 
 
 def test_a_folder_in_the_place_of_a_checkpoint_is_named(server, half):
@@ -640,9 +641,9 @@ def test_no_mutated_checkpoint_loads_but_a_valid_one(server, half, count, monkey
             continue
         found[-1].write_bytes(bad)
         console = Console(record=True, file=io.StringIO(), width=10_000)
-        trainer = stub.Trainer([launch.override(directory.config, {})], [1, 2], None)
+        trainer = stub.Trainer([directory.config], [1, 2], None)
         try:
-            launch._go_back_to_checkpoint(trainer, directory, console)
+            saving.go_back_to_checkpoint(trainer, directory, console)
         except ConfigError as error:
             refusals.append((rehashed, str(found[-1]) in str(error)))
             continue

@@ -46,7 +46,7 @@ def test_what_the_operating_system_refuses_is_one_sentence(monkeypatch, capfd):
     def refuse(arguments):
         raise PermissionError(13, "Permission denied", "/not/yours")
 
-    monkeypatch.setattr(moca.cli, "_evaluate", refuse)
+    monkeypatch.setattr("moca.runs.cli._evaluate", refuse)
     with pytest.raises(SystemExit) as stopped:
         moca.cli.main(["evaluate", "/not/yours"])
     assert stopped.value.code == 74

@@ -13,6 +13,7 @@ from moca.config import ConfigError
 from moca.drivers import ScanTrainer
 from moca.names import folder_name
 from moca.runs import launch
+from moca.runs.cli import _start
 from tests import probes
 
 DEEP = 100_000
@@ -120,7 +121,8 @@ def test_a_directory_that_is_something_else(tmp_path, capsys):
 def test_brackets_in_a_path_are_printed_as_they_are(capsys):
     """rich takes [bold] and [/] for markup, unless told not to."""
     text = "[bold]x[/bold] [/] :smile:"
-    cli._finish(argparse.Namespace(device=None), lambda launch, console: console.print(text))
+    _, options = _start(argparse.Namespace(device=None, checkpoint_every=60.0, keep=2))
+    options["console"].print(text)
     assert capsys.readouterr().out.strip() == text
 
 

@@ -21,12 +21,13 @@ import moca
 from moca import presets
 from moca import replay as memory
 from moca.agents import make_agent
-from moca.cli import _out, main
+from moca.cli import main
 from moca.config import Config, ConfigError, override
 from moca.drivers import HostTrainer, ScanTrainer, make_trainer
 from moca.envs.defaults import defaults
 from moca.envs.gymnasium import Gymnasium
 from moca.loop import LoopState, RunState, StepInfo, finish_episode
+from moca.runs.cli import _out
 from moca.runs.interrupts import InterruptedRun
 from tests import probes
 from tests.envs import hosted

@@ -14,8 +14,8 @@ import moca
 from moca import sweep
 from moca.cli import main
 from moca.config import ConfigError
-from moca.runs.directory import _commit
 from moca.runs.display import learning_curve
+from moca.runs.origin import commit
 from tests import probes
 
 TINY = [
@@ -194,4 +194,4 @@ def test_a_run_that_diverges_is_a_gap_in_the_picture(tmp_path):
 
 def test_no_git_is_no_obstacle(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", "")
-    assert _commit() is None
+    assert commit() is None

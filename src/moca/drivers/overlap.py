@@ -58,7 +58,7 @@ def on_both(cores: jax.sharding.Mesh, episode: Callable[[Any, Any, Any], Any]) -
 
 
 class Work(NamedTuple):
-    """What a core works on. Of all that is the other's, but for the ensemble and the newest transition, it is old."""
+    """Things a core works on. Of all that is the other's, but for the ensemble and the newest transition, it is old."""
 
     env_state: Any
     belief: Belief
@@ -68,11 +68,11 @@ class Work(NamedTuple):
 
 
 class Done(NamedTuple):
-    """How many decisions of a block were taken, and how many batches the model and the critics have learned from."""
+    """Numbers of decisions of a block that were taken, and of batches that model and critics have learned from."""
 
-    steps: Int[Array, ""]
-    fits: Int[Array, ""]
-    updates: Int[Array, ""]
+    steps: Array
+    fits: Array
+    updates: Array
 
 
 def learn_block(
@@ -93,57 +93,67 @@ def learn_block(
     """
     indices, explorations, draws = xs
     env_state, (belief, learner, replay) = carry
-    size, capacity, core = len(indices), len(replay), jax.lax.axis_index(AXIS)
-    each = agent.config.train.updates  # batches per decision
-    sizes = (agent.env.observation_size, agent.env.action_size)
-
-    def at(tree: Any, number: Int[Array, ""] | int) -> Any:
-        return jax.tree.map(lambda leaf: leaf[jnp.minimum(number, size - 1)], tree)
-
-    def lesson(replay: memory.Replay, number: Int[Array, ""] | int) -> tuple[memory.Transition, Any]:
-        """A batch of the block, and the random numbers of its update."""
-        decision = number // each
-        rows, drawn = jax.tree.map(lambda leaf: leaf[number % each], at((draws.rows, draws.updates), decision))
-        return batches(agent, replay, rows, at(indices, decision)), drawn
+    core, count = jax.lax.axis_index(AXIS), len(indices) * agent.config.train.updates
 
     def turn(state: tuple[Work, memory.Replay, Done]) -> tuple[Work, memory.Replay, Done]:
-        work, replay, (steps, fits, updates) = state
-        decision = fits // each
-        rows = memory.places(capacity, at(draws.rows, decision)[fits % each], at(indices, decision) + 1)
-        stored = (steps > decision) | (rows != at(indices, decision) % capacity).all()
-        fitting = (fits < size * each) & stored
-        updating = updates < fits
-        stepping = (steps < size) & (steps * each == updates + updating)
+        work, replay, done = state
+        due = _due(agent, xs, len(replay), done)
 
         def fit(work: Work) -> Work:
-            learner, info = agent.fit_model(work.learner, *lesson(replay, fits))
+            learner, info = agent.fit_model(work.learner, *_lesson(agent, xs, replay, done.fits))
             return _learned(work, learner._replace(updates=learner.updates + 1), info)
 
         def update(work: Work) -> Work:
-            return _learned(work, *agent.fit_values(work.learner, *lesson(replay, updates)))
+            return _learned(work, *agent.fit_values(work.learner, *_lesson(agent, xs, replay, done.updates)))
 
         def step(work: Work) -> Work:
             knowledge = LoopState(work.belief, work.learner, replay)
-            chosen = (at(indices, steps), at(explorations, steps), at(draws, steps))
+            chosen = _at((indices, explorations, draws), done.steps)
             env_state, belief, newest = interact(agent, env, noise, work.env_state, knowledge, *chosen)
             newest = jax.tree.map(lambda new, old: new.astype(old.dtype), newest, work.newest)
             totals = work.totals._replace(reward=work.totals.reward + newest.reward)
             return Work(env_state, belief, work.learner, newest, totals)
 
-        work = _when((core == MODEL) & fitting, fit, work)
-        work = _when((core == VALUES) & updating, update, work)
-        work = _when((core == VALUES) & stepping, step, work)
+        work = _when((core == MODEL) & due.fits, fit, work)
+        work = _when((core == VALUES) & due.updates, update, work)
+        work = _when((core == VALUES) & due.steps, step, work)
         work = _tell(work, core)
-        done = Done(steps + stepping, fits + fitting, updates + updating)
-        return work, memory.add(replay, at(indices, done.steps - 1), work.newest), done
+        done = Done(*map(jnp.add, done, due))
+        return work, memory.add(replay, _at(indices, done.steps - 1), work.newest), done
 
-    newest = memory.read(replay, indices[0], *sizes)
-    info = jax.eval_shape(agent.update, learner, *lesson(replay, 0))[1]
+    newest = memory.read(replay, indices[0], agent.env.observation_size, agent.env.action_size)
+    info = jax.eval_shape(agent.update, learner, *_lesson(agent, xs, replay, 0))[1]
     totals = StepInfo(jnp.zeros(()), jnp.zeros(()), {name: jnp.zeros(()) for name in info})
     none = jnp.zeros((), jnp.int32)
     start = (Work(env_state, belief, learner, newest, totals), replay, Done(none, none, none))
-    work, replay, _ = jax.lax.while_loop(lambda state: state[2].updates < size * each, turn, start)
+    work, replay, _ = jax.lax.while_loop(lambda state: state[2].updates < count, turn, start)
     return (work.env_state, LoopState(work.belief, work.learner, replay)), work.totals
+
+
+def _at(xs: Any, number: Int[Array, ""] | int) -> Any:
+    """The part of one decision in what a block has, of the last one where there are not so many."""
+    return jax.tree.map(lambda leaf: leaf[jnp.minimum(number, len(leaf) - 1)], xs)
+
+
+def _lesson(
+    agent: Any, xs: tuple[Array, Any, StepDraws], replay: memory.Replay, number: Int[Array, ""] | int
+) -> tuple[memory.Transition, Any]:
+    """A batch of the block, and the random numbers of its update."""
+    (indices, _, draws), each = xs, agent.config.train.updates
+    rows, drawn = jax.tree.map(lambda leaf: leaf[number % each], _at((draws.rows, draws.updates), number // each))
+    return batches(agent, replay, rows, _at(indices, number // each)), drawn
+
+
+def _due(agent: Any, xs: tuple[Array, Any, StepDraws], capacity: int, done: Done) -> Done:
+    """A mark for each part of the work that is due: the model's may need a transition that is yet to come."""
+    (indices, _, draws), each = xs, agent.config.train.updates
+    decision = done.fits // each
+    rows = memory.places(capacity, _at(draws.rows, decision)[done.fits % each], _at(indices, decision) + 1)
+    stored = (done.steps > decision) | (rows != _at(indices, decision) % capacity).all()
+    fitting = (done.fits < len(indices) * each) & stored
+    updating = done.updates < done.fits
+    stepping = (done.steps < len(indices)) & (done.steps * each == done.updates + updating)
+    return Done(stepping, fitting, updating)
 
 
 def settle(learner: Any, totals: StepInfo) -> tuple[Any, StepInfo]:

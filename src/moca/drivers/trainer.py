@@ -80,6 +80,11 @@ class Trainer(ABC):
         return self.config.train.steps // self.config.env.episode_length
 
     @property
+    def step(self) -> int:
+        """The number of environment steps so far, per run."""
+        return self.episode * self.config.env.episode_length
+
+    @property
     def learners(self) -> Any:
         """The agents' states, with a leading axis over runs."""
         return self.state.learner
@@ -100,7 +105,7 @@ class Trainer(ABC):
         while self.episode < self.episodes:
             metrics = self._train_episode()
             self.episode += 1
-            yield Report(self.episode * self.config.env.episode_length, metrics)
+            yield Report(self.step, metrics)
 
     def _memory_of(self, compiled: Any) -> int:
         analysis = compiled.memory_analysis()

@@ -45,6 +45,12 @@ def import_module_of(name: str) -> None:
             raise ConfigError(f"env.name = {name!r}: cannot import {module!r}: {error}") from None
 
 
+def import_trusted(directory: Path, name: str, trust: bool) -> None:
+    """Imports the module that the name asks for, if the user said so or made that directory."""
+    if trust or remembered(directory, name):
+        import_module_of(name)
+
+
 def remember(directory: Path, name: str) -> None:
     """Notes that this user made that directory with that environment, where its module is someone's own."""
     if module_of(name) is None or remembered(directory, name):

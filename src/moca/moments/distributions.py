@@ -5,18 +5,17 @@ handed to `jax.vmap(expectation, (0, None))`; `expectation` itself takes one poi
 """
 
 from abc import abstractmethod
-from functools import cache
 from math import factorial
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, Key
 
 from moca.moments import _checks as check
 from moca.moments._checks import Numbers
 from moca.moments._numerics import dot
+from moca.moments._special import student_characteristic
 
 
 class Distribution(eqx.Module):
@@ -303,79 +302,7 @@ class StudentT(Elliptical):
                 "the characteristic function of a Student-t is elementary for odd integer degrees of freedom only: "
                 f"df = 1, 3, 5, …; got {self.df:g}"
             )
-        return _student_characteristic(int(self.df), self.df * q)
+        return student_characteristic(int(self.df), self.df * q)
 
     def _sample_scale(self, key: Key[Array, ""], count: int) -> Float[Array, "count"]:
         return self.df / (2 * jax.random.gamma(key, self.df / 2, (count,), self.mean.dtype))
-
-
-def _student_characteristic(df: int, u: Float[Array, "*m"]) -> Float[Array, "*m"]:
-    """K_{df/2}(√u) (√u)^{df/2}, scaled to one at zero: e^{−√u} times a polynomial in √u for odd df.
-
-    The polynomial overflows where e^{−√u} underflows, so its logarithm is taken; for high degrees of freedom Debye's
-    expansion, uniform in u, stands in for it. In float64 the relative error is below 1e-12 up to χ = 1e-30.
-    Its derivative in u is −χ_{df−2}(u) / (2 (df − 2)), again elementary, and finite at u = 0 where the
-    chain rule through √u is not. For df = 1 the derivative at zero is infinite (the Cauchy distribution has no
-    mean); the smallest normal number stands in for zero there, which keeps products with a zero finite.
-    """
-
-    @jax.custom_jvp
-    def chi(u: Float[Array, "*m"]) -> Float[Array, "*m"]:
-        return _debye(df / 2, u) if df > _ELEMENTARY else _elementary((df - 1) // 2, u)
-
-    @chi.defjvp
-    def chi_jvp(primals: tuple, tangents: tuple) -> tuple:
-        (u,), (du,) = primals, tangents
-        if df > 1:
-            slope = -_student_characteristic(df - 2, u) / (2 * (df - 2))
-        else:
-            t = jnp.sqrt(jnp.maximum(u, jnp.finfo(u.dtype).tiny))
-            slope = -jnp.exp(-t) / (2 * t)
-        return chi(u), slope * du
-
-    return chi(u)
-
-
-_ELEMENTARY = 61  # degrees of freedom; from here on ten terms of Debye's expansion are exact to 1e-15
-
-
-def _elementary(n: int, u: Float[Array, "*m"]) -> Float[Array, "*m"]:
-    """e⁻ᵗ Σₖ aₖ tᵏ / a₀ with t = √u and aₖ = (2n − k)! 2ᵏ / (k! (n − k)!), by Horner.
-
-    aₖ₊₁/aₖ = 2 (n − k) / ((k + 1)(2n − k)). Where t is cut off the result is zero, and the polynomial still finite.
-    """
-    t = jnp.minimum(jnp.sqrt(u), 200.0 if u.dtype == jnp.float32 else 1000.0)
-    polynomial = jnp.ones_like(t)
-    for k in reversed(range(n)):
-        polynomial = 1 + polynomial * t * (2 * (n - k) / ((k + 1) * (2 * n - k)))
-    return jnp.exp(jnp.log(polynomial) - t)
-
-
-def _debye(order: float, u: Float[Array, "*m"]) -> Float[Array, "*m"]:
-    """The same by Debye's expansion of K_ν(νz) for a high order ν = df/2 (DLMF 10.41.4).
-
-    With z = √u / ν and s = √(1 + z²) it is exp(−ν (s − 1 − log((1 + s)/2))) s^−½ Σₖ (−1)ᵏ Uₖ(1/s) ν⁻ᵏ, over the sum
-    at s = 1, which is Stirling's series.
-    """
-    z2 = jnp.minimum(u, float(jnp.finfo(u.dtype).max)) / order**2
-    s = jnp.sqrt(1 + z2)
-    w = z2 / (1 + s)  # s − 1
-    series = np.polynomial.Polynomial([0.0])
-    for k, polynomial in enumerate(_debye_polynomials()):
-        series += polynomial * (-order) ** -k
-    series /= series(1.0)
-    total = jnp.zeros_like(s)
-    for coefficient in series.coef[::-1]:
-        total = total / s + float(coefficient)
-    return jnp.exp(-order * (w - jnp.log1p(w / 2))) * total / jnp.sqrt(s)
-
-
-@cache
-def _debye_polynomials(count: int = 10) -> list[np.polynomial.Polynomial]:
-    """U₀, U₁, …: Uₖ₊₁(p) = ½ p² (1 − p²) Uₖ′(p) + ⅛ ∫₀ᵖ (1 − 5t²) Uₖ(t) dt."""
-    polynomials = [np.polynomial.Polynomial([1.0])]
-    for _ in range(count - 1):
-        u = polynomials[-1]
-        slope = np.polynomial.Polynomial([0, 0, 0.5, 0, -0.5]) * u.deriv()
-        polynomials.append(slope + (np.polynomial.Polynomial([1, 0, -5]) * u).integ() / 8)
-    return polynomials

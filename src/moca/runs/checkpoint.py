@@ -39,7 +39,7 @@ class Facts(NamedTuple):
 
     episode: int  # how many are behind it
     lengths: dict[str, int]  # of the logs, in bytes
-    identity: Mapping[str, str] | None = None  # see `RunDirectory.identity`; None in the format before
+    identity: Mapping[str, str] | None = None  # as in meta.json; None in the format before
 
 
 class Checkpoint(NamedTuple):

@@ -12,13 +12,9 @@ import io
 import json
 import math
 import os
-import platform
-import subprocess
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +22,14 @@ import jax
 import numpy as np
 
 from moca import __version__, files
-from moca.config import Config, ConfigError, flatten, from_json, to_json
+from moca.config import Config, ConfigError, flatten, from_json, override, to_json
 from moca.deploy import LARGEST, read_arrays
 from moca.divergence import CAUSES
 from moca.drivers import Report
 from moca.received import read_json, read_rows
-from moca.runs import OVER, STATES
+from moca.runs import OVER, STATES, origin
 
 LOGS = ("metrics.jsonl", "timing.jsonl")
-PACKAGES = ("jax", "jaxlib", "equinox", "optax", "playground", "mujoco", "mujoco-mjx", "gymnasium", "numpy")
 ROOM = 256  # bytes of status.json at least, so that it can be written to in place when the disk is full
 
 
@@ -47,6 +42,7 @@ class RunDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = Path(path)
+        self.checkpoints = self.path / "checkpoints"
 
     @classmethod
     def open(cls, path: Path) -> "RunDirectory":
@@ -88,7 +84,7 @@ class RunDirectory:
 
     def _forget(self) -> None:
         """Has config.json and meta.json read again."""
-        for name in ("config", "meta", "identity"):
+        for name in ("config", "meta"):
             self.__dict__.pop(name, None)
 
     def begin(self, config: Config, runs: list[dict[str, float]]) -> None:
@@ -106,17 +102,17 @@ class RunDirectory:
         identity = _identity(json.loads(text), runs)
         with files.writing(f"to {self.path}"):
             # In this order: whoever finds a config.json finds what belongs to it.
-            meta = {**_meta(), "identity": identity, "runs": runs}
+            meta = {**origin.describe(), "identity": identity, "runs": runs}
             files.write(self.path / "meta.json", (json.dumps(meta, indent=2) + "\n").encode())
             files.write(self.path / "config.json", (text + "\n").encode())
 
     def _holds_a_run(self) -> bool:
-        """Whether something was learned or measured here."""
+        """True if something was learned or measured here."""
         names = ("metrics.jsonl", "policy.npz")
         return any((self.path / name).exists() for name in names) or any(self.checkpoints.glob("*"))
 
     def _is_ours(self) -> bool:
-        """Whether what lies here in the place of our files was written by us."""
+        """True if what lies here in the place of our files was written by us."""
         if not any(os.path.lexists(self.path / name) for name in ("config.json", "meta.json")):
             return True
         try:
@@ -136,13 +132,8 @@ class RunDirectory:
             raise ConfigError(f"{self.path} holds a run already, and {what}: choose another directory, or remove it")
 
     @property
-    def checkpoints(self) -> Path:
-        """Where checkpoints lie."""
-        return self.path / "checkpoints"
-
-    @property
     def status(self) -> dict[str, Any]:
-        """What `write_status` wrote last."""
+        """The state and the step that `write_status` wrote last."""
         if not (self.path / "status.json").exists():
             return {"state": "unknown", "step": 0}
         status = self._read("status.json")
@@ -152,7 +143,7 @@ class RunDirectory:
         return status
 
     def lengths(self) -> dict[str, int]:
-        """How long the logs are, in bytes."""
+        """The lengths of the logs, in bytes."""
         return {name: path.stat().st_size if (path := self.path / name).exists() else 0 for name in LOGS}
 
     def cut(self, lengths: Mapping[str, int]) -> None:
@@ -183,7 +174,8 @@ class RunDirectory:
     @cached_property
     def config(self) -> Config:
         """The settings of the run."""
-        path, told, ours = self.path / "config.json", self.meta.get("identity"), self.identity
+        path, told = self.path / "config.json", self.meta.get("identity")
+        ours = _identity(self._read("config.json"), self.runs)
         if told and told != ours:
             edited = path if told.get("settings") != ours["settings"] else self.path / "meta.json"
             raise ConfigError(f"{edited} was edited after the run began: undo that, or begin a new run elsewhere")
@@ -191,11 +183,6 @@ class RunDirectory:
             return from_json(path.read_text())
         except ValueError as error:
             raise ConfigError(f"{path} cannot be read{self._made_by}: {error}") from None
-
-    @cached_property
-    def identity(self) -> dict[str, str]:
-        """What tells one set of runs from another: hashes of their settings, and of their seeds and variations."""
-        return _identity(self._read("config.json"), self.runs)
 
     @property
     def _made_by(self) -> str:
@@ -225,6 +212,21 @@ class RunDirectory:
         """Seed and varied settings of each run."""
         return self.meta["runs"]
 
+    @property
+    def _varied(self) -> list[dict[str, float]]:
+        """The varied settings of each run."""
+        return [{name: value for name, value in run.items() if name != "seed"} for run in self.runs]
+
+    @property
+    def points(self) -> list[dict[str, float]]:
+        """The variations of the runs, each once and in order."""
+        return [dict(items) for items in dict.fromkeys(tuple(varied.items()) for varied in self._varied)]
+
+    @property
+    def configs(self) -> list[Config]:
+        """All settings of each run."""
+        return [override(self.config, varied) for varied in self._varied]
+
     def _read(self, name: str) -> dict[str, Any]:
         """The object in a JSON file of this directory."""
         path = self.path / name
@@ -238,10 +240,10 @@ class RunDirectory:
 
     def append(self, report: Report, seconds: float) -> None:
         """One row per run into metrics.jsonl; one into timing.jsonl."""
-        rows: list[dict[str, Any]] = []
-        for number, run in enumerate(self.runs):
-            row: dict[str, float | None] = {"step": report.step, **run}
-            rows.append(row | {name: _number(values[number]) for name, values in report.metrics.items()})
+        rows: list[dict[str, Any]] = [
+            {"step": report.step, **run, **{name: _number(values[i]) for name, values in report.metrics.items()}}
+            for i, run in enumerate(self.runs)
+        ]
         before = self.lengths()
         timing: list[dict[str, Any]] = [{"step": report.step, "seconds": round(seconds, 4)}]
         with files.writing(f"to {self.path}"):
@@ -312,25 +314,28 @@ def _leaf(number: int) -> str:
 
 
 def _identity(settings: Mapping[str, Any], runs: Sequence[Mapping[str, float]]) -> dict[str, str]:
-    """Hashes of what config.json says, and of seeds and variations. A setting that is added later changes neither."""
+    """Hashes of what config.json says, and of seeds and variations, by which one set of runs is told from another.
+
+    A setting that is added later changes neither.
+    """
     parts = {"settings": settings, "runs": runs}
     return {name: hashlib.sha256(json.dumps(part, sort_keys=True).encode()).hexdigest() for name, part in parts.items()}
 
 
 def _is_run(run: Any) -> bool:
-    """Whether it has the shape of an entry of `runs`."""
+    """True if it has the shape of an entry of `runs`."""
     if not isinstance(run, dict) or type(run.get("seed")) is not int or not 0 <= run["seed"] < 2**32:
         return False
     return all(_is_number(value) for value in run.values())
 
 
 def _is_number(value: Any) -> bool:
-    """Whether it is a number that a float holds."""
+    """True for a number that a float holds."""
     return (type(value) is float and math.isfinite(value)) or (type(value) is int and abs(value) < 2**53)
 
 
 def _is_row(row: Mapping[str, Any]) -> bool:
-    """Whether it has the shape of a row of metrics.jsonl: numbers, or null for what could not be measured."""
+    """True if it has the shape of a row of metrics.jsonl: numbers, or null for what could not be measured."""
     if not {"step", "seed", "diverged", "return_mean", "return_noise_free"} <= row.keys():
         return False
     known = type(row["step"]) is int and row["step"] >= 0 and row["diverged"] in range(len(CAUSES))
@@ -339,34 +344,3 @@ def _is_row(row: Mapping[str, Any]) -> bool:
 
 def _number(value: np.ndarray) -> float | None:
     return float(value) if math.isfinite(value) else None
-
-
-def _meta() -> dict[str, Any]:
-    """Versions, device, precision and commit."""
-    versions: dict[str, str | None] = {"moca-rl": __version__}
-    for package in PACKAGES:
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            versions[package] = None
-    return {
-        "versions": versions,
-        "python": platform.python_version(),
-        "device": [device.device_kind for device in jax.devices()],
-        "matmul_precision": getattr(jax.config, "jax_default_matmul_precision", None) or "default",
-        "commit": _commit(),
-    }
-
-
-def _commit() -> str | None:
-    """The commit of this source tree; None when the package is installed, or there is no git."""
-    root = Path(__file__).parents[3]
-    if not (root / "pyproject.toml").is_file():
-        return None
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # JAX warns of any subprocess
-            command = ["git", "-C", str(root), "describe", "--always", "--dirty"]
-            return subprocess.run(command, capture_output=True, text=True).stdout.strip() or None
-    except OSError:
-        return None

@@ -1,184 +1,33 @@
-"""From a config to a finished run directory, and back from a directory to its policies."""
+"""From a config to a finished run directory."""
 
-import dataclasses
-import shutil
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 from rich.console import Console
 
-from moca import files, sweep
-from moca.agents import make_agent
+from moca import sweep
 from moca.arguments import MOST
-from moca.config import INT32, Config, ConfigError, as_path, override, real, shown, whole
+from moca.config import Config, ConfigError, as_path, override, real, shown, whole
 from moca.devices import use_all_cores
-from moca.divergence import CAUSES, plausible
-from moca.drivers import Trainer, make_env, make_trainer
-from moca.drivers.host_evaluation import evaluate_on_host
+from moca.divergence import CAUSES
+from moca.drivers import Trainer, make_trainer
 from moca.envs.check import refuse_broken
-from moca.envs.environment import Environment, Spaces, make_noise
+from moca.envs.environment import Environment, Spaces
 from moca.envs.host import HostEnvironment
 from moca.envs.named import refuse_unknown
-from moca.envs.trust import import_module_of, remember, remembered
-from moca.evaluation import evaluate as evaluate_learner
-from moca.evaluation import rollout
+from moca.envs.trust import import_trusted, remember
 from moca.files import writing
-from moca.loop import init_run
 from moca.moments import NoClosedFormError
 from moca.names import OWN
-from moca.runs import checkpoint, export, film, interrupts
-from moca.runs.directory import LOGS, RunDirectory
+from moca.runs import interrupts
+from moca.runs.directory import RunDirectory
 from moca.runs.display import Display, label, learning_curve
 from moca.runs.events import EventFile
-from moca.runs.inference import FollowingPolicy, Inference, Model
-from moca.runs.interrupts import noted
-
-
-@dataclasses.dataclass(frozen=True)
-class Run:
-    """A run directory with what one wants of it."""
-
-    directory: RunDirectory
-    env: Spaces | None = None  # the environment it was trained on, if its config names another
-
-    @property
-    def path(self) -> Path:
-        """Where it lies."""
-        return self.directory.path
-
-    @property
-    def config(self) -> Config:
-        """Its settings."""
-        return self.directory.config
-
-    @property
-    def rows(self) -> list[dict[str, Any]]:
-        """Its metrics: one dictionary per episode and run."""
-        return self.directory.rows()
-
-    def predict(self, observation: Any, run: int = 0) -> np.ndarray:
-        """The greedy action for an observation (obs,), or the actions for many (n, obs); each is taken for the state.
-
-        An agent with a filter acts on a belief that grows over an episode: `policy` keeps one.
-        """
-        run = self._refuse_run(run)
-        return self._inference.predict(observation, run)
-
-    def policy(self, run: int = 0) -> FollowingPolicy:
-        """The greedy policy of one run, to be called with the observations of an episode one after the other."""
-        run = self._refuse_run(run)
-        return FollowingPolicy(self._inference, run)
-
-    def value(self, observation: Any, run: int = 0) -> np.ndarray:
-        """The discounted return that the agent expects from a state (obs,), or from many (n, obs)."""
-        run = self._refuse_run(run)
-        return self._inference.value(observation, run)
-
-    @property
-    def model(self) -> Model:
-        """What predicts the next state; raises where the agent has no such thing."""
-        return Model(self._inference)
-
-    def export(self, path: Path | str, run: int = 0) -> Path:
-        """Writes one run's policy as a file that `moca.deploy` runs without jax."""
-        run = self._refuse_run(run)
-        config, own = self.config, self.directory.runs[run]
-        noise = override(config, _settings(own)).noise
-        origin = {
-            "env": config.env.name.removeprefix(OWN),
-            "seed": own["seed"],
-            "noise": {"kind": noise.kind, "sigma": noise.sigma, "sigma_min": noise.sigma_min},
-        }
-        return export.write(path, *self._inference.member(run), origin)
-
-    def save(self, path: Path | str) -> Path:
-        """Copies the run directory, without the checkpoints that an unfinished run would need."""
-        path = as_path("path", path)
-        if path.exists():
-            raise ConfigError(f"{path} exists already: choose another path, or remove it")
-        try:
-            shutil.copytree(self.path, path, ignore=shutil.ignore_patterns("checkpoints", "lock"))
-        except OSError as error:
-            raise ConfigError(f"cannot write to {path}: {error.strerror or error}") from None
-        return path
-
-    @cached_property
-    def _inference(self) -> Inference:
-        env, learners = self.restore()
-        return Inference(env, [override(self.config, _settings(run)) for run in self.directory.runs], learners)
-
-    def _refuse_run(self, run: int) -> int:
-        """The number of a run, if there is one of that number."""
-        count = len(self.directory.runs)
-        if whole("run", run, -INT32) not in range(count):
-            raise ConfigError(f"run = {run} is out of range: the directory holds {count}, numbered from 0")
-        return int(run)
-
-    def evaluate(self, episodes: int = 10, seed: int = 0) -> list[dict[str, float]]:
-        """Returns of the final policies over fresh episodes, one row per run."""
-        episodes, seed = whole("episodes", episodes, 1, MOST), whole("seed", seed)
-        env, learners = self.restore()
-        decisions = self.config.env.episode_length // self.config.env.action_repeat
-
-        def one(config: Config, learner: Any) -> dict[str, jax.Array]:
-            agent, noise = make_agent(config, env), make_noise(config.noise, env.observation_size)
-            return evaluate_learner(agent, learner, env, noise, decisions, episodes, jax.random.key(seed))
-
-        configs = [override(self.config, _settings(run)) for run in self.directory.runs]
-        stacked = jax.tree.map(lambda *numbers: np.asarray(numbers, np.float32), *configs)
-        if isinstance(env, HostEnvironment):
-            result = evaluate_on_host(env, self.config, stacked, learners, episodes, seed)
-        else:
-            result = jax.device_get(jax.jit(jax.vmap(one))(stacked, learners))
-        return [
-            {**run, **{name: float(values[i]) for name, values in result.items()}}
-            for i, run in enumerate(self.directory.runs)
-        ]
-
-    def render(self, run: int = 0, seed: int = 0, path: Path | None = None) -> tuple[Path, str, float]:
-        """Films one greedy episode of one run: the file, how it was drawn, and the return it shows."""
-        run, seed = self._refuse_run(run), whole("seed", seed)
-        if path is None:
-            files.refuse_odd(self.path / "rollout.mp4")
-        path = self.path / "rollout.mp4" if path is None else as_path("path", path)
-        env, learners = self.restore()
-        config = override(self.config, _settings(self.directory.runs[run]))
-        learner = jax.tree.map(lambda leaf: leaf[run], learners)
-        if isinstance(env, HostEnvironment):
-            return path, *film.record(path, env, config, learner, seed)
-        agent, noise = make_agent(config, env), make_noise(config.noise, env.observation_size)
-        decisions = config.env.episode_length // config.env.action_repeat
-        everything = lambda state: state  # noqa: E731
-        play = jax.jit(lambda learner, key: rollout(agent, learner, env, noise, decisions, key, keep=everything))
-        states, episode = play(learner, jax.random.key(seed))
-        how = film.write(path, env, states, np.asarray(episode.reward))
-        return path, how, float(np.sum(episode.reward))
-
-    def refuse_without_env(self) -> None:
-        """Raises if the run is on an environment that only its user has, and it was not given."""
-        name = self.config.env.name
-        if name.startswith(OWN) and self.env is None:
-            raise ConfigError(
-                f"{self.path} was trained on {name.removeprefix(OWN)}, an environment of your own: moca.load(path, "
-                "env=…)"
-            )
-
-    def restore(self) -> tuple[Any, Any]:
-        """Environment and learners, these with a leading axis over runs."""
-        self.refuse_without_env()
-        config = self.config
-        env = make_env(config, self.env)
-        like = jax.eval_shape(
-            jax.vmap(lambda key: init_run(config, env, key).learner),
-            jax.eval_shape(lambda: jax.random.split(jax.random.key(0), len(self.directory.runs))),
-        )
-        return env, self.directory.load_policy(like)
+from moca.runs.run import Run, refuse_other_env
+from moca.runs.saving import Saver, go_back_to_checkpoint
 
 
 def train(
@@ -211,14 +60,13 @@ def train(
         DivergedRun: where every run diverged; it then stops at once.
     """
     config, out, varied = override(config, {}), as_path("out", out), sweep.points(config, varied)
-    _refuse_types(env, console)
-    checkpoint_every, keep = real("checkpoint_every", checkpoint_every), whole("keep", keep, 1, MOST)
+    saving = _checked(env, console, checkpoint_every, keep)
     if isinstance(env, HostEnvironment) and env.name:
         config, env = override(config, {"env.name": env.name}), None  # so that the directory tells all
     seeds = [config.seed + i for i in range(config.seeds)]
     use_all_cores()  # before the check of an environment, or the directory's notes, start JAX
     if env is None:
-        _import_trusted(Path(out), config, trust)
+        import_trusted(out, config.env.name, trust)
         refuse_unknown(config.env.name)
     else:
         config = override(config, {"env.name": OWN + type(env).__name__})
@@ -229,7 +77,7 @@ def train(
     with directory.locked():
         directory.begin(config, runs)
         remember(directory.path, config.env.name)
-        return _train(directory, env, console, checkpoint_every, keep, overlap)
+        return _train(directory, env, console, overlap, saving)
 
 
 def resume(
@@ -243,41 +91,41 @@ def resume(
     overlap: bool = False,
 ) -> Run:
     """Goes on with the unfinished run in that directory, from its newest valid checkpoint; arguments as for `train`."""
-    _refuse_types(env, console)
-    checkpoint_every, keep = real("checkpoint_every", checkpoint_every), whole("keep", keep, 1, MOST)
+    saving = _checked(env, console, checkpoint_every, keep)
     directory = RunDirectory.open(as_path("path", path))
-    _import_trusted(directory.path, directory.config, trust)
+    import_trusted(directory.path, directory.config.env.name, trust)
     use_all_cores()
     with directory.locked():
         directory.refuse_other(directory.config, directory.runs)
-        return _train(directory, env, console, checkpoint_every, keep, overlap)
+        return _train(directory, env, console, overlap, saving)
+
+
+def _checked(env: Any, console: Any, checkpoint_every: Any, keep: Any) -> tuple[float, int]:
+    """The time between checkpoints and their number; raises unless all are what they should be."""
+    refuse_other_env(env)
+    if console is not None and not isinstance(console, Console):
+        raise ConfigError(f"console must be a rich.console.Console, or None, got {shown(console)}")
+    return real("checkpoint_every", checkpoint_every), whole("keep", keep, 1, MOST)
 
 
 def _train(
-    directory: RunDirectory,
-    env: Spaces | None,
-    console: Console | None,
-    checkpoint_every: float,
-    keep: int,
-    overlap: bool,
+    directory: RunDirectory, env: Spaces | None, console: Console | None, overlap: bool, saving: tuple[float, int]
 ) -> Run:
     """Trains the runs of a directory that is locked to the end, from wherever they stand."""
     console = console or Console(quiet=True)
     run = Run(directory, env)
     run.refuse_without_env()
-    config, runs = directory.config, directory.runs
-
-    step = directory.status["step"]
+    config, runs, step = directory.config, directory.runs, directory.status["step"]
 
     def leave(signal: str) -> None:
         directory.write_status("interrupted", step)
         print(f"\nstopped by {signal} while compiling; go on with: moca train --resume {directory.path}")
 
-    with noted() as request:
+    with interrupts.noted() as request:
         with request.at_once(leave):
-            configs, seeds = [override(config, _settings(each)) for each in runs], [int(each["seed"]) for each in runs]
-            trainer = make_trainer(configs, seeds, env, overlap)
-            _go_back_to_checkpoint(trainer, directory, console)
+            seeds = [int(each["seed"]) for each in runs]
+            trainer = make_trainer(directory.configs, seeds, env, overlap)
+            go_back_to_checkpoint(trainer, directory, console)
             limit, length = getattr(trainer.env, "limit", None), config.env.episode_length
             if limit and limit != length:
                 console.print(
@@ -295,126 +143,26 @@ def _train(
         console.print(
             f"compiled in {time.perf_counter() - started:.0f} s; training {len(runs)} run{'s' * (len(runs) > 1)}"
         )
-        _follow(trainer, directory, console, _Saver(trainer, directory, checkpoint_every, keep), request)
+        _follow(trainer, directory, console, Saver(trainer, directory, *saving), request)
     title = f"{config.agent} on {config.env.name.removeprefix(OWN)}, {config.noise.kind} σ = {config.noise.sigma:g}"
     with writing(f"a figure to {directory.path}"):
-        learning_curve(directory.rows(), _points(directory), title, directory.path / "figures")
+        learning_curve(directory.rows(), directory.points, title, directory.path / "figures")
     return run
 
 
-def _go_back_to_checkpoint(trainer: Trainer, directory: RunDirectory, console: Console) -> None:
-    """Puts the trainer and the logs where the newest valid checkpoint has them, or at the start if there is none."""
-
-    def accept(path: Path, found: checkpoint.Checkpoint) -> None:
-        episode, lengths, identity = found.facts
-        if identity != directory.meta.get("identity"):
-            raise ConfigError(f"{path} is a checkpoint of another run: remove it")
-        if path.stem != f"{episode * trainer.config.env.episode_length:012d}" or episode > trainer.episodes:
-            raise checkpoint.DamagedError(f"{path} is of another step than its name says")
-        if lengths.keys() != set(LOGS):
-            raise checkpoint.DamagedError(f"{path} is damaged: it counts on other logs than a run has")
-        if short := directory.ends_a_row(lengths):
-            raise checkpoint.DamagedError(f"{path} counts on rows that {short} has not")
-        try:
-            steps = [row["step"] for row in directory.rows(lengths["metrics.jsonl"])]
-        except ConfigError as error:
-            raise checkpoint.DamagedError(f"{path} counts on rows that are damaged: {error}") from None
-        length, runs = trainer.config.env.episode_length, len(directory.runs)
-        if steps != [length * (1 + number // runs) for number in range(episode * runs)]:
-            raise checkpoint.DamagedError(f"{path} counts on other rows than metrics.jsonl has")
-        if not plausible(checkpoint.unflatten(found.arrays, trainer.state)):
-            raise checkpoint.DamagedError(f"{path} holds numbers that no run can have")
-
-    found, complaints = checkpoint.newest(directory.checkpoints, checkpoint.layout(trainer.state), accept)
-    for number, complaint in enumerate(complaints, 1):
-        back = "going back to the one before" if found or number < len(complaints) else "starting over"
-        console.print(f"{complaint}; {back}", markup=False, soft_wrap=True)
-    if found is None:
-        directory.cut(dict.fromkeys(LOGS, 0))
-        return
-    trainer.state = checkpoint.from_host(found.arrays, trainer.state)
-    trainer.episode = found.facts.episode
-    directory.cut(found.facts.lengths)
-    console.print(f"going on from step {trainer.episode * trainer.config.env.episode_length:,}")
-
-
-class _Saver:
-    """Saves the trainer from time to time, in a thread of its own so that training does not wait for the disk."""
-
-    def __init__(self, trainer: Trainer, directory: RunDirectory, every: float, keep: int) -> None:
-        self._trainer, self._directory, self._every, self._keep = trainer, directory, every, keep
-        self._thread = ThreadPoolExecutor(1)
-        self._pending: Future | None = None
-        self._last = time.perf_counter()
-
-    def save_if_due(self) -> None:
-        """Begins a save if the last is long enough ago and done; raises what it failed with."""
-        if time.perf_counter() - self._last >= self._every and (self._pending is None or self._pending.done()):
-            self.save()
-
-    def save(self) -> None:
-        """Begins a save, after the one before has ended."""
-        self.wait()
-        trainer, directory = self._trainer, self._directory
-        facts = checkpoint.Facts(trainer.episode, directory.lengths(), directory.meta.get("identity"))
-        held = checkpoint.Checkpoint(facts, checkpoint.to_host(trainer.state))
-        step = trainer.episode * trainer.config.env.episode_length
-
-        def write() -> None:
-            directory.sync()  # the logs, which the checkpoint counts on
-            checkpoint.save(directory.checkpoints, step, held, self._keep)
-
-        self._pending = self._thread.submit(write)
-        self._last = time.perf_counter()
-
-    def wait(self) -> None:
-        """Returns when nothing is being written; raises if that failed."""
-        pending, self._pending = self._pending, None
-        with writing(f"a checkpoint to {self._directory.path}"):
-            if pending is not None:
-                pending.result()
-
-
-def load(path: Path | str, env: Spaces | None = None, *, trust: bool = False) -> Run:
-    """The run in that directory; one trained on an environment of your own needs that environment again.
-
-    With `trust` it may name an environment for which a module of someone's own is imported.
-    """
-    _refuse_types(env)
-    directory = RunDirectory.open(as_path("path", path))
-    _import_trusted(directory.path, directory.config, trust)
-    return Run(directory, env)
-
-
-def _import_trusted(path: Path, config: Config, trust: bool) -> None:
-    """Imports the module that an environment's name asks for, if the user said so or made that directory."""
-    if trust or remembered(path, config.env.name):
-        import_module_of(config.env.name)
-
-
-def _refuse_types(env: Any, console: Any = None) -> None:
-    """Raises unless these are what they should be, or None."""
-    if env is not None and not isinstance(env, Spaces):
-        raise ConfigError(
-            f"env = {shown(env)} must be an environment, as an object of one of moca's classes for them, or None"
-        )
-    if console is not None and not isinstance(console, Console):
-        raise ConfigError(f"console must be a rich.console.Console, or None, got {shown(console)}")
-
-
 def _follow(
-    trainer: Trainer, directory: RunDirectory, console: Console, saver: _Saver, request: interrupts.Request
+    trainer: Trainer, directory: RunDirectory, console: Console, saver: Saver, request: interrupts.Request
 ) -> None:
     """Trains to the end, or until it is asked to stop; then all there is has been saved."""
-    length, points, runs = trainer.config.env.episode_length, _points(directory), len(directory.runs)
-    display = Display(console, trainer.config.train.steps, runs, trainer.episode * length)
+    length, points, runs = trainer.config.env.episode_length, directory.points, len(directory.runs)
+    display = Display(console, trainer.config.train.steps, runs, trainer.step)
     state, all_diverged = "failed", False
     try:
         with writing(f"to {directory.path}"):
-            purge = trainer.episode * length + 1 if trainer.episode else None
+            purge = trainer.step + 1 if trainer.step else None
             folder = directory.path / "tensorboard"
             events = [EventFile(folder / label(point).replace(" ", ""), purge) for point in points]
-        directory.write_status("running", trainer.episode * length)
+        directory.write_status("running", trainer.step)
         with display.live():
             before = time.perf_counter()
             for report in trainer:
@@ -439,13 +187,12 @@ def _follow(
         state = "diverged" if all_diverged else ended
     finally:
         diverged = _diverged(directory)
-        directory.write_status(state, trainer.episode * length, diverged)
+        directory.write_status(state, trainer.step, diverged)
     for run in diverged:
         console.print(f"seed {run['seed']} diverged in the episode that ended at step {run['step']:,}: {run['cause']}")
     if state == "interrupted":
         raise interrupts.InterruptedRun(
-            f"stopped by {request.name} at step {trainer.episode * length:,}; "
-            f"go on with: moca train --resume {directory.path}"
+            f"stopped by {request.name} at step {trainer.step:,}; go on with: moca train --resume {directory.path}"
         )
     if state == "diverged":
         last = diverged[-1]
@@ -463,12 +210,3 @@ def _diverged(directory: RunDirectory) -> list[dict[str, Any]]:
         if row["diverged"]:
             found.setdefault(run, {**directory.runs[run], "step": row["step"], "cause": CAUSES[int(row["diverged"])]})
     return list(found.values())
-
-
-def _points(directory: RunDirectory) -> list[dict[str, float]]:
-    """The variations of a directory's runs, each once and in order."""
-    return [dict(items) for items in dict.fromkeys(tuple(_settings(run).items()) for run in directory.runs)]
-
-
-def _settings(run: Mapping[str, float]) -> dict[str, float]:
-    return {name: value for name, value in run.items() if name != "seed"}

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from moca.arguments import Parser, a_path, add_trust, at_least_one, from_zero, seconds
+from moca.arguments import Parser, a_path, add_device, add_trust, at_least_one, from_zero, seconds
 from moca.config import ConfigError, parse_assignment
 from moca.studies import grid, look, registry
 
@@ -25,7 +25,7 @@ def add_commands(command: Callable[[str, Callable[[argparse.Namespace], None], s
     study.add_argument("--parallel", type=at_least_one, default=1, help="jobs at once on a machine (default: 1)")
     study.add_argument("--only", metavar="JOB", help="this job alone, by name or number, in this process; for arrays")
     study.add_argument("--checkpoint-every", type=seconds, default=120.0, metavar="SECONDS", help="default: 120")
-    study.add_argument("--device", choices=["cpu", "gpu"], help="default: the best there is")
+    add_device(study)
     study.add_argument("--dry-run", action="store_true", help="print the plan and about how long it takes, and stop")
     add_trust(study)
 

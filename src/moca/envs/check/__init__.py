@@ -1,0 +1,67 @@
+"""Finds out, before a run is spent on it, if an environment keeps the contract of `moca.envs.environment`.
+
+    for fault in check_env(MyEnvironment()):
+        print(fault)
+
+Each function is traced twice and the traces are compared, which shows Python's part: types, shapes, branches, hidden
+randomness. Then one compiled program uses the environment as the training loop does (vmapped, scanned, started anew
+after an end) and shows what its numbers do. What a method decorated with `jax.jit` keeps from its first call is not
+seen, nor an exact match with a restart where first states are few.
+"""
+
+import warnings
+from typing import cast
+
+import jax
+
+from moca.config import ConfigError
+from moca.envs.check.contract import check_contract
+from moca.envs.check.faults import Fault, Findings, said
+from moca.envs.check.trial import check_numbers
+from moca.envs.environment import Environment, Spaces
+from moca.envs.host import HostEnvironment
+from moca.envs.named import named
+
+
+def check_env(env: Spaces | str, *, steps: int = 200, seed: int = 0, strict: bool = False) -> list[Fault]:
+    """Faults of an environment, then notes. It is healthy if there is no fault; notes do not count.
+
+    Whatever the environment raises becomes a fault. Nothing is printed. What cannot be examined before a fault is
+    mended is left for the next time.
+
+    Args:
+        env: the environment, not its class, or a name. One of Gymnasium's goes to Gymnasium's own checker.
+        steps: how long it is tried, with a dozen sequences of actions at once.
+        seed: of the first states and of the random actions.
+        strict: raise a `ConfigError` that lists the faults, if there are any.
+    """
+    if steps < 1:
+        raise ConfigError(f"steps is {steps}; an environment is tried for at least 1")
+    found = Findings()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            env = named(env) if isinstance(env, str) else env
+            if isinstance(env, HostEnvironment):
+                for serious, message in env.complaints():
+                    found.append(Fault("gymnasium", message, "fault" if serious else "note"))
+            else:
+                env = cast(Environment, env)
+                if traced := check_contract(env, jax.random.key(seed), found):
+                    check_numbers(env, steps, seed, *traced, found)
+        except ConfigError:
+            raise
+        except Exception as error:  # a broken environment must not break its check
+            found.fault("unchecked", f"the check could not go on after {said(error)}")
+    if strict:
+        found.refuse(f"{type(env).__name__} is not a healthy environment")
+    return found.of("fault") + found.of("note")
+
+
+def refuse_broken(env: Environment) -> None:
+    """Raises a `ConfigError` with the faults that show without a step being taken: bounds, shapes, types, impurity."""
+    found = Findings()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        check_contract(env, jax.random.key(0), found)
+    found.refuse(f"{type(env).__name__} cannot be trained on (moca.check_env may find more)")

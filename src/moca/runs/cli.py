@@ -1,0 +1,209 @@
+"""The commands about runs: `train`, `sweep`, `evaluate`, `render`, `export`."""
+
+import argparse
+import itertools
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from moca import presets, sweep
+from moca.arguments import Parser, a_path, add_device, add_trust, at_least_one, from_zero, seconds
+from moca.config import AGENTS, NOISES, VALUES, Config, ConfigError, parse_assignment, read_settings, to_json
+from moca.envs.trust import import_module_of
+from moca.names import folder_name
+
+
+def add_commands(command: Callable[[str, Callable[[argparse.Namespace], None], str], Parser]) -> None:
+    """Adds the commands to the command line, through its own function for that."""
+    train = command("train", _train, "train an agent: all seeds in one compiled program")
+    _add_run_options(train)
+    train.add_argument("--resume", type=a_path, metavar="DIR", help="go on with the unfinished run in DIR, exactly")
+    train.add_argument(
+        "--overlap", action="store_true", help="one run on two CPU cores: faster, and the same up to rounding"
+    )
+
+    sweep_ = command("sweep", _sweep, "a small search over settings that are real numbers, in one compiled program")
+    _add_run_options(sweep_)
+    sweep_.add_argument("--grid", action="append", default=[], metavar="NAME=A,B,…", help="every combination of these")
+    sweep_.add_argument("--random", action="append", default=[], metavar="NAME=LOW:HIGH", help="drawn at random")
+    sweep_.add_argument("--samples", type=at_least_one, default=8, help="how many random points (default: 8)")
+
+    evaluate = command("evaluate", _evaluate, "returns of the learned policies over fresh episodes")
+    evaluate.add_argument("--episodes", type=at_least_one, default=10, help="per run (default: 10)")
+    evaluate.add_argument("--seed", type=from_zero, default=0, help="of the episodes (default: 0)")
+    add_device(evaluate)
+
+    render = command("render", _render, "a film of a learned policy")
+    render.add_argument("--run", type=from_zero, default=0, help="which of its runs (default: the first, 0)")
+    render.add_argument("--seed", type=from_zero, default=0, help="of the episode (default: 0)")
+    add_device(render)
+
+    export = command("export", _export, "a learned policy as one file that runs with NumPy alone: see moca.deploy")
+    export.add_argument("--run", type=from_zero, default=0, help="which of its runs (default: the first, 0)")
+    export.add_argument("--out", type=a_path, default=Path("policy.npz"), help="the file (default: policy.npz)")
+    export.set_defaults(device="cpu")
+
+    for each in (evaluate, render, export):
+        each.add_argument("directory", type=a_path, help="a run directory")
+        add_trust(each)
+
+
+def _add_run_options(parser: Parser) -> None:
+    parser.add_argument("--env", help="a MuJoCo Playground environment, or gymnasium:NAME (default: CartpoleBalance)")
+    parser.add_argument("--agent", help=f"one of {', '.join(AGENTS)} (default: moca)")
+    parser.add_argument("--preset", default="tuned", help=f"one of {', '.join(presets.PRESETS)} (default: tuned)")
+    parser.add_argument("--sigma", help="standard deviation of the observation noise (default: 0)")
+    parser.add_argument("--noise", help=f"one of {', '.join(NOISES)} (default: homoscedastic)")
+    parser.add_argument("--value", help=f"class of V, one of {', '.join(VALUES)} (default: as the preset)")
+    parser.add_argument(
+        "--filter",
+        action=argparse.BooleanOptionalAction,
+        help="act and learn on a filtered belief over the state (default: as the preset)",
+    )
+    parser.add_argument("--steps", help="environment steps per run (default: 100000)")
+    parser.add_argument("--seeds", help="how many runs (default: 1)")
+    parser.add_argument("--seed", help="the first of the seeds (default: 0)")
+    parser.add_argument("--action-repeat", help="environment steps per decision (default: as the preset)")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="any setting, as in config.json"
+    )
+    parser.add_argument("--config", type=a_path, help="a JSON or TOML file of settings, config.json for example")
+    parser.add_argument("--out", type=a_path, help="the run directory (default: runs/…, after the settings)")
+    add_device(parser)
+    parser.add_argument(
+        "--checkpoint-every", type=seconds, default=60.0, metavar="SECONDS", help="from one to the next (default: 60)"
+    )
+    parser.add_argument("--keep", type=at_least_one, default=2, help="how many checkpoints are kept (default: 2)")
+    parser.add_argument("--dry-run", action="store_true", help="print what would be run, and stop")
+    add_trust(parser)
+
+
+def _config(arguments: argparse.Namespace) -> Config:
+    """Preset, then the file, then the plain options, then --set: the later wins."""
+    settings: dict[str, Any] = read_settings(arguments.config) if arguments.config else {}
+    plain = {
+        "env.name": arguments.env,
+        "agent": arguments.agent,
+        "seed": arguments.seed,
+        "seeds": arguments.seeds,
+        "env.action_repeat": arguments.action_repeat,
+        "noise.kind": arguments.noise,
+        "noise.sigma": arguments.sigma,
+        "train.steps": arguments.steps,
+        "value.kind": arguments.value,
+        "belief.filter": arguments.filter,
+    }
+    given = {name: value for name, value in plain.items() if value is not None}
+    given |= dict(map(parse_assignment, arguments.set))
+    settings |= given
+    env = settings.get("env.name", "CartpoleBalance")
+    if arguments.trust or "env.name" in given:
+        import_module_of(str(env))
+    found = _look(arguments, env) if presets.lacks(arguments.preset, env, settings) else {}
+    return presets.build(arguments.preset, env, settings, found)
+
+
+def _look(arguments: argparse.Namespace, env: str) -> dict[str, Any]:
+    """Settings for an environment without a preset."""
+    from moca.devices import use_device
+    from moca.envs.defaults import defaults
+
+    print(f"{env} has no preset: taking ranges and scales from a look at it (config.json has them)", file=sys.stderr)
+    use_device(arguments.device)
+    return defaults(env)
+
+
+def _out(arguments: argparse.Namespace, config: Config) -> Path:
+    """--out, or a directory named after the run that is not there yet."""
+    if arguments.out:
+        if arguments.out.exists() and not arguments.out.is_dir():
+            raise ConfigError(f"--out {arguments.out} is there already, and is no directory: choose another")
+        return arguments.out
+    name = f"{folder_name(config.env.name)}-{config.agent}-{config.noise.kind}-{config.noise.sigma:g}"
+    names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
+    return next(path for path in (Path("runs") / each for each in names) if not path.exists())
+
+
+def _train(arguments: argparse.Namespace) -> None:
+    if directory := arguments.resume:
+        _refuse_no_run(directory)
+        launch, options = _start(arguments)
+        print(launch.resume(directory, trust=arguments.trust, **options).path)
+        return
+    config = _config(arguments)
+    if arguments.dry_run:
+        print(to_json(config))
+        return
+    _launch(arguments, config, [{}])
+
+
+def _sweep(arguments: argparse.Namespace) -> None:
+    config = _config(arguments)
+    axes, ranges = sweep.parse_axes(arguments.grid, arguments.random)
+    if not axes and not ranges:
+        raise ConfigError("nothing to sweep: give --grid NAME=A,B,… or --random NAME=LOW:HIGH")
+    random_points = sweep.draws(ranges, arguments.samples, config.seed) if ranges else [{}]
+    points = sweep.points(config, [{**point, **extra} for point in sweep.grid(axes) for extra in random_points])
+    if arguments.dry_run:
+        for point in points:
+            print(", ".join(f"{name} = {value:g}" for name, value in point.items()))
+        return
+    _launch(arguments, config, points)
+
+
+def _launch(arguments: argparse.Namespace, config: Config, points: list[dict[str, float]]) -> None:
+    out = _out(arguments, config)
+    launch, options = _start(arguments)
+    run = launch.train(config, out, varied=points, **options)
+    if len(points) > 1:
+        for text in sweep.ranking(run.rows, points):
+            print(text)
+    print(run.path)
+
+
+def _start(arguments: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
+    """The module that trains, on the device that was asked for, and the options that all training has."""
+    from rich.console import Console
+
+    from moca.devices import use_device
+    from moca.runs import launch
+
+    use_device(arguments.device)
+    return launch, {
+        "checkpoint_every": arguments.checkpoint_every,
+        "keep": arguments.keep,
+        "overlap": getattr(arguments, "overlap", False),  # a sweep has several runs
+        "console": Console(markup=False, emoji=False),  # a path may have brackets
+    }
+
+
+def _refuse_no_run(directory: Path) -> None:
+    """Raises before jax is imported."""
+    if not (directory / "config.json").is_file():
+        raise ConfigError(f"{directory} is no run directory: it holds no config.json")
+
+
+def _load(arguments: argparse.Namespace) -> Any:
+    """The run in the directory that was named, on the device that was asked for."""
+    _refuse_no_run(arguments.directory)
+    from moca.devices import use_device
+    from moca.runs.run import load
+
+    use_device(arguments.device)
+    return load(arguments.directory, trust=arguments.trust)
+
+
+def _evaluate(arguments: argparse.Namespace) -> None:
+    for row in _load(arguments).evaluate(arguments.episodes, arguments.seed):
+        print(", ".join(f"{name} {value:g}" for name, value in row.items()))
+
+
+def _render(arguments: argparse.Namespace) -> None:
+    path, how, total = _load(arguments).render(arguments.run, arguments.seed)
+    print(f"return {total:.1f}, {how}")
+    print(path)
+
+
+def _export(arguments: argparse.Namespace) -> None:
+    print(_load(arguments).export(arguments.out, arguments.run))

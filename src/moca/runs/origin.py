@@ -1,0 +1,49 @@
+"""The means that a run is made with: versions, device, precision and commit."""
+
+import platform
+import subprocess
+import warnings
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from moca import __version__
+
+PACKAGES = ("jax", "jaxlib", "equinox", "optax", "playground", "mujoco", "mujoco-mjx", "gymnasium", "numpy")
+
+
+def describe() -> dict[str, Any]:
+    """All of it, for meta.json."""
+    return {
+        "versions": {"moca-rl": __version__, **versions()},
+        "python": platform.python_version(),
+        "device": [device.device_kind for device in jax.devices()],
+        "matmul_precision": getattr(jax.config, "jax_default_matmul_precision", None) or "default",
+        "commit": commit(),
+    }
+
+
+def versions() -> dict[str, str | None]:
+    """The version of each package that matters; None for one that is not installed."""
+    found: dict[str, str | None] = dict.fromkeys(PACKAGES)
+    for package in PACKAGES:
+        with suppress(PackageNotFoundError):
+            found[package] = version(package)
+    return found
+
+
+def commit() -> str | None:
+    """The commit of this source tree; None when the package is installed, or there is no git."""
+    root = Path(__file__).parents[3]
+    if not (root / "pyproject.toml").is_file():
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # JAX warns of any subprocess
+            command = ["git", "-C", str(root), "describe", "--always", "--dirty"]
+            return subprocess.run(command, capture_output=True, text=True).stdout.strip() or None
+    except OSError:
+        return None

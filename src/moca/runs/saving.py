@@ -1,0 +1,87 @@
+"""A trainer's checkpoints: saving it from time to time, and going back to the newest one that is valid."""
+
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+from rich.console import Console
+
+from moca.config import ConfigError
+from moca.divergence import plausible
+from moca.drivers import Trainer
+from moca.files import writing
+from moca.runs import checkpoint
+from moca.runs.directory import LOGS, RunDirectory
+
+
+class Saver:
+    """Saves the trainer from time to time, in a thread of its own so that training does not wait for the disk."""
+
+    def __init__(self, trainer: Trainer, directory: RunDirectory, every: float, keep: int) -> None:
+        self._trainer, self._directory, self._every, self._keep = trainer, directory, every, keep
+        self._thread = ThreadPoolExecutor(1)
+        self._pending: Future | None = None
+        self._last = time.perf_counter()
+
+    def save_if_due(self) -> None:
+        """Begins a save if the last is long enough ago and done; raises what it failed with."""
+        if time.perf_counter() - self._last >= self._every and (self._pending is None or self._pending.done()):
+            self.save()
+
+    def save(self) -> None:
+        """Begins a save, after the one before has ended."""
+        self.wait()
+        trainer, directory = self._trainer, self._directory
+        facts = checkpoint.Facts(trainer.episode, directory.lengths(), directory.meta.get("identity"))
+        held = checkpoint.Checkpoint(facts, checkpoint.to_host(trainer.state))
+        step = trainer.step
+
+        def write() -> None:
+            directory.sync()  # the logs, which the checkpoint counts on
+            checkpoint.save(directory.checkpoints, step, held, self._keep)
+
+        self._pending = self._thread.submit(write)
+        self._last = time.perf_counter()
+
+    def wait(self) -> None:
+        """Returns when nothing is being written; raises if that failed."""
+        pending, self._pending = self._pending, None
+        with writing(f"a checkpoint to {self._directory.path}"):
+            if pending is not None:
+                pending.result()
+
+
+def go_back_to_checkpoint(trainer: Trainer, directory: RunDirectory, console: Console) -> None:
+    """Puts the trainer and the logs where the newest valid checkpoint has them, or at the start if there is none."""
+
+    def accept(path: Path, found: checkpoint.Checkpoint) -> None:
+        episode, lengths, identity = found.facts
+        length, runs = trainer.config.env.episode_length, len(directory.runs)
+        if identity != directory.meta.get("identity"):
+            raise ConfigError(f"{path} is a checkpoint of another run: remove it")
+        if path.stem != f"{episode * length:012d}" or episode > trainer.episodes:
+            raise checkpoint.DamagedError(f"{path} is of another step than its name says")
+        if lengths.keys() != set(LOGS):
+            raise checkpoint.DamagedError(f"{path} is damaged: it counts on other logs than a run has")
+        if short := directory.ends_a_row(lengths):
+            raise checkpoint.DamagedError(f"{path} counts on rows that {short} has not")
+        try:
+            steps = [row["step"] for row in directory.rows(lengths["metrics.jsonl"])]
+        except ConfigError as error:
+            raise checkpoint.DamagedError(f"{path} counts on rows that are damaged: {error}") from None
+        if steps != [length * (1 + number // runs) for number in range(episode * runs)]:
+            raise checkpoint.DamagedError(f"{path} counts on other rows than metrics.jsonl has")
+        if not plausible(checkpoint.unflatten(found.arrays, trainer.state)):
+            raise checkpoint.DamagedError(f"{path} holds numbers that no run can have")
+
+    found, complaints = checkpoint.newest(directory.checkpoints, checkpoint.layout(trainer.state), accept)
+    for number, complaint in enumerate(complaints, 1):
+        back = "going back to the one before" if found or number < len(complaints) else "starting over"
+        console.print(f"{complaint}; {back}", markup=False, soft_wrap=True)
+    if found is None:
+        directory.cut(dict.fromkeys(LOGS, 0))
+        return
+    trainer.state = checkpoint.from_host(found.arrays, trainer.state)
+    trainer.episode = found.facts.episode
+    directory.cut(found.facts.lengths)
+    console.print(f"going on from step {trainer.step:,}")

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 import moca
 from moca.agents import make_agent
 from moca.config import Config, ConfigError, override
-from moca.deploy import LIMIT, Policy
+from moca.deploy import Policy
+from moca.deploy.checks import LIMIT
 from moca.runs import export
 from moca.runs.inference import FollowingPolicy, Inference
 from tests.test_deploy import FILTER, SCALED, Plane, learners_of

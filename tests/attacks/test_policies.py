@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 from moca.config import ConfigError
-from moca.deploy import LIMIT, Policy, read_arrays
+from moca.deploy import Policy
+from moca.deploy.checks import LIMIT
+from moca.deploy.files import read_arrays
 from moca.runs.directory import RunDirectory
 from tests.attacks.policies import KINDS, OBSERVED, is_whole, made, members, npy, packed, zipped
 

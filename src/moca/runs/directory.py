@@ -27,7 +27,7 @@ import numpy as np
 
 from moca import __version__, files
 from moca.config import Config, ConfigError, flatten, from_json, to_json
-from moca.deploy import LARGEST, read_arrays
+from moca.deploy.files import LARGEST, read_arrays
 from moca.divergence import CAUSES
 from moca.drivers import Report
 from moca.received import read_json, read_rows

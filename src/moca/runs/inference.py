@@ -12,7 +12,7 @@ from moca import moments as mm
 from moca.agents import Agent, make_agent
 from moca.belief import Belief, KalmanFilter
 from moca.config import Config, ConfigError
-from moca.deploy import NOTHING_TO_GO_ON, checked, sane
+from moca.deploy.checks import NOTHING_TO_GO_ON, checked, sane
 from moca.envs.environment import Spaces
 from moca.loop import PolicyState, policy_start, policy_step
 

@@ -138,7 +138,7 @@ def _known(name: str, word: str, limits: Mapping[str, Any]) -> str:
             )
     elif word not in limits["among"]:
         allowed = ", ".join(limits["among"]) + (f", or {prefixes[0]}NAME" if prefixes else "")
-        if isinstance(limits["among"], list):
+        if isinstance(limits["among"], dict):
             allowed += ", and what a file in MOCA_PLUGINS registers"
         hint = nearest(word, limits["among"])
         if prefixes and is_name(word) and re.search(r"-v\d+$", word):

@@ -8,19 +8,15 @@ from functools import cache
 from typing import Any
 
 from moca.config.checks import INT32, ConfigError, convert, nearest, shown, single
-from moca.names import GYMNASIUM, OWN, PLAYGROUND
+from moca.config.registry import AGENTS, CONSTANT, ENVS, NOISES, QUADRATIC_AGENTS, VALUES
+from moca.names import GYMNASIUM, OWN
 
-# Lists, to which moca.extending adds.
-QUADRATIC_AGENTS = ["moca", "moca-ce", "moca-mc", "moca-mixture", "bnaf", "naf"]
-AGENTS = [*QUADRATIC_AGENTS, "sac"]
-VALUES = ["rbf", "rbf-learned", "fourier", "erf", "quadratic", "polynomial"]
 CURVATURES = ("diagonal", "full")
 COVARIANCES = ("diagonal", "full")
 ACTIVATIONS = ("silu", "gelu", "erf")  # of the ensemble: Gaussian moments pass through the last two in closed form
 HEADS = ("vertex", "slope")
 RANDOM_ACTIONS = ("uniform", "extreme")
 NOISE_LEVELS = ("known", "learned")
-NOISES = ("homoscedastic", "state-norm")
 
 DEEPEST = 100  # layers are traced one by one
 WIDEST = 2**16
@@ -39,7 +35,7 @@ def _limits(**bounds: Any) -> dict[str, Any]:
 class EnvConfig:
     """Which task, and how its steps are counted. Steps are always environment steps, whatever the action repeat."""
 
-    name: str = field(default="CartpoleBalance", metadata=_limits(among=PLAYGROUND, prefixes=(GYMNASIUM, OWN)))
+    name: str = field(default="CartpoleBalance", metadata=_limits(among=ENVS, prefixes=(GYMNASIUM, OWN)))
     episode_length: int = field(default=1000, metadata=_limits(low=1))
     action_repeat: int = field(default=1, metadata=_limits(low=1))
 
@@ -53,7 +49,7 @@ class NoiseConfig:
     disturbance, in units of half the action range, that is added to every executed action and that nobody observes.
     """
 
-    kind: str = field(default="homoscedastic", metadata=_limits(among=NOISES))
+    kind: str = field(default=CONSTANT, metadata=_limits(among=NOISES))
     sigma: float = field(default=0.0, metadata=_limits(low=0))
     sigma_min: float = field(default=0.0, metadata=_limits(low=0))
     scales: tuple[float, ...] = field(default=(), metadata=_limits(above=0, infinite=True))
@@ -257,15 +253,13 @@ def _value_fits(config: Config) -> None:
 
 def _noise_fits(config: Config) -> None:
     noise = config.noise
-    if noise.kind != "state-norm":
-        return
-    if not any(math.isfinite(scale) for scale in noise.scales):
+    if NOISES[noise.kind].scaled and not any(math.isfinite(scale) for scale in noise.scales):
         raise ConfigError(
             f"noise.kind = {noise.kind} needs noise.scales, a number per observed dimension, of which inf leaves one "
             f"out, but not all: {list(noise.scales)} is none for {config.env.name}; CartpoleBalance has "
             "[2.4,inf,inf,2,3]"
         )
-    if noise.sigma_min > noise.sigma:
+    if noise.kind != CONSTANT and noise.sigma_min > noise.sigma:
         raise ConfigError(
             f"noise.sigma_min = {shown(noise.sigma_min)} must not exceed noise.sigma = {shown(noise.sigma)}"
         )

@@ -10,7 +10,7 @@ _LAZY = {
     **dict.fromkeys(("MoCA", "MoCACE", "MoCAMC", "MoCAMixture", "BNAF", "NAF", "SAC"), "moca.api"),
     "train": "moca.runs.launch",
     "load": "moca.runs.launch",
-    "Run": "moca.runs.launch",
+    "Run": "moca.runs.run",
     "Policy": "moca.deploy",
     "pretrained": "moca.deploy",
     "check_env": "moca.envs.check",

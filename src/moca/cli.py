@@ -276,7 +276,7 @@ def _parser() -> tuple[Parser, dict[str, Parser]]:
     export = command("export", _export, "a learned policy as one file that runs with NumPy alone: see moca.deploy")
     export.add_argument("directory", type=a_path, help="a run directory")
     export.add_argument("--run", type=from_zero, default=0, help="which of its runs (default: the first, 0)")
-    export.add_argument("--out", type=a_path, default=Path("policy.npz"), help="the file (default: policy.npz)")
+    export.add_argument("--out", type=a_path, default=Path("exported.npz"), help="the file (default: exported.npz)")
 
     for each in (evaluate, render, export):
         add_trust(each)

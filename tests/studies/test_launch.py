@@ -89,7 +89,7 @@ def test_a_film_is_made_and_its_failure_is_a_line(whole, tmp_path, monkeypatch):
         if len(asked) == 1:
             raise RuntimeError("no encoder")
 
-    monkeypatch.setattr("moca.runs.launch.Run.render", render)
+    monkeypatch.setattr("moca.runs.run.Run.render", render)
     console = Console(record=True, quiet=False, file=io.StringIO())
     work.run_job(directory, jobs[0], 0.0, console)
     assert "was not filmed: no encoder" in console.export_text()

@@ -1,6 +1,6 @@
 """Runs an exported policy with NumPy alone.
 
-    policy = Policy.load("policy.npz")
+    policy = Policy.load("exported.npz")
     policy.reset()  # at the start of every episode
     action = policy(observation)  # to be held for policy.action_repeat steps of the environment
 

@@ -16,7 +16,8 @@ from moca.config import override
 from moca.runs import OVER
 from moca.runs.directory import RunDirectory
 from moca.runs.interrupts import DivergedRun
-from moca.runs.launch import Run, load, train
+from moca.runs.launch import load, train
+from moca.runs.run import Run
 from moca.studies import registry
 from moca.studies.grid import Job
 from moca.studies.results import CELLS, FILM, LANDSCAPE, write

@@ -43,5 +43,5 @@ print("three looks at one state:", [float(policy(observation)[0]) for observatio
 # The run directory holds everything; `moca.load` brings it back. The exported file needs NumPy alone.
 out = Path(tempfile.mkdtemp(prefix="cartpole-", dir="."))  # a fresh one every time
 print(agent.save(out / "run"))
-print(agent.export(out / "policy.npz"))
+print(agent.export(out / "exported.npz"))
 print(agent.render(path=out / "film.mp4")[0])

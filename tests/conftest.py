@@ -31,18 +31,16 @@ def compile_cache(request):
 @pytest.fixture
 def registries():
     """What a test adds to the package goes again."""
-    from moca import config
+    from moca import config, looks, presets
     from moca import moments as mm
-    from moca.agents import CLASSES
-    from moca.backup import PREDICTIONS
-    from moca.values import BASES, KINDS
 
-    lists = (config.AGENTS, config.QUADRATIC_AGENTS, config.VALUES)
-    tables = (CLASSES, PREDICTIONS, KINDS, BASES, mm.CLOSED_FORMS)
-    held = [list(each) for each in lists], [dict(each) for each in tables]
+    tables = (
+        config.AGENTS, config.VALUES, config.NOISES, config.ENVS, looks.LOOKS, presets.ENVIRONMENTS, mm.CLOSED_FORMS,
+        *presets.PRESETS.values(),
+    )  # fmt: skip
+    held, quadratic = [dict(each) for each in tables], list(config.QUADRATIC_AGENTS)
     yield
-    for each, before in zip(lists, held[0], strict=True):
-        each[:] = before
-    for table, entries in zip(tables, held[1], strict=True):
+    config.QUADRATIC_AGENTS[:] = quadratic
+    for table, entries in zip(tables, held, strict=True):
         table.clear()
         table.update(entries)

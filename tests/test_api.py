@@ -119,7 +119,7 @@ def test_nothing_is_compiled_twice(agent):
             agent.value(OBSERVATIONS, run)
             agent.model.predict(OBSERVATIONS, np.zeros((5, 1)), run)
 
-    programs = agent.run._inference._programs
+    programs = agent.run._programs
     ask()
     before = {name: program._cache_size() for name, program in programs.items()}
     ask()
@@ -135,7 +135,7 @@ def test_the_model_gives_the_predictive_gaussian_in_its_parts(agent):
     for number in range(5):
         matched = mm.moment_match(mixture_of(learner, OBSERVATIONS[number], acts[number]), full=True)
         one = agent.model.predict(OBSERVATIONS[number], acts[number], run=1)
-        for found in (one, moca.runs.inference.Prediction(*(part[number] for part in batch))):
+        for found in (one, moca.runs.run.Prediction(*(part[number] for part in batch))):
             np.testing.assert_allclose(found.mean, matched.mean, rtol=1e-5, atol=1e-6)
             np.testing.assert_allclose(found.covariance, matched.covariance, rtol=1e-4, atol=1e-7)
             np.testing.assert_allclose(found.aleatoric + found.epistemic, found.covariance, rtol=1e-6)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from moca import moments as mm
-from moca.backup import PREDICTIONS, bellman_target
+from moca.backup import bellman_target, samples_of_it
+from moca.config import AGENTS
 from moca.critic import twin_axes
 
 VALUES = {
@@ -30,7 +31,9 @@ def mixture(spread=0.3, apart=0.5):
 
 
 def target(agent, kind, p=None, key=None, samples=4):
-    prediction = PREDICTIONS[agent](mixture() if p is None else p, jax.random.key(0) if key is None else key, samples)
+    prediction = AGENTS[agent].prediction()(
+        mixture() if p is None else p, jax.random.key(0) if key is None else key, samples
+    )
     return bellman_target(jnp.ones(1), jnp.zeros(1), 0.9, batch_of_one(prediction), twins(kind))[0]
 
 
@@ -66,7 +69,7 @@ def test_monte_carlo_is_unbiased_per_critic_and_its_variance_falls_as_one_over_k
     matched = mm.moment_match(mixture())
     variances = []
     for samples in (4, 16):
-        draw = jax.vmap(lambda k, n=samples: mm.expectation(PREDICTIONS["moca-mc"](mixture(), k, n), value))
+        draw = jax.vmap(lambda k, n=samples: mm.expectation(samples_of_it(mixture(), k, n), value))
         each = np.asarray(draw(jax.random.split(jax.random.key(2), 20_000)))
         assert abs(each.mean() - float(mm.expectation(matched, value))) < 4 * each.std() / np.sqrt(len(each))
         variances.append(each.var())

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import moca
 from moca import config as c
 from moca import presets, sweep
 
@@ -163,7 +164,7 @@ def layer(module):
 def test_imports_point_one_way():
     """A module imports from its own layer or from those below, wherever in it the import stands; the moments import
     nothing else of the project. What the command line and `import moca` load lazily is exempt: they are the top."""
-    root = Path(c.__file__).parent
+    root = Path(moca.__file__).parent
     for path in root.rglob("*.py"):
         module = ".".join(("moca", *path.relative_to(root).with_suffix("").parts)).removesuffix(".__init__")
         for node in ast.walk(ast.parse(path.read_text())):

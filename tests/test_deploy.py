@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import equinox as eqx
 import jax
@@ -122,7 +123,7 @@ def played(tmp_path_factory):
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
-    assert result.stdout.split() == ["moca", "moca.deploy"]
+    assert {name.partition(".")[2].split(".")[0] for name in result.stdout.split()} == {"", "deploy"}
     exported = {name: tuple(np.load(folder / f"{name}.{what}.npy") for what in ("played", "acted")) for name in CASES}
     return agents, exported
 
@@ -154,7 +155,7 @@ def test_the_command_and_the_file_alone(tmp_path, capsys):
     run = stored(tmp_path / "run", config, ActionRepeat(Playground("CartpoleBalance"), 2), count=2)
     main(["export", str(run.path), "--run", "1", "--out", str(tmp_path / "policy")])
     assert capsys.readouterr().out.splitlines()[-1] == str(tmp_path / "policy")
-    shutil.copy(deploy.__file__, tmp_path / "deploy.py")
+    shutil.copytree(Path(deploy.__file__).parent, tmp_path / "deploy")
     code = (
         "import sys; sys.modules['moca'] = None; from deploy import Policy; policy = Policy.load('policy')\n"
         "print(policy.facts['env'], policy.facts['seed'], policy.facts['noise']['sigma'], policy.action_repeat)\n"

@@ -18,13 +18,13 @@ import moca
 from moca import config, extending
 from moca import moments as mm
 from moca.agents import make_agent
-from moca.backup import PREDICTIONS, bellman_target
+from moca.backup import bellman_target, one_gaussian
 from moca.config import ConfigError
 from moca.critic import twin
 from moca.replay import Transition
 from moca.studies import grid, launch
 from moca.studies.grid import Block, Grid
-from moca.values import KINDS, make_value
+from moca.values import make_value, rbf
 from tests.probes import Drift
 
 ROOT = Path(__file__).parent.parent
@@ -72,7 +72,7 @@ def settings(**named):
 
 def test_the_ramps_expectation_is_that_of_quadrature(plugins):
     line = config.ValueConfig(bases=5, low=(-2.0,), high=(2.0,), lengthscales=(1.0,))
-    made = KINDS["ramp"](line, 1, jax.random.key(0))
+    made = config.VALUES["ramp"].load()(line, 1, jax.random.key(0))
     weights, slopes, kinks = jnp.arange(1.0, 6.0), made.slopes, made.kinks
     value = type(made)(weights, slopes, kinks)
     points, mass = np.polynomial.hermite_e.hermegauss(200)
@@ -151,12 +151,12 @@ def test_the_aleatoric_belief_leaves_the_disagreement_out(plugins):
     mixture = mm.GaussianMixture(
         jnp.array([0.5, 0.5]), mm.DiagonalGaussian(jnp.array([[0.0], [2.0]]), jnp.array([[0.1], [0.3]]))
     )
-    belief = PREDICTIONS["moca-aleatoric"](mixture, jax.random.key(0), 1)
+    belief = config.AGENTS["moca-aleatoric"].prediction()(mixture, jax.random.key(0), 1)
     np.testing.assert_allclose([belief.mean[0], belief.variance[0]], [1.0, 0.2], rtol=1e-6)
 
 
 def test_names_are_checked(registries):
-    make, prediction = KINDS["rbf"], PREDICTIONS["moca"]
+    make, prediction = rbf, one_gaussian
     with pytest.raises(ConfigError, match="'moca' exists already"):
         moca.register_prediction("moca", prediction)
     with pytest.raises(ConfigError, match="'erf' exists already"):
@@ -220,7 +220,7 @@ def moca_command(*arguments, plugins):
 
 def test_the_command_line_knows_them(tmp_path):
     path = tmp_path / "ramp.py"
-    path.write_text(FILES["ramp"] + "\nimport json\nfrom moca import config\nprint(json.dumps(config.VALUES))\n")
+    path.write_text(FILES["ramp"] + "\nimport json\nfrom moca import config\nprint(json.dumps([*config.VALUES]))\n")
     done = moca_command("study", "cartpole", "--dry-run", "--set", "value.kind=ramp", plugins=str(path))
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[0])[-1] == "ramp"

@@ -23,9 +23,8 @@ from moca.devices import use_all_cores
 from moca.envs.defaults import defaults
 from moca.envs.environment import Spaces
 from moca.envs.trust import import_module_of
-from moca.runs.inference import FollowingPolicy, Model
 from moca.runs.launch import train
-from moca.runs.run import Run
+from moca.runs.run import FollowingPolicy, Model, Run
 
 _FIXED = {
     "agent": "choose the class, as moca.SAC",

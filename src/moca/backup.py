@@ -13,17 +13,24 @@ PredictionRule = Callable[[mm.GaussianMixture, Key[Array, ""], int], mm.Distribu
 Backup = Callable[[mm.Distribution, mm.Function], Float[Array, ""]]  # of one prediction and one value function
 
 
-def _monte_carlo(mixture: mm.GaussianMixture, key: Key[Array, ""], samples: int) -> mm.Empirical:
-    """Draws from the moment-matched Gaussian: the same expectation that moca has in closed form [choice]."""
+def one_gaussian(mixture: mm.GaussianMixture, key: Key[Array, ""], samples: int) -> mm.Distribution:
+    """MoCA: the mixture's mean and covariance, and nothing else of it."""
+    return mm.moment_match(mixture)
+
+
+def mean_alone(mixture: mm.GaussianMixture, key: Key[Array, ""], samples: int) -> mm.Distribution:
+    """MoCA-CE: certainty equivalence."""
+    return mm.Dirac(mixture.mean)
+
+
+def samples_of_it(mixture: mm.GaussianMixture, key: Key[Array, ""], samples: int) -> mm.Distribution:
+    """MoCA-MC: draws from the moment-matched Gaussian, for the expectation that MoCA has in closed form [choice]."""
     return mm.Empirical(mm.moment_match(mixture).sample(key, samples))
 
 
-PREDICTIONS: dict[str, PredictionRule] = {
-    "moca": lambda mixture, key, samples: mm.moment_match(mixture),
-    "moca-ce": lambda mixture, key, samples: mm.Dirac(mixture.mean),
-    "moca-mc": _monte_carlo,
-    "moca-mixture": lambda mixture, key, samples: mixture,
-}
+def whole_mixture(mixture: mm.GaussianMixture, key: Key[Array, ""], samples: int) -> mm.Distribution:
+    """MoCA (mixture): as the ensemble has it."""
+    return mixture
 
 
 def twin_values(

@@ -198,7 +198,7 @@ class KalmanFilter(Unfiltered):
         if self.config.belief.noise == "learned":
             return jnp.broadcast_to(jnp.exp(2 * model.log_sigma), observation.shape)
         deviation = make_noise(self.config.noise, self.env.observation_size).deviation(observation)
-        return jnp.broadcast_to(jnp.square(deviation)[..., None], observation.shape)
+        return jnp.square(deviation)
 
     def learn_noise(self, model: Any, episode: Transition) -> Any:
         """The model after one step on the likelihood of an episode's observations under the filter [choice].

@@ -1,26 +1,28 @@
-"""Additions of one's own: a class of V, a belief about the next state, an agent. Each is one call, and then a name.
+"""Additions of one's own: an agent, a belief about the next state, a class of V, a noise, an environment.
 
-What is registered can be used wherever a name is asked for: `--agent`, `--value`, `moca.train`, a study's grid. A new
-closed form needs no name; it is a line in `moca.moments.CLOSED_FORMS`.
+Each is one call, and then a name that can be used wherever one is asked for: `--agent`, `--value`, `--noise`, `--env`,
+`moca.train`, a study's grid. Our own are added by the same functions, in `moca.config.registry`. A new closed form
+needs no name; it is a line in `moca.moments.CLOSED_FORMS`.
 """
 
 import importlib
 import importlib.util
 import os
-import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from jaxtyping import Array, Key
+from jaxtyping import Array, Float, Key
 
-from moca import config
+from moca import config, presets
 from moca import moments as mm
-from moca.agents import CLASSES, Agent
+from moca.agents import Agent
 from moca.agents.quadratic import QuadraticAgent
-from moca.backup import PREDICTIONS, PredictionRule
-from moca.config import ConfigError
-from moca.values import BASES, KINDS
+from moca.backup import PredictionRule
+from moca.config import ConfigError, registry
+from moca.envs.environment import Spaces
+from moca.looks import Look
 
 PLUGINS = "MOCA_PLUGINS"  # the environment variable that names what is to be imported first
 _IMPORTED: set[str] = set()
@@ -39,37 +41,75 @@ def register_value(
         bases: those fields of the class in which V is not linear, where the class does not declare them itself by
             `mm.role`. The twins share them, and they learn at `value.basis_lr`; all other fields learn at `value.lr`.
     """
-    _check(name, config.VALUES, "value.kind")
-    KINDS[name] = make
-    if bases:
-        BASES[name] = tuple(bases)
-    config.VALUES.append(name)
+    registry.add_value(name, make, bases)
 
 
-def register_prediction(name: str, prediction: PredictionRule) -> None:
+def register_noise(
+    name: str,
+    deviation: Callable[
+        [Float[Array, ""], Float[Array, ""], tuple[float, ...], Float[Array, "*n obs"]], Float[Array, "*n obs"]
+    ],
+    scaled: bool = False,
+) -> None:
+    """Adds a Gaussian noise on observations, for `noise.kind`.
+
+    Args:
+        name: what the config calls it.
+        deviation: the standard deviation of each dimension (or one of them for all, as an axis of length one) from
+            `noise.sigma`, `noise.sigma_min`, `noise.scales` and what would be observed without noise. It must be sigma
+            wherever that is equal to sigma_min: a study has a constant level in this way.
+        scaled: whether it needs `noise.scales`, a number for each observed dimension; it gets () otherwise.
+    """
+    registry.add_noise(name, deviation, scaled)
+
+
+def register_env(name: str, make: Callable[[], Spaces], settings: Mapping[str, Any] | None = None) -> None:
+    """Adds an environment, for `env.name`.
+
+    Args:
+        name: what the config calls it.
+        make: its class, or a function that makes one.
+        settings: those that hold for it whatever the preset, by dotted name: `value.low`, `value.high`,
+            `value.lengthscales`, `noise.scales`. Without any they are taken from a short look at it.
+    """
+    registry.add_env(name, make)
+    if settings:
+        presets.ENVIRONMENTS[name] = dict(settings)
+
+
+def register_prediction(name: str, prediction: PredictionRule, look: Look | None = None) -> None:
     """Adds a quadratic agent that differs from MoCA in what it takes the next state to be.
 
     Args:
         name: what the config calls the agent.
         prediction: the distribution of s′, from the ensemble's mixture, a key and `dynamics.samples`, for one
             transition; it needs a closed form with the class of V.
+        look: its name and line in figures and on pages; without one it is grey and goes by its own name.
     """
-    _check(name, config.AGENTS, "agent")
-    PREDICTIONS[name] = prediction
-    _add_agent(name, QuadraticAgent)
+    registry.add_agent(name, QuadraticAgent, prediction, look)
 
 
-def register_agent(name: str, agent: type[Agent]) -> None:
+def register_agent(
+    name: str, agent: type[Agent], look: Look | None = None, settings: Mapping[str, Mapping[str, Any]] | None = None
+) -> None:
     """Adds an agent: a class with the methods of `moca.agents.Agent`, or one that changes some of `QuadraticAgent`.
 
     One derived from `QuadraticAgent` predicts s′ as MoCA does.
+
+    Args:
+        name: what the config calls it.
+        agent: the class.
+        look: as for `register_prediction`.
+        settings: by preset, those in which the agent's differ from what the preset has for all.
     """
-    _check(name, config.AGENTS, "agent")
     if not (isinstance(agent, type) and issubclass(agent, Agent)):
         raise ConfigError(f"agent {name!r}: {agent!r} is no class derived from moca.agents.Agent")
-    if issubclass(agent, QuadraticAgent):
-        PREDICTIONS[name] = PREDICTIONS["moca"]
-    _add_agent(name, agent)
+    for preset in settings or {}:
+        presets.refuse_unknown(preset)
+    quadratic = issubclass(agent, QuadraticAgent)
+    registry.add_agent(name, agent, "moca.backup:one_gaussian" if quadratic else None, look, quadratic)
+    for preset, own in (settings or {}).items():
+        presets.PRESETS[preset][name] = dict(own)
 
 
 def import_plugins() -> None:
@@ -112,17 +152,3 @@ def _import(name: str) -> None:
         del sys.modules[known_as]
         raise
     _IMPORTED.add(name)
-
-
-def _add_agent(name: str, agent: type[Agent]) -> None:
-    CLASSES[name] = agent
-    config.AGENTS.append(name)
-    if issubclass(agent, QuadraticAgent):
-        config.QUADRATIC_AGENTS.append(name)
-
-
-def _check(name: str, taken: Sequence[str], setting: str) -> None:
-    if name in taken or re.fullmatch(r"moca-mc-\d+", name):  # the latter are MC with so many samples, in studies
-        raise ConfigError(f"{setting} = {name!r} exists already: choose another name")
-    if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", name):
-        raise ConfigError(f"{setting} = {name!r} must be made of small letters, digits and '-'")

@@ -32,6 +32,7 @@ class Look(NamedTuple):
     dash: Any = "-"  # in figures, as matplotlib writes it
     width: float = 1.4
     svg_dash: str = ""  # on pages
+    place: int = 50  # in legends, the least first
 
     @property
     def colour(self) -> str:
@@ -44,24 +45,18 @@ class Look(NamedTuple):
         return {"color": self.colour, "linestyle": self.dash, "linewidth": self.width, "marker": self.marker}
 
 
-LOOKS = {  # in the order of legends
-    "moca": Look("MoCA", "MoCA", "moca", "o", "-", 2.2),
-    "moca-mixture": Look("MoCA (mixture)", "mixture", "mixture", "*", (0, (3, 1)), svg_dash="5 3"),
-    "moca-mc": Look("MoCA-MC", "MC", "mc", ">", (0, (4, 1)), svg_dash="5 2"),
-    "moca-mc-16": Look("MoCA-MC (K = 16)", "K = 16", "mc16", "^", (0, (7, 1.5)), svg_dash="8 3 2 3"),
-    "moca-mc-4": Look("MoCA-MC (K = 4)", "K = 4", "mc", "v", (0, (6, 1, 1, 1)), svg_dash="2 3"),
-    "moca-mc-1": Look("MoCA-MC (K = 1)", "K = 1", "mc1", "<", (0, (2, 1)), svg_dash="4 2"),
-    "moca-ce": Look("MoCA-CE", "CE", "ce", "s", "--", 1.6, "9 4"),
-    "bnaf": Look("BNAF", "BNAF", "bnaf", "D", "-.", 1.6, "5 3"),
-    "sac": Look("SAC", "SAC", "sac", "X", ":", 1.6, "9 2 2 2 2 2"),
-    "sac-usual": Look("SAC (usual settings)", "SAC (usual)", "sac-usual", "d", (0, (4, 2)), svg_dash="7 3"),
-    "naf": Look("NAF (tanh)", "NAF", "naf", "P", (0, (1, 2)), 1.1, "3 3"),
+# Those of variants; the registry adds those of agents, and a user's may be added here.
+LOOKS = {
+    "moca-mc-16": Look("MoCA-MC (K = 16)", "K = 16", "mc16", "^", (0, (7, 1.5)), 1.4, "8 3 2 3", 3),
+    "moca-mc-4": Look("MoCA-MC (K = 4)", "K = 4", "mc", "v", (0, (6, 1, 1, 1)), 1.4, "2 3", 4),
+    "moca-mc-1": Look("MoCA-MC (K = 1)", "K = 1", "mc1", "<", (0, (2, 1)), 1.4, "4 2", 5),
+    "sac-usual": Look("SAC (usual settings)", "SAC (usual)", "sac-usual", "d", (0, (4, 2)), 1.4, "7 3", 9),
 }
 
 
 def look(agent: str) -> Look:
     """The look of an agent; one that is not listed is grey and goes by its own name."""
-    return LOOKS.get(agent, Look(agent, agent, "grey", "h", "-", 1.2))
+    return LOOKS.get(agent, Look(agent, agent, "grey", "h", "-", 1.2, place=99))
 
 
 def label(agent: str) -> str:
@@ -71,5 +66,4 @@ def label(agent: str) -> str:
 
 def ordered(agents: Iterable[str]) -> list[str]:
     """The agents in the order of legends."""
-    agents = set(agents)
-    return [*(agent for agent in LOOKS if agent in agents), *sorted(agents - LOOKS.keys())]
+    return sorted(set(agents), key=lambda agent: (look(agent).place, agent))

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from math import inf
 from typing import Any
 
-from moca.config import QUADRATIC_AGENTS, Config, ConfigError, nearest, override, shown
+from moca.config import CONSTANT, NOISES, QUADRATIC_AGENTS, Config, ConfigError, nearest, override, shown
 
 # Facts about a task that hold whatever the preset. The scales are those of App. A; sine and cosine are left out.
 # Bounds and lengthscales are those of App. B.4 and B.5, in the order in which Playground shows the dimensions.
@@ -155,14 +155,22 @@ def lacks(preset: str, env: str | None, settings: Mapping[str, Any]) -> bool:
     Looking takes a while, so whatever else is wrong with the settings is refused first.
     """
     predicting = settings.get("agent", Config().agent) in QUADRATIC_AGENTS
-    scaled = settings.get("noise.kind") == "state-norm"
+    scaled = any(settings.get("noise.kind") == name for name, kind in NOISES.items() if kind.scaled)
     wanted = {*(_MEASURED[:3] if predicting else ()), *(_MEASURED[3:] if scaled else ())}
     if env in ENVIRONMENTS or wanted <= set(settings):
         return False
     rest = {name: value for name, value in settings.items() if name not in _MEASURED}
-    rest |= ({"agent": "sac"} if predicting else {}) | ({"noise.kind": "homoscedastic"} if scaled else {})
+    rest |= ({"agent": "sac"} if predicting else {}) | ({"noise.kind": CONSTANT} if scaled else {})
     build(preset, env, rest)
     return True
+
+
+def refuse_unknown(preset: str) -> None:
+    """Raises unless there is a preset of that name."""
+    if not isinstance(preset, str) or preset not in PRESETS:
+        raise ConfigError(
+            f"preset = {shown(preset)} is unknown.{nearest(str(preset), PRESETS)} Allowed: {', '.join(PRESETS)}"
+        )
 
 
 def build(preset: str, env: str | None, settings: Mapping[str, Any], found: Mapping[str, Any] | None = None) -> Config:
@@ -170,10 +178,7 @@ def build(preset: str, env: str | None, settings: Mapping[str, Any], found: Mapp
 
     `env` is None for one that is not Playground's; `found` is what a look at it told.
     """
-    if not isinstance(preset, str) or preset not in PRESETS:
-        raise ConfigError(
-            f"preset = {shown(preset)} is unknown.{nearest(str(preset), PRESETS)} Allowed: {', '.join(PRESETS)}"
-        )
+    refuse_unknown(preset)
     if not isinstance(settings, Mapping) or not isinstance(env, str | None):
         raise ConfigError(f"settings must be by dotted name, and env a name: got {shown(settings)} and {shown(env)}")
     facts = ENVIRONMENTS.get(env or "", {})

@@ -1,6 +1,6 @@
 """Text from files that may come from anywhere: a regular file, of a size that is known first, in UTF-8.
 
-What is wrong with one is a `ConfigError` that names it. For arrays see `moca.deploy.read_arrays`.
+What is wrong with one is a `ConfigError` that names it. For arrays see `moca.deploy.files.read_arrays`.
 """
 
 import json
@@ -19,7 +19,7 @@ def read_text(path: Path, most: int = SETTINGS, length: int | None = None) -> st
 
     One that has more than `most` bytes is not read.
     """
-    from moca.deploy import opened  # which imports NumPy: too slow for the command line's first answer
+    from moca.deploy.files import opened  # which imports NumPy: too slow for the command line's first answer
 
     try:
         with opened(path) as file:

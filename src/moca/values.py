@@ -1,7 +1,6 @@
 """The value classes that a config can name, zero everywhere before they learn."""
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -34,17 +33,19 @@ def make_value(
         latent: Any = {"low": (-1.0,) * size, "high": (1.0,) * size, "lengthscales": ((size / 2) ** 0.5,) * size}
         inner = make_value(dataclasses.replace(settings, encoder=0, **latent), size, key)
         return Encoded(MLP(encoder_key, (observation_size, width, width, size)), inner)
-    value = KINDS[settings.kind](settings, observation_size, key)
-    if bases := BASES.get(settings.kind):
-        if unknown := set(bases) - {field.name for field in dataclasses.fields(value)}:
+    kind = config.VALUES[settings.kind]
+    value = kind.load()(settings, observation_size, key)
+    if kind.bases:
+        if unknown := set(kind.bases) - {field.name for field in dataclasses.fields(value)}:
             raise config.ConfigError(
                 f"value.kind = {settings.kind}: {type(value).__name__} has no field {unknown.pop()!r}"
             )
-        DECLARED[type(value)] = bases
+        DECLARED[type(value)] = kind.bases
     return value
 
 
-def _rbf(settings: config.ValueConfig, size: int, key: Key[Array, ""]) -> mm.RBF:
+def rbf(settings: config.ValueConfig, size: int, key: Key[Array, ""]) -> mm.RBF:
+    """Radial basis functions; where they are learned, each has its own lengthscales."""
     precision = jnp.array(settings.lengthscales) ** -2
     if settings.kind == "rbf-learned":
         precision = jnp.broadcast_to(precision, (settings.bases, size))
@@ -52,24 +53,28 @@ def _rbf(settings: config.ValueConfig, size: int, key: Key[Array, ""]) -> mm.RBF
     return mm.RBF(jnp.zeros(settings.bases), points_within(settings, center_key), precision)
 
 
-def _fourier(settings: config.ValueConfig, size: int, key: Key[Array, ""]) -> mm.Fourier:
+def fourier(settings: config.ValueConfig, size: int, key: Key[Array, ""]) -> mm.Fourier:
+    """Cosines with random frequencies and phases."""
     row_key, phase_key = jax.random.split(key)
     phases = jax.random.uniform(phase_key, (settings.bases,), maxval=2 * jnp.pi)
     return mm.Fourier(jnp.zeros(settings.bases), directions(settings, row_key), phases)
 
 
-def _erf(settings: config.ValueConfig, size: int, key: Key[Array, ""]) -> mm.Erf:
+def erf(settings: config.ValueConfig, size: int, key: Key[Array, ""]) -> mm.Erf:
+    """Error functions along random directions."""
     row_key, point_key = jax.random.split(key)
     rows = directions(settings, row_key)
     offsets = -jnp.sum(rows * points_within(settings, point_key), axis=1)  # each turns over at a point of its own
     return mm.Erf(jnp.zeros(settings.bases), rows, offsets)
 
 
-def _quadratic(settings: config.ValueConfig, size: int, key: Key[Array, ""]) -> mm.Quadratic:
+def quadratic(settings: config.ValueConfig, size: int, key: Key[Array, ""]) -> mm.Quadratic:
+    """A quadratic."""
     return mm.Quadratic(jnp.zeros((size, size)), jnp.zeros(size))
 
 
-def _polynomial(settings: config.ValueConfig, size: int, key: Key[Array, ""]) -> mm.Polynomial:
+def polynomial(settings: config.ValueConfig, size: int, key: Key[Array, ""]) -> mm.Polynomial:
+    """A polynomial of degree four."""
     return mm.Polynomial(tuple(jnp.zeros((size,) * degree) for degree in range(5)))
 
 
@@ -82,14 +87,3 @@ def points_within(settings: config.ValueConfig, key: Key[Array, ""]) -> Float[Ar
 def directions(settings: config.ValueConfig, key: Key[Array, ""]) -> Float[Array, "bases d"]:
     """A direction for each basis, Gaussian in units of the lengthscales."""
     return jax.random.normal(key, (settings.bases, len(settings.low))) / jnp.array(settings.lengthscales)
-
-
-KINDS: dict[str, Callable[[config.ValueConfig, int, Key[Array, ""]], mm.Function]] = {
-    "rbf": _rbf,
-    "rbf-learned": _rbf,
-    "fourier": _fourier,
-    "erf": _erf,
-    "quadratic": _quadratic,
-    "polynomial": _polynomial,
-}
-BASES: dict[str, tuple[str, ...]] = {}  # fields that a registered kind named as its bases

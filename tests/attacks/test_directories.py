@@ -54,7 +54,7 @@ def whole(path, numbers=A):
     rows, policy = stub.expected(**numbers)
     assert (path / "metrics.jsonl").read_bytes() == rows
     with np.load(path / "policy.npz") as file:
-        np.testing.assert_array_equal(file["leaf000"], policy)
+        np.testing.assert_array_equal(file["array"], policy)
     return True
 
 

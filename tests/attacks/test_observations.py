@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 import moca
 from moca.agents import make_agent
 from moca.config import Config, ConfigError, override
-from moca.deploy import LIMIT, Policy
+from moca.deploy import Policy
+from moca.deploy.checks import LIMIT
 from moca.runs import export
-from moca.runs.inference import FollowingPolicy, Inference
+from moca.runs.directory import RunDirectory
+from moca.runs.run import Run
 from tests.test_deploy import FILTER, SCALED, Plane, learners_of
 
 SMALL = {"critic.width": 8, "dynamics.width": 8, "dynamics.members": 3, "sac.width": 8}
@@ -33,8 +35,12 @@ def followers(tmp_path, case, change=lambda learner: learner):
     if case == "blind":
         learner = eqx.tree_at(lambda s: s.model.ensemble.statistics.batches, learner, np.float32(0))
     export.write(tmp_path / "policy.npz", make_agent(config, Plane()), learner, {"env": "Plane"})
-    inference = Inference(Plane(), [config], jax.tree.map(lambda leaf: np.asarray(leaf)[None], learner))
-    return Policy.load(tmp_path / "policy.npz"), FollowingPolicy(inference, 0), inference
+    directory = RunDirectory(tmp_path / "run")
+    directory.path.mkdir()
+    directory.begin(config, [{"seed": 0}])
+    directory.save_policy(jax.tree.map(lambda leaf: np.asarray(leaf)[None], learner))
+    run = Run(directory, Plane())
+    return Policy.load(tmp_path / "policy.npz"), run.policy(), run
 
 
 @pytest.fixture(scope="module", params=CASES)
@@ -104,7 +110,7 @@ BAD = {
 
 @pytest.mark.parametrize("bad", BAD)
 def test_what_cannot_be_is_refused_and_nothing_changes(both, bad):
-    case, *policies, inference = both
+    case, *policies, run = both
     observation, words = BAD[bad]
     observed = walk(0)[:6]
     for policy in policies:
@@ -123,19 +129,19 @@ def test_what_cannot_be_is_refused_and_nothing_changes(both, bad):
         assert np.array_equal(unbroken, broken)
         assert policy.missing == 0
     if bad != "two":
-        for asked in (policies[0].act, inference.predict, inference.value):
+        for asked in (policies[0].act, run.predict, run.value):
             with pytest.raises(ValueError, match=words):
                 asked(observation)
 
 
 def test_the_model_is_asked_about_nothing_impossible(both):
-    case, _, _, inference = both
+    case, _, _, run = both
     if case == "none":
         pytest.skip("it has no model")
     with pytest.raises(ConfigError, match="an action has inf"):
-        inference.foresee([0.0] * 3, [np.inf, 0.0])
+        run.model.predict([0.0] * 3, [np.inf, 0.0])
     with pytest.raises(ConfigError, match="an observation is not a number"):
-        inference.foresee([np.nan] * 3, [0.0, 0.5])
+        run.model.predict([np.nan] * 3, [0.0, 0.5])
 
 
 def drifting(learner):

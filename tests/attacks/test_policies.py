@@ -7,11 +7,14 @@ import struct
 import tracemalloc
 import zipfile
 
+import jax
 import numpy as np
 import pytest
 
 from moca.config import ConfigError
-from moca.deploy import LIMIT, Policy, read_arrays
+from moca.deploy import Policy
+from moca.deploy.checks import LIMIT
+from moca.deploy.files import read_arrays
 from moca.runs.directory import RunDirectory
 from tests.attacks.policies import KINDS, OBSERVED, is_whole, made, members, npy, packed, zipped
 
@@ -207,7 +210,7 @@ def learners(value=0.5, dtype=np.float32):
 
 def stored(tmp_path, **arrays):
     directory = RunDirectory(tmp_path)
-    names = {"leaf000": np.zeros(2, np.int32), "leaf001": np.ones((), np.float32), "leaf002": learners()["weight"]}
+    names = {"count": np.zeros(2, np.int32), "scale": np.ones((), np.float32), "weight": learners()["weight"]}
     np.savez(tmp_path / "policy.npz", **{n: a for n, a in (names | arrays).items() if a is not ...})
     return directory
 
@@ -215,15 +218,20 @@ def stored(tmp_path, **arrays):
 def test_the_policy_of_a_run_is_checked_before_it_is_used(tmp_path):
     whole = stored(tmp_path).load_policy(learners())
     assert whole["weight"].tolist() == learners()["weight"].tolist()
+    RunDirectory(tmp_path).save_policy(learners())
+    assert set(read_arrays(tmp_path / "policy.npz")) == set(learners())
+    numbered = {f"leaf{number:03d}": array for number, array in enumerate(jax.tree.leaves(learners(0.25)))}
+    np.savez(tmp_path / "policy.npz", **numbered)  # as version 0.1.0 wrote it
+    assert (RunDirectory(tmp_path).load_policy(learners())["weight"] == 0.25).all()
     weight = learners()["weight"]
     for words, arrays in (
-        ("not finite, in leaf002", {"leaf002": np.full((2, 3), np.nan, np.float32)}),
-        ("holds other arrays", {"leaf002": weight.T.copy()}),
-        ("holds other arrays", {"leaf002": weight.astype(np.float64)}),
-        ("holds other arrays", {"leaf002": weight.view(np.int32)}),
-        ("holds other arrays", {"leaf002": ...}),
-        ("holds other arrays", {"leaf001": ..., "leaf003": np.ones((), np.float32)}),
-        ("not plain numbers", {"leaf002": np.array(["a"])}),
+        ("not finite, in weight", {"weight": np.full((2, 3), np.nan, np.float32)}),
+        ("holds other arrays", {"weight": weight.T.copy()}),
+        ("holds other arrays", {"weight": weight.astype(np.float64)}),
+        ("holds other arrays", {"weight": weight.view(np.int32)}),
+        ("holds other arrays", {"weight": ...}),
+        ("holds other arrays", {"scale": ..., "scales": np.ones((), np.float32)}),
+        ("not plain numbers", {"weight": np.array(["a"])}),
     ):
         with pytest.raises(ConfigError, match=words) as refused:
             stored(tmp_path, **arrays).load_policy(learners())

@@ -146,7 +146,7 @@ class Directories(RuleBasedStateMachine):
         timed = [json.loads(row)["step"] for row in (self.path / "timing.jsonl").read_text().splitlines()]
         assert timed == [stub.LENGTH * (1 + episode) for episode in range(stub.EPISODES)]
         with np.load(self.path / "policy.npz") as file:
-            np.testing.assert_array_equal(file["leaf000"], policy)
+            np.testing.assert_array_equal(file["array"], policy)
         assert json.loads((self.path / "status.json").read_text())["state"] == "finished"
 
     @precondition(lambda self: not self.held and not self.is_finished() and not self.edited and not self.foreign)

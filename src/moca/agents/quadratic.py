@@ -5,6 +5,7 @@ Algorithm 1 in order: `init` is line 1, `act` line 3, and `update` lines 7 to 13
 """
 
 import dataclasses
+from collections.abc import Callable
 from typing import NamedTuple, cast
 
 import equinox as eqx
@@ -16,7 +17,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, UInt8
 from moca import config
 from moca import moments as mm
 from moca.agents.agent import Agent, Info
-from moca.backup import PREDICTIONS, bellman_target, twin_values
+from moca.backup import bellman_target, twin_values
 from moca.critic import (
     ActionSlice,
     Encoded,
@@ -62,7 +63,7 @@ class QuadraticAgent(Agent):
     @property
     def predicts(self) -> bool:
         """True where s′ is predicted (MoCA agents), False where it is taken as observed (BNAF, NAF)."""
-        return self.config.agent in PREDICTIONS
+        return config.AGENTS[self.config.agent].prediction is not None
 
     def init(self, key: Key[Array, ""]) -> QuadraticState:
         """[Alg. 1 l. 1]; the twins share the bases of V [choice], not its weights."""
@@ -139,7 +140,8 @@ class QuadraticAgent(Agent):
         """The distribution that stands for s′, for each transition, with actions in [−1, 1] [Alg. 1 l. 10]."""
         if not self.predicts:
             return mm.Dirac(batch.next_observation)
-        prediction, samples = PREDICTIONS[self.config.agent], self.config.dynamics.samples
+        prediction = cast(Callable, config.AGENTS[self.config.agent].prediction)()
+        samples = self.config.dynamics.samples
         keys = jax.random.split(key, len(batch.reward))
         return jax.vmap(lambda mixture, k: prediction(mixture, k, samples))(self._mixtures(state, batch), keys)
 

@@ -131,30 +131,46 @@ def bounds_of(low: Any, high: Any, shape: Any, name: str) -> tuple[tuple[float, 
     return tuple(lows.tolist()), tuple(highs.tolist())
 
 
+Level = Float[Array, ""]
+
+
+def homoscedastic(
+    sigma: Level, sigma_min: Level, scales: tuple[float, ...], observation: Float[Array, "*n obs"]
+) -> Float[Array, ""]:
+    """σ, everywhere."""
+    return sigma
+
+
+def state_norm(
+    sigma: Level, sigma_min: Level, scales: tuple[float, ...], observation: Float[Array, "*n obs"]
+) -> Float[Array, "*n 1"]:
+    """σ_min + (σ − σ_min) clip(‖s ⊘ s_max‖ / m_max, 0, 1), m_max² the number of scaled dimensions [App. A.2].
+
+    Infinite scales leave a dimension out of the norm.
+    """
+    inverse = [1 / scale for scale in scales]
+    counted = sum(scale > 0 for scale in inverse)
+    norm = jnp.linalg.norm(observation * jnp.array(inverse, observation.dtype), axis=-1, keepdims=True)
+    return sigma_min + (sigma - sigma_min) * jnp.clip(norm / math.sqrt(counted), 0, 1)
+
+
 class Noise(eqx.Module):
     """Gaussian noise on observations, which physics and rewards never see, and on executed actions.
 
-    One draw per time step serves as s′ and as the next s [choice].
-
-    σ(s) = σ_min + (σ_max − σ_min) clip(‖s ⊘ s_max‖ / m_max, 0, 1), m_max² the number of scaled dimensions.
-
-    Homoscedastic noise is the case σ_min = σ_max, so runs of both kinds can share a program. Infinite scales leave a
-    dimension out of the norm.
+    One draw per time step serves as s′ and as the next s [choice]. A kind of noise that depends on the state is
+    constant where σ_min = σ, so that runs of both can share a program.
     """
 
-    sigma_min: Float[Array, ""]
-    sigma_max: Float[Array, ""]
-    action: Float[Array, ""]  # deviation of the disturbance of an action, over half its range
-    inverse_scales: tuple[float, ...] = eqx.field(static=True)
+    sigma: Level
+    sigma_min: Level
+    action: Level  # deviation of the disturbance of an action, over half its range
+    scales: tuple[float, ...] = eqx.field(static=True)
+    kind: str = eqx.field(static=True)
 
-    def deviation(self, observation: Float[Array, "*n obs"]) -> Float[Array, "*n"]:
-        """σ(s), one number for all dimensions [App. A.2]."""
-        if not self.inverse_scales:
-            return jnp.broadcast_to(self.sigma_max, observation.shape[:-1])
-        counted = sum(scale > 0 for scale in self.inverse_scales)
-        scaled = observation * jnp.array(self.inverse_scales, observation.dtype)
-        norm = jnp.linalg.norm(scaled, axis=-1) / math.sqrt(counted)
-        return self.sigma_min + (self.sigma_max - self.sigma_min) * jnp.clip(norm, 0, 1)
+    def deviation(self, observation: Float[Array, "*n obs"]) -> Float[Array, "*n obs"]:
+        """σ(s) of each dimension."""
+        deviation = config.NOISES[self.kind].load()(self.sigma, self.sigma_min, self.scales, observation)
+        return jnp.broadcast_to(deviation, observation.shape)
 
     def __call__(self, observation: Float[Array, "obs"], normal: Float[Array, "obs"]) -> Float[Array, "obs"]:
         """s̃ = s + σ(s) ε for a standard normal ε [App. A.1]."""
@@ -168,12 +184,11 @@ class Noise(eqx.Module):
 
 def make_noise(settings: config.NoiseConfig, observation_size: int) -> Noise:
     """The noise those settings describe, for observations of that size."""
-    sigma, action = (jnp.asarray(level, jnp.float32) for level in (settings.sigma, settings.action))
-    if settings.kind == "homoscedastic":
-        return Noise(sigma, sigma, action, ())
-    if len(settings.scales) != observation_size:
+    scaled = config.NOISES[settings.kind].scaled
+    if scaled and len(settings.scales) != observation_size:
         raise config.ConfigError(
             f"noise.scales has {len(settings.scales)} numbers, but the environment shows {observation_size} dimensions"
         )
-    inverse = tuple(1 / scale for scale in settings.scales)
-    return Noise(jnp.asarray(settings.sigma_min, jnp.float32), sigma, action, inverse)
+    levels = (settings.sigma, settings.sigma_min, settings.action)
+    sigma, sigma_min, action = (jnp.asarray(level, jnp.float32) for level in levels)
+    return Noise(sigma, sigma_min, action, settings.scales if scaled else (), settings.kind)

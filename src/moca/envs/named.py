@@ -1,14 +1,14 @@
 """Environments by the name a config has for them."""
 
-from moca.config import ConfigError
-from moca.envs.environment import Spaces
+from moca.config import ENVS, ConfigError, shown
+from moca.envs.environment import Environment, Spaces
 from moca.envs.playground import Playground
 from moca.envs.trust import refuse_untrusted
 from moca.names import GYMNASIUM, OWN
 
 
 def named(name: str) -> Spaces:
-    """The environment of that name: one of Playground's, or Gymnasium's after `gymnasium:`.
+    """The environment of that name: one of Playground's, one that was registered, or Gymnasium's after `gymnasium:`.
 
     One that would import a module of its own is refused unless that was imported before: see `moca.envs.trust`.
     """
@@ -22,10 +22,17 @@ def named(name: str) -> Spaces:
             f"env.name = {name!r}: an environment of your own is used from Python, as by "
             "moca.MoCA(MyEnvironment()).learn(steps) or moca.load(path, env=MyEnvironment())"
         )
-    return Playground(name)
+    if (make := ENVS.get(name)) is None:
+        return Playground(name)
+    if not isinstance(env := make(), Spaces):
+        raise ConfigError(f"env.name = {name!r} is registered as what makes {shown(env)}, which is no environment")
+    return env
 
 
 def refuse_unknown(name: str) -> None:
     """Raises, before anything is written, where that would fail; Playground's names were checked with the config."""
-    if name.startswith((GYMNASIUM, OWN)):
-        named(name)
+    if name.startswith((GYMNASIUM, OWN)) or ENVS.get(name):
+        from moca.envs.check import refuse_broken  # which imports this file
+
+        if isinstance(env := named(name), Environment):
+            refuse_broken(env)

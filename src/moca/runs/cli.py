@@ -41,7 +41,7 @@ def add_commands(command: Callable[[str, Callable[[argparse.Namespace], None], s
 
     export = command("export", _export, "a learned policy as one file that runs with NumPy alone: see moca.deploy")
     export.add_argument("--run", type=from_zero, default=0, help="which of its runs (default: the first, 0)")
-    export.add_argument("--out", type=a_path, default=Path("policy.npz"), help="the file (default: policy.npz)")
+    export.add_argument("--out", type=a_path, default=Path("exported.npz"), help="the file (default: exported.npz)")
     export.set_defaults(device="cpu")
 
     for each in (evaluate, render, export):

@@ -23,7 +23,7 @@ import numpy as np
 
 from moca import __version__, files
 from moca.config import Config, ConfigError, flatten, from_json, override, to_json
-from moca.deploy import LARGEST, read_arrays
+from moca.deploy.files import LARGEST, read_arrays
 from moca.divergence import CAUSES
 from moca.drivers import Report
 from moca.received import read_json, read_rows
@@ -280,11 +280,10 @@ class RunDirectory:
                 files.write_over(path, json.dumps({"state": state, "step": step}).encode())
 
     def save_policy(self, learners: Any) -> Path:
-        """The learners' arrays, in the order of their pytree."""
+        """The learners' arrays, by their paths in the pytree, as critics.value.weights."""
         path = self.path / "policy.npz"
-        leaves = jax.device_get(jax.tree.leaves(learners))
         held = io.BytesIO()
-        np.savez(held, **{_leaf(number): leaf for number, leaf in enumerate(leaves)})
+        np.savez(held, **dict(zip(_paths(learners), jax.device_get(jax.tree.leaves(learners)), strict=True)))
         with files.writing(f"the policy to {self.path}"):
             files.write(path, held.getbuffer())
         return path
@@ -293,24 +292,28 @@ class RunDirectory:
         """The learners that `save_policy` wrote, in the structure of `like`; every number in them is finite."""
         path = self.path / "policy.npz"
         leaves, structure = jax.tree.flatten(like)
-        wanted = {_leaf(number): (leaf.shape, leaf.dtype) for number, leaf in enumerate(leaves)}
-        size = sum(math.prod(shape) * dtype.itemsize for shape, dtype in wanted.values())
+        size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in leaves)
         try:
             stored = read_arrays(path, max(size, LARGEST))
         except FileNotFoundError:
             raise ConfigError(f"{self.path} holds no policy.npz: the run has not got that far") from None
         except ValueError as error:
             raise ConfigError(f"{path} cannot be read: {error}") from None
+        before = "leaf000" in stored  # as version 0.1.0 named them, in order
+        names = [f"leaf{number:03d}" for number in range(len(leaves))] if before else _paths(like)
+        wanted = {name: (leaf.shape, leaf.dtype) for name, leaf in zip(names, leaves, strict=True)}
         if {name: (array.shape, array.dtype) for name, array in stored.items()} != wanted:
             raise ConfigError(f"{path} does not fit the run's config.json{self._made_by}: it holds other arrays")
         for name, array in stored.items():
             if not np.isfinite(array).all():
                 raise ConfigError(f"{path} holds numbers that are not finite, in {name}")
-        return jax.tree.unflatten(structure, [stored[name] for name in wanted])
+        return jax.tree.unflatten(structure, [stored[name] for name in names])
 
 
-def _leaf(number: int) -> str:
-    return f"leaf{number:03d}"
+def _paths(tree: Any) -> list[str]:
+    """The paths of a pytree's leaves, in order."""
+    paths = (jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in jax.tree.leaves_with_path(tree))
+    return [path or "array" for path in paths]
 
 
 def _identity(settings: Mapping[str, Any], runs: Sequence[Mapping[str, float]]) -> dict[str, str]:

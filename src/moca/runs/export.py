@@ -12,11 +12,10 @@ from moca.agents import Agent
 from moca.agents.quadratic import QuadraticAgent
 from moca.agents.sac import SACAgent
 from moca.belief import KalmanFilter, Unfiltered
-from moca.config import ConfigError
+from moca.config import CONSTANT, ConfigError
 from moca.critic import QuadraticCritic, first
 from moca.deploy import FORMAT, Policy
 from moca.dynamics import LOG_VARIANCE
-from moca.envs.environment import make_noise
 from moca.nets import MLP
 
 Parts = tuple[dict[str, Any], dict[str, Any]]  # facts and arrays
@@ -76,10 +75,12 @@ def _filter(agent: Agent, learner: Any) -> Parts:
     statistics = ensemble.statistics
     arrays = _network("ensemble", ensemble.members)
     arrays |= {"statistics.mean": statistics.mean, "statistics.deviation": statistics.deviation}
-    noise = make_noise(agent.config.noise, agent.env.observation_size)
-    if belief.noise == "known" and noise.inverse_scales:
-        arrays["noise.range"] = np.array([noise.sigma_min, noise.sigma_max])
-        arrays["noise.inverse_scales"] = noise.inverse_scales
+    noise = agent.config.noise
+    if belief.noise == "known" and noise.kind == "state-norm":
+        arrays["noise.range"] = np.array([noise.sigma_min, noise.sigma], np.float32)
+        arrays["noise.inverse_scales"] = np.array([1 / scale for scale in noise.scales])
+    elif belief.noise == "known" and noise.kind != CONSTANT:
+        raise ConfigError(f"a filter that knows noise.kind = {noise.kind} cannot be exported: files hold our own two")
     else:
         arrays["noise.variance"] = agent.filter.noise_variance(learner.model, statistics.mean[0])
     facts = {

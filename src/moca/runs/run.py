@@ -1,18 +1,26 @@
-"""A run directory with what one wants of it: actions, values, evaluation, films, files for elsewhere."""
+"""A finished run, and what its policies answer: actions, values, predictions, films.
+
+One compiled program per question and shape serves all runs of a directory.
+"""
 
 import dataclasses
 import shutil
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from moca import files
+from moca import moments as mm
 from moca.agents import make_agent
 from moca.arguments import MOST
+from moca.belief import Belief, KalmanFilter
 from moca.config import INT32, Config, ConfigError, as_path, shown, whole
+from moca.deploy.checks import NOTHING_TO_GO_ON, checked, sane
 from moca.drivers import make_env
 from moca.drivers.host_evaluation import evaluate_on_host
 from moca.envs.environment import Spaces, make_noise
@@ -20,16 +28,24 @@ from moca.envs.host import HostEnvironment
 from moca.envs.trust import import_trusted
 from moca.evaluation import evaluate as evaluate_learner
 from moca.evaluation import rollout
-from moca.loop import agent_steps, init_run
+from moca.loop import PolicyState, agent_steps, init_run, policy_start, policy_step
 from moca.names import OWN
 from moca.runs import export, film
 from moca.runs.directory import RunDirectory
-from moca.runs.inference import FollowingPolicy, Inference, Model
+
+
+class Prediction(NamedTuple):
+    """The Gaussian over the next state: covariance = aleatoric + epistemic; batched along leading axes."""
+
+    mean: np.ndarray  # (…, obs)
+    covariance: np.ndarray  # (…, obs, obs)
+    aleatoric: np.ndarray  # what the members take for chance, on average
+    epistemic: np.ndarray  # what they disagree on
 
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """A run directory with what one wants of it."""
+    """A run directory with what one wants of it. Its runs may differ in floats of their configs."""
 
     directory: RunDirectory
     env: Spaces | None = None  # the environment it was trained on, if its config names another
@@ -54,23 +70,24 @@ class Run:
 
         An agent with a filter acts on a belief that grows over an episode: `policy` keeps one.
         """
-        run = self._refuse_run(run)
-        return self._inference.predict(observation, run)
+        asked = self._at(run)
+        rows, lead = self._observed(observation)
+        return np.array(self._programs["act"](*asked, rows)).reshape(*lead, self._env.action_size)
 
-    def policy(self, run: int = 0) -> FollowingPolicy:
+    def policy(self, run: int = 0) -> "FollowingPolicy":
         """The greedy policy of one run, to be called with the observations of an episode one after the other."""
-        run = self._refuse_run(run)
-        return FollowingPolicy(self._inference, run)
+        return FollowingPolicy(self, self._refuse_run(run))
 
     def value(self, observation: Any, run: int = 0) -> np.ndarray:
         """The discounted return that the agent expects from a state (obs,), or from many (n, obs)."""
-        run = self._refuse_run(run)
-        return self._inference.value(observation, run)
+        asked = self._at(run)
+        rows, lead = self._observed(observation)
+        return np.array(self._programs["value"](*asked, rows)).reshape(lead)
 
     @property
-    def model(self) -> Model:
+    def model(self) -> "Model":
         """The model that predicts the next state; raises where the agent has no such thing."""
-        return Model(self._inference)
+        return Model(self)
 
     def export(self, path: Path | str, run: int = 0) -> Path:
         """Writes one run's policy as a file that `moca.deploy` runs without jax."""
@@ -81,7 +98,8 @@ class Run:
             "seed": self.directory.runs[run]["seed"],
             "noise": {"kind": noise.kind, "sigma": noise.sigma, "sigma_min": noise.sigma_min},
         }
-        return export.write(path, *self._inference.member(run), origin)
+        config, learner = self._at(run)
+        return export.write(path, make_agent(config, self._env), learner, origin)
 
     def save(self, path: Path | str) -> Path:
         """Copies the run directory, without the checkpoints that an unfinished run would need."""
@@ -92,22 +110,10 @@ class Run:
             shutil.copytree(self.path, path, ignore=shutil.ignore_patterns("checkpoints", "lock"))
         return path
 
-    @cached_property
-    def _inference(self) -> Inference:
-        env, learners = self.restore()
-        return Inference(env, self.directory.configs, learners)
-
-    def _refuse_run(self, run: int) -> int:
-        """The number of a run, if there is one of that number."""
-        count = len(self.directory.runs)
-        if whole("run", run, -INT32) not in range(count):
-            raise ConfigError(f"run = {run} is out of range: the directory holds {count}, numbered from 0")
-        return int(run)
-
     def evaluate(self, episodes: int = 10, seed: int = 0) -> list[dict[str, float]]:
         """Returns of the final policies over fresh episodes, one row per run."""
         episodes, seed = whole("episodes", episodes, 1, MOST), whole("seed", seed)
-        env, learners = self.restore()
+        env, learners = self._restored
         steps = agent_steps(self.config)
 
         def one(config: Config, learner: Any) -> dict[str, jax.Array]:
@@ -130,7 +136,7 @@ class Run:
         if path is None:
             files.refuse_odd(self.path / "rollout.mp4")
         path = self.path / "rollout.mp4" if path is None else as_path("path", path)
-        env, learners = self.restore()
+        env, learners = self._restored
         config, learner = self.directory.configs[run], jax.tree.map(lambda leaf: leaf[run], learners)
         if isinstance(env, HostEnvironment):
             return path, *film.record(path, env, config, learner, seed)
@@ -160,6 +166,161 @@ class Run:
             jax.eval_shape(lambda: jax.random.split(jax.random.key(0), len(self.directory.runs))),
         )
         return env, self.directory.load_policy(like)
+
+    @cached_property
+    def _restored(self) -> tuple[Any, Any]:
+        return self.restore()
+
+    @property
+    def _env(self) -> Any:
+        return self._restored[0]
+
+    @cached_property
+    def _placed(self) -> dict[int, tuple[Config, Any]]:
+        return {}
+
+    def _at(self, run: int) -> tuple[Config, Any]:
+        """Config and learner of one run, on the device."""
+        if (run := self._refuse_run(run)) not in self._placed:
+            config = jax.tree.map(lambda number: jnp.asarray(number, jnp.float32), self.directory.configs[run])
+            learner = jax.tree.map(lambda leaf: leaf[run], self._restored[1])
+            self._placed[run] = (config, jax.device_put(learner))
+        return self._placed[run]
+
+    def _refuse_run(self, run: int) -> int:
+        """The number of a run, if there is one of that number."""
+        count = len(self.directory.runs)
+        if whole("run", run, -INT32) not in range(count):
+            raise ConfigError(f"run = {run} is out of range: the directory holds {count}, numbered from 0")
+        return int(run)
+
+    @cached_property
+    def _programs(self) -> Mapping[str, Any]:
+        """Compiled functions of config and learner, so that one serves every run."""
+        env = self._env
+        low, high = jnp.array(env.action_low), jnp.array(env.action_high)
+
+        def within(state: PolicyState) -> PolicyState:
+            return state._replace(action=jnp.clip(state.action, low, high))
+
+        def act(config: Config, learner: Any, states: Any) -> Any:
+            agent = make_agent(config, env)
+            return jnp.clip(jax.vmap(lambda s: agent.act(learner, s))(states), low, high)
+
+        def value(config: Config, learner: Any, states: Any) -> Any:
+            agent = make_agent(config, env)
+            return jax.vmap(lambda s: agent.value(learner, s))(states)
+
+        def foresee(config: Config, learner: Any, states: Any, actions: Any) -> Any:
+            inside = env.from_bounds(actions)
+            return mm.decompose(learner.model.ensemble.predict_batch(states, inside), full=True)
+
+        def start(config: Config, learner: Any, measured: Any) -> Any:
+            return within(policy_start(make_agent(config, env), learner, measured))
+
+        def follow(config: Config, learner: Any, belief: Belief, action: Any, measured: Any, **gaps: Any) -> Any:
+            state = PolicyState(belief, action)
+            return within(policy_step(make_agent(config, env), learner, state, measured, **gaps))
+
+        return {f.__name__: jax.jit(f) for f in (act, value, foresee, start, follow)}
+
+    def _observed(self, observation: Any, gaps: bool = False) -> tuple[np.ndarray, tuple[int, ...]]:
+        """Observations as rows, and the axes that stood before."""
+        return _rows("an observation", observation, self._env.observation_size, gaps)
+
+
+def _rows(what: str, numbers: Any, size: int, gaps: bool = False) -> tuple[np.ndarray, tuple[int, ...]]:
+    """The numbers as rows of that size, and the axes that stood before."""
+    try:
+        array = checked(what, numbers, size, gaps).astype(np.float32)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    return array.reshape(-1, size), array.shape[:-1]
+
+
+class FollowingPolicy:
+    """A greedy policy that follows one episode and keeps its belief over the state.
+
+    reset() at the start of every episode; then an action for each observation. Without a filter the belief is the
+    observation, and this is `predict`. With one, NaN is a missing value, where the belief is not corrected; `missing`
+    counts them, over all episodes.
+    """
+
+    def __init__(self, run: Run, number: int) -> None:
+        self._run, self._number = run, number
+        self._last: tuple[Belief, Any] | None = None
+        self.missing = 0
+
+    def reset(self) -> None:
+        """Forgets what was observed; the next observation is the first of an episode."""
+        self._last = None
+
+    @property
+    def belief(self) -> Belief | None:
+        """The belief after the last observation; None before the first."""
+        return None if self._last is None else self._last[0]
+
+    @cached_property
+    def _fills_gaps(self) -> bool:
+        """True if the belief can go on without a value: there is a filter, and it is ours."""
+        return type(make_agent(self._run.directory.configs[self._number], self._run._env).filter) is KalmanFilter
+
+    def __call__(self, observation: Any) -> np.ndarray:
+        """The action after one more observation, in the environment's bounds; it is assumed to be taken.
+
+        Raises:
+            ConfigError: if a value is missing that is needed, or is none that can have been measured, as with
+                `moca.deploy.Policy`. The policy stays as it was.
+        """
+        run, number = self._run, self._number
+        rows, lead = run._observed(observation, gaps=self._fills_gaps)
+        if lead:
+            raise ConfigError(
+                f"a policy follows one episode, but got {lead} observations: make one for each, or use predict"
+            )
+        measured, missing, following = rows[0], np.isnan(rows[0]), None
+        if self._last is not None:
+            gaps = {"missing": missing} if missing.any() else {}
+            following = run._programs["follow"](*run._at(number), *self._last, measured, **gaps)
+        if following is None or not _sane(following[0]):
+            if missing.any():
+                raise ConfigError(NOTHING_TO_GO_ON)
+            following = run._programs["start"](*run._at(number), measured)
+        action = np.array(following[1])
+        if not np.isfinite(action).all():
+            raise ConfigError("the policy has no action here: its numbers overflow")
+        self._last = following
+        self.missing += int(missing.sum())
+        return action
+
+
+def _sane(belief: Belief) -> bool:
+    return belief.covariance is None or sane(np.asarray(belief.mean), np.asarray(belief.covariance))
+
+
+class Model:
+    """The ensemble that predicts the next state."""
+
+    def __init__(self, run: Run) -> None:
+        if run._restored[1].model is None:
+            raise ConfigError(
+                f"{run.config.agent} without a filter has no model of the next state: set belief.filter = true, or use "
+                "an agent that predicts (moca, moca-ce, moca-mc, moca-mixture)"
+            )
+        self._run = run
+
+    def predict(self, observation: Any, action: Any, run: int = 0) -> Prediction:
+        """The state after one decision, as a Gaussian: (obs,) and (act,), or (n, obs) and (n, act).
+
+        The observation is taken for the state; of the noise on the next observation there is nothing in it.
+        """
+        states, lead = self._run._observed(observation)
+        actions, also = _rows("an action", action, self._run._env.action_size)
+        if lead != also:
+            raise ConfigError(f"there must be an action per observation, but got {also} and {lead} of them")
+        mean, aleatoric, epistemic = self._run._programs["foresee"](*self._run._at(run), states, actions)
+        parts = (mean, aleatoric + epistemic, aleatoric, epistemic)
+        return Prediction(*(np.array(part).reshape(*lead, *part.shape[1:]) for part in parts))
 
 
 def load(path: Path | str, env: Spaces | None = None, *, trust: bool = False) -> Run:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from moca import presets
-from moca.config import AGENTS, NOISES, Config, ConfigError, nearest, plain
+from moca.config import AGENTS, CONSTANT, NOISES, Config, ConfigError, nearest, plain
 from moca.names import folder_name
 from moca.presets import SAC_USUAL
 from moca.received import read_text
@@ -28,7 +28,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "sac-usual": {"agent": "sac", **SAC_USUAL},
 }
 ACTION = "action"  # kind of noise: a disturbance of the executed action, in units of half its range
-LABELS = (*NOISES, ACTION)
 # Settings that the grid itself gives.
 OWN = (
     "agent", "seed", "seeds", "env.name", "noise.kind", "noise.sigma", "noise.sigma_min", "noise.action", "train.steps",
@@ -80,16 +79,16 @@ class Job:
     def varied(self) -> list[dict[str, float]]:
         """The settings in which its cells differ, in the order of `noises`.
 
-        Where one of them is scaled by the norm of the state all are: a constant level is one whose least is its
-        greatest. Where one disturbs actions, the others do so by nothing.
+        Where the noise of one of them depends on the state that of all does: a constant level is one whose least is
+        its greatest. Where one disturbs actions, the others do so by nothing.
         """
-        scaled = self.config.noise.kind == "state-norm"
+        own = self.config.noise.kind
         levels = [parse_noise(noise) for noise in self.noises]
         disturbed = any(kind == ACTION for kind, _ in levels)
 
         def settings(kind: str, level: float) -> dict[str, float]:
             sigma, action = (0.0, level) if kind == ACTION else (level, 0.0)
-            least = {"noise.sigma_min": 0.0 if kind == "state-norm" else sigma} if scaled else {}
+            least = {} if own == CONSTANT else {"noise.sigma_min": 0.0 if kind == own else sigma}
             return {"noise.sigma": sigma, **least, **({"noise.action": action} if disturbed else {})}
 
         return [settings(kind, level) for kind, level in levels]
@@ -113,15 +112,15 @@ class Job:
 def parse_noise(text: str) -> tuple[str, float]:
     """`0.05`, `state-norm 0.05` or `action 0.5` as kind and level."""
     kind, _, level = str(text).rpartition(" ")
-    kind = kind or "homoscedastic"
+    kind, kinds = kind or CONSTANT, (*NOISES, ACTION)
     try:
         sigma = float(level)
     except ValueError:
         sigma = -1.0
-    if kind not in LABELS or not 0 <= sigma < float("inf"):
+    if kind not in kinds or not 0 <= sigma < float("inf"):
         raise ConfigError(
             f"noises = {text!r} is not a noise: write a level such as 0.05, or a kind and a level such as "
-            f"'state-norm 0.05' or 'action 0.5'.{nearest(kind, LABELS) if kind not in LABELS else ''}"
+            f"'state-norm 0.05' or 'action 0.5'.{nearest(kind, kinds) if kind not in kinds else ''}"
         )
     return kind, sigma
 
@@ -248,6 +247,9 @@ def _settings(grid: Grid, block: Block, agent: str) -> dict[str, Any]:
         raise ConfigError(f"the study {grid.name} names no noises for {block.env}")
     if len({(kind if sigma else "", sigma) for kind, sigma in levels}) < len(levels):
         raise ConfigError(f"noises = {list(block.noises)} names a level twice")
+    dependent = sorted({kind for kind, _ in levels} - {CONSTANT, ACTION})
+    if len(dependent) > 1:
+        raise ConfigError(f"noises = {list(block.noises)} has {' and '.join(dependent)}: make a study for each")
     for name in block.settings:
         if name in OWN or name in VARIANTS.get(agent, {}):
             raise ConfigError(f"{name} cannot be set for all cells: the study itself says what it is for each")
@@ -255,7 +257,7 @@ def _settings(grid: Grid, block: Block, agent: str) -> dict[str, Any]:
         "agent": agent,
         "seed": grid.seed,
         "seeds": grid.seeds,
-        "noise.kind": "state-norm" if any(kind == "state-norm" for kind, _ in levels) else "homoscedastic",
+        "noise.kind": dependent[0] if dependent else CONSTANT,
         "noise.sigma": max((sigma for kind, sigma in levels if kind != ACTION), default=0.0),
         "noise.action": max((sigma for kind, sigma in levels if kind == ACTION), default=0.0),
         "train.steps": block.steps,

@@ -18,7 +18,9 @@ import json, sys
 from moca.config import ConfigError, plain
 from moca.envs.defaults import defaults
 from moca.envs.trust import import_module_of
+from moca.extending import import_plugins
 try:
+    import_plugins()
     import_module_of(sys.argv[1])
     print(json.dumps(plain(defaults(sys.argv[1]))))
 except ConfigError as error:

@@ -214,7 +214,7 @@ def read_landscape(path: Path) -> "dict[str, np.ndarray]":
     """Values and actions over a task's plane by `value/AGENT/NOISE` and `action/…`, with `angle` and `velocity`."""
     import numpy as np
 
-    from moca.deploy import read_arrays
+    from moca.deploy.files import read_arrays
 
     try:
         arrays = read_arrays(path)

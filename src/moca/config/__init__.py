@@ -1,0 +1,10 @@
+"""Every setting, as frozen data. Nothing here imports jax: a bad setting is refused in milliseconds.
+
+Fields of type `float` may differ between the runs of one compiled program (they become traced numbers); a change in
+any other field compiles another program.
+"""
+
+from moca.config.checks import *  # noqa: F403
+from moca.config.registry import *  # noqa: F403
+from moca.config.sections import *  # noqa: F403
+from moca.config.texts import *  # noqa: F403

@@ -1,0 +1,181 @@
+"""Checks of single values: numbers, words and paths, from a command line, a file or a caller."""
+
+import difflib
+import math
+import numbers
+import os
+import re
+import struct
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from moca.names import is_name
+
+INT32 = 2**31 - 1  # whole numbers become counters and sizes of arrays
+SIZES = (1e-15, 1e15)  # of real numbers but 0 and infinities: float32 holds these, their squares and their inverses
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?|[+-]?inf|nan", re.ASCII | re.IGNORECASE)
+
+
+class ConfigError(ValueError):
+    """A setting that cannot be; the message names it, its value and what is allowed."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """ " Did you mean …?" for a mistyped word, or nothing."""
+    match = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
+    return f" Did you mean {match[0]}?" if match else ""
+
+
+def shown(value: Any) -> str:
+    """A value as a message has it: a few letters, numbers with all the digits they need."""
+    try:
+        if type(value) is float:
+            return f"{value:g}" if float(f"{value:g}") == value else repr(value)
+        text = repr(value)
+    except Exception:  # what a foreign object raises when asked for its words
+        text = f"an object of type {type(value).__name__}"
+    return text if len(text) <= 80 else f"{text[:60]} … {text[-10:]}"
+
+
+def whole(name: str, value: Any, low: int = 0, high: int = INT32) -> int:
+    """`value` as a whole number within these limits; raises `ConfigError` if it is none."""
+    return _within(name, _whole(name, value), {"low": low, "high": high})
+
+
+def real(name: str, value: Any, low: float = 0.0) -> float:
+    """`value` as a finite number of at least `low`; raises `ConfigError` if it is none."""
+    return _within(name, _real(name, value), {"low": low})
+
+
+def as_path(name: str, value: Any) -> Path:
+    """`value` as a path that a file system can hold; raises `ConfigError` if it is none."""
+    if not isinstance(value, str | os.PathLike) or not isinstance(text := os.fspath(value), str):
+        raise ConfigError(f"{name} must be a path, got {shown(value)}")
+    parts = os.fsencode(text).split(b"/") if text.isprintable() else []
+    if not text or not parts or max(map(len, parts)) > 255 or len(text) > 1024:
+        raise ConfigError(
+            f"{name} = {shown(text)} is no path: it must be made of printable letters, at most 255 between two slashes"
+        )
+    return Path(text)
+
+
+def convert(name: str, value: Any, kind: Any, limits: Mapping[str, Any]) -> Any:
+    """`value`, from a command line, a file or a caller, as the type of its field, if it is within the limits."""
+    value = _unwrapped(value)
+    if kind is float:
+        return _within(name, _real(name, value), limits)
+    if kind is int:
+        return _within(name, _whole(name, value), {"high": INT32, **limits})
+    if kind == tuple[float, ...]:
+        return tuple(_within(name, number, limits) for number in _list(name, value))
+    if kind is bool:
+        word = str.lower(value) if isinstance(value, str) else value
+        for answer, words in ((True, (True, "true", "yes", "1")), (False, (False, "false", "no", "0"))):
+            if isinstance(word, str | bool | int) and word in words:
+                return answer
+        raise ConfigError(f"{name} must be true or false, got {shown(value)}")
+    if not isinstance(value, str):
+        raise ConfigError(f"{name} must be a word, got {shown(value)}")
+    return _known(name, str.__str__(value), limits)
+
+
+def _unwrapped(value: Any) -> Any:
+    """What an array of one number, such as NumPy's, holds."""
+    return value.item() if getattr(value, "ndim", None) == 0 and callable(getattr(value, "item", None)) else value
+
+
+def _list(name: str, value: Any) -> list[float]:
+    """Numbers from a text, as `[1, 2]`, from a list, or from an array with one axis."""
+    parts = value.tolist() if getattr(value, "ndim", None) == 1 else value
+    if isinstance(value, str):
+        inner = value.strip("[]() ")
+        parts = [part.strip() for part in inner.split(",")] if inner else []
+    try:
+        if isinstance(parts, list | tuple):
+            return [_real(name, _unwrapped(part)) for part in parts]
+    except ConfigError:
+        pass
+    raise ConfigError(f"{name} must be a list of numbers, got {shown(value)}")
+
+
+def _real(name: str, value: Any) -> float:
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        number = float(value)
+        overflown = math.isinf(number) and value.strip("+-").lower() != "inf"
+    elif isinstance(value, numbers.Real) and not isinstance(value, bool):
+        try:
+            number, overflown = float.__float__(value) if isinstance(value, float) else float(value), False
+        except OverflowError:
+            overflown = True
+    else:
+        raise ConfigError(f"{name} must be a number, got {shown(value)}")
+    if overflown:
+        raise ConfigError(f"{name} = {shown(value)} is out of range: it must be at most {SIZES[1]:g} in size")
+    return number
+
+
+def _whole(name: str, value: Any) -> int:
+    if isinstance(value, numbers.Integral) and not isinstance(value, bool):
+        return int(value)
+    try:
+        number = _real(name, value)
+    except ConfigError:
+        number = math.nan
+    if not number.is_integer():
+        raise ConfigError(f"{name} must be a whole number, got {shown(value)}")
+    return int(number)
+
+
+def _known(name: str, word: str, limits: Mapping[str, Any]) -> str:
+    """`word`, if it is one of those that the field allows."""
+    prefixes = limits.get("prefixes", ())
+    if any(word.startswith(prefix) for prefix in prefixes):
+        if not is_name(word.partition(":")[2]):
+            raise ConfigError(
+                f"{name} = {shown(word)} is not a name: it is one of Playground's, or {prefixes[0]}NAME, with letters, "
+                "digits and any of _ - . : / in NAME"
+            )
+    elif word not in limits["among"]:
+        allowed = ", ".join(limits["among"]) + (f", or {prefixes[0]}NAME" if prefixes else "")
+        if isinstance(limits["among"], dict):
+            allowed += ", and what a file in MOCA_PLUGINS registers"
+        hint = nearest(word, limits["among"])
+        if prefixes and is_name(word) and re.search(r"-v\d+$", word):
+            hint = f" Did you mean {prefixes[0]}{word}?"
+        raise ConfigError(f"{name} = {shown(word)} is unknown.{hint} Allowed: {allowed}")
+    return word
+
+
+def _within(name: str, number: Any, limits: Mapping[str, Any]) -> Any:
+    """`number`, if it is within the limits, and would be as a float32 too."""
+    tests = {
+        "low": (lambda number, bound: number >= bound, "at least"),
+        "above": (lambda number, bound: number > bound, "above"),
+        "high": (lambda number, bound: number <= bound, "at most"),
+        "below": (lambda number, bound: number < bound, "below"),
+    }
+    bounds = {key: bound for key, bound in limits.items() if key in tests}
+    wanted = [f"{tests[key][1]} {bound if isinstance(bound, int) else shown(bound)}" for key, bound in bounds.items()]
+    inside = all(tests[key][0](number, bound) for key, bound in bounds.items())
+    if isinstance(number, float):
+        least, most = SIZES
+        fits = number == 0 or least <= abs(number) <= most
+        if math.isinf(number) or math.isnan(number):
+            fits = limits.get("infinite", False) and not math.isnan(number)
+            wanted = [*([] if limits.get("infinite") else ["finite"]), *wanted]
+        elif not fits:
+            size = f"from {least:g} to {most:g} in size"
+            wanted.append(size if "above" in bounds else f"0 or {size}")
+        elif any(single(number) == bound != number for bound in bounds.values()):
+            fits = False
+            wanted.append(f"further from {single(number):g} than single precision can tell")
+        inside = inside and fits
+    if not inside:
+        raise ConfigError(f"{name} = {shown(number)} is out of range: it must be {' and '.join(wanted) or 'a number'}")
+    return number
+
+
+def single(number: float) -> float:
+    """The number as a float32 holds it."""
+    return struct.unpack("f", struct.pack("f", number))[0]

@@ -1,0 +1,120 @@
+"""Agents, classes of V, noises and environments by the names that a config has for them. Nothing here imports jax.
+
+Ours are listed below, one line each. `moca.register_agent` and the like add a user's with the same functions. What is
+added is an object, or `module:name`, which is imported when it is first used.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pkgutil import resolve_name
+from typing import Any, NamedTuple
+
+from moca.config.checks import ConfigError
+from moca.looks import LOOKS, Look
+from moca.names import PLAYGROUND
+
+Load = Callable[[], Any]
+
+
+class AgentEntry(NamedTuple):
+    """An agent."""
+
+    load: Load  # its class
+    prediction: Load | None  # the rule that makes a distribution of s′; None where s′ is taken as observed
+
+
+class ValueEntry(NamedTuple):
+    """A class of V."""
+
+    load: Load  # the function that makes one
+    bases: tuple[str, ...]  # fields in which it is not linear, where its class does not declare them
+
+
+class NoiseEntry(NamedTuple):
+    """A kind of noise on observations."""
+
+    load: Load  # the standard deviation, as a function of sigma, sigma_min, scales and the observation
+    scaled: bool  # whether it needs noise.scales
+
+
+AGENTS: dict[str, AgentEntry] = {}
+QUADRATIC_AGENTS: list[str] = []  # those with a V over the state, which needs its range
+VALUES: dict[str, ValueEntry] = {}
+NOISES: dict[str, NoiseEntry] = {}
+CONSTANT = "homoscedastic"  # the noise that is the same everywhere
+ENVS: dict[str, Load | None] = dict.fromkeys(PLAYGROUND)  # what makes each; MuJoCo Playground does where there is None
+
+
+def add_agent(name: str, agent: Any, prediction: Any = None, look: Look | None = None, quadratic: bool = True) -> None:
+    """Adds an agent: its class, its rule for s′ if it predicts that, and its look in figures and on pages."""
+    _check(name, AGENTS, "agent")
+    AGENTS[name] = AgentEntry(_loader(agent), None if prediction is None else _loader(prediction))
+    if quadratic:
+        QUADRATIC_AGENTS.append(name)
+    if look is not None:
+        LOOKS[name] = look
+
+
+def add_value(name: str, make: Any, bases: Sequence[str] = ()) -> None:
+    """Adds a class of V."""
+    _check(name, VALUES, "value.kind")
+    VALUES[name] = ValueEntry(_loader(make), tuple(bases))
+
+
+def add_noise(name: str, deviation: Any, scaled: bool = False) -> None:
+    """Adds a kind of noise."""
+    _check(name, (*NOISES, "action"), "noise.kind")  # the latter is a disturbance of actions, in studies
+    NOISES[name] = NoiseEntry(_loader(deviation), scaled)
+
+
+def add_env(name: str, make: Load) -> None:
+    """Adds an environment, which `make` makes."""
+    _check(name, ENVS, "env.name", r"\w[\w.-]*", "letters, digits and any of _ - .")
+    ENVS[name] = make
+
+
+def _loader(reference: Any) -> Load:
+    return partial(resolve_name, reference) if isinstance(reference, str) else lambda: reference
+
+
+def _check(
+    name: str,
+    taken: Iterable[str],
+    setting: str,
+    pattern: str = r"[a-z0-9][a-z0-9-]*",
+    words: str = "small letters, digits and '-'",
+) -> None:
+    if name in taken or re.fullmatch(r"moca-mc-\d+", name):  # the latter are MC with so many samples, in studies
+        raise ConfigError(f"{setting} = {name!r} exists already: choose another name")
+    if not re.fullmatch(pattern, name) or len(name) > 100:
+        raise ConfigError(f"{setting} = {name!r} must be made of {words}")
+
+
+_QUADRATIC = "moca.agents.quadratic:QuadraticAgent"
+add_agent("moca", _QUADRATIC, "moca.backup:one_gaussian", Look("MoCA", "MoCA", "moca", "o", "-", 2.2, place=0))
+add_agent("moca-ce", _QUADRATIC, "moca.backup:mean_alone", Look("MoCA-CE", "CE", "ce", "s", "--", 1.6, "9 4", 6))
+add_agent(
+    "moca-mc", _QUADRATIC, "moca.backup:samples_of_it", Look("MoCA-MC", "MC", "mc", ">", (0, (4, 1)), 1.4, "5 2", 2)
+)
+add_agent(
+    "moca-mixture",
+    _QUADRATIC,
+    "moca.backup:whole_mixture",
+    Look("MoCA (mixture)", "mixture", "mixture", "*", (0, (3, 1)), 1.4, "5 3", 1),
+)
+add_agent("bnaf", _QUADRATIC, None, Look("BNAF", "BNAF", "bnaf", "D", "-.", 1.6, "5 3", 7))
+add_agent("naf", _QUADRATIC, None, Look("NAF (tanh)", "NAF", "naf", "P", (0, (1, 2)), 1.1, "3 3", 10))
+add_agent(
+    "sac", "moca.agents.sac:SACAgent", None, Look("SAC", "SAC", "sac", "X", ":", 1.6, "9 2 2 2 2 2", 8), quadratic=False
+)
+
+add_value("rbf", "moca.values:rbf")
+add_value("rbf-learned", "moca.values:rbf")
+add_value("fourier", "moca.values:fourier")
+add_value("erf", "moca.values:erf")
+add_value("quadratic", "moca.values:quadratic")
+add_value("polynomial", "moca.values:polynomial")
+
+add_noise(CONSTANT, "moca.envs.environment:homoscedastic")
+add_noise("state-norm", "moca.envs.environment:state_norm", scaled=True)

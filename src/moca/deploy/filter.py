@@ -1,0 +1,83 @@
+"""The filter over the state, in NumPy."""
+
+from typing import Any
+
+import numpy as np
+
+from .files import LARGEST, take
+from .greedy import ACTIVATIONS, Network
+
+Belief = tuple[np.ndarray, np.ndarray]  # mean and covariance
+
+
+class Filter:
+    """The belief over the state: an extended Kalman filter with the ensemble's mean and its derivative."""
+
+    def __init__(self, facts: dict[str, Any], arrays: dict[str, np.ndarray], actions: int) -> None:
+        size = facts["observation_size"]
+        members = len(first) if (first := arrays.get("ensemble.weight0", np.array(()))).ndim else 0
+        self.full, self.raised = facts["full_covariance"], facts["raised"]
+        below = size * (size - 1) // 2 if self.full else 0
+        activation = ACTIVATIONS[facts.get("activation", "silu")]
+        self.members = Network("ensemble", arrays, activation, size + actions, 2 * size + below, (members,))
+        widest = max(weight.shape[1] for weight, _ in self.members.layers)
+        if not 0 < 8 * members * size * max(size, widest) <= LARGEST:  # bytes of a derivative, or of covariances
+            raise ValueError(f"a filter of {members} networks, {widest} wide, over {size} dimensions is too large")
+        self.mean, self.deviation = (  # of s; of its change
+            take(arrays, f"statistics.{name}", 2, size) for name in ("mean", "deviation")
+        )
+        if not (self.deviation > 0).all():
+            raise ValueError("statistics.deviation must be above 0")
+        low, high = facts["log_variance"]
+        self.middle, self.reach = (low + high) / 2, (high - low) / 2
+        self.variance: np.ndarray | None = None
+        if "noise.variance" in arrays:
+            self.variance = take(arrays, "noise.variance", size)
+            if not (self.variance >= 0).all():
+                raise ValueError("noise.variance must not be negative")
+            return
+        self.range, self.inverse = take(arrays, "noise.range", 2), take(arrays, "noise.inverse_scales", size)
+        if not 0 <= self.range[0] <= self.range[1] or (self.inverse < 0).any() or not self.inverse.any():
+            raise ValueError("noise.range must rise from 0 or more, and noise.inverse_scales must not be negative")
+
+    def start(self, measured: np.ndarray) -> Belief:
+        """The belief after the first observation."""
+        return measured, np.diag(self._noise(measured))
+
+    def follow(self, belief: Belief, action: np.ndarray, measured: np.ndarray) -> Belief:
+        """The belief after an action in [−1, 1] and the observation that followed, as far as that is not NaN."""
+        mean, covariance = self._predicted(belief, action)
+        noise = self._noise(mean)
+        covariance = covariance + np.diag(np.diagonal(covariance)) * self.raised
+        for j in np.flatnonzero(~np.isnan(measured)):
+            gain = covariance[:, j] / max(covariance[j, j] + noise[j], np.finfo(np.float32).tiny)
+            mean = mean + gain * (measured[j] - mean[j])
+            covariance = covariance - gain[:, None] * covariance[j]
+        return mean, covariance
+
+    def _predicted(self, belief: Belief, action: np.ndarray) -> Belief:
+        """What the next state is believed to be before it is observed."""
+        (s, covariance), size = belief, len(belief[0])
+        inputs = np.concatenate([(s - self.mean[0]) / self.deviation[0], action])
+        by_state = np.vstack([np.diag(1 / self.deviation[0]), np.zeros((len(action), size))])
+        raw, slope = self.members.with_derivative(inputs, by_state)
+        unit = self.deviation[1]
+        F = np.eye(size) + unit[:, None] * slope[:, :size].mean(axis=0)
+        means = s + self.mean[1] + unit * raw[:, :size]
+        away = means - means.mean(axis=0)
+        bounded = self.middle + self.reach * np.tanh((raw[:, size : 2 * size] - self.middle) / self.reach)
+        factor = np.exp(bounded / 2)[:, :, None] * np.eye(size)
+        if self.full:
+            rows, columns = np.tril_indices(size, -1)
+            factor[:, rows, columns] = raw[:, 2 * size :]
+        factor = unit[:, None] * factor
+        own = factor @ factor.swapaxes(1, 2) + away[:, :, None] * away[:, None, :]
+        return means.mean(axis=0), F @ covariance @ F.T + own.mean(axis=0)
+
+    def _noise(self, s: np.ndarray) -> np.ndarray:
+        """The variance of each observed dimension at this state."""
+        if self.variance is not None:
+            return self.variance
+        low, high = self.range
+        norm = np.linalg.norm(s * self.inverse) / np.sqrt(np.sum(self.inverse > 0))
+        return np.full(len(s), (low + (high - low) * np.clip(norm, 0, 1)) ** 2)

@@ -1,0 +1,131 @@
+"""Networks in NumPy, and the greedy actions of actors and of quadratic critics."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .files import take
+
+
+class Network:
+    """A perceptron, or several with a leading axis in every array; the last layer is linear."""
+
+    def __init__(
+        self,
+        name: str,
+        arrays: dict[str, np.ndarray],
+        activation: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]],
+        inputs: int,
+        outputs: int | None = None,
+        lead: tuple[int, ...] = (),
+    ) -> None:
+        self.layers: list[tuple[np.ndarray, np.ndarray]] = []
+        self.outputs = inputs
+        while (weight := f"{name}.weight{len(self.layers)}") in arrays:
+            shape = (*lead, *arrays[weight].shape[-2:-1], self.outputs)
+            weights = take(arrays, weight, *shape)
+            self.layers.append((weights, take(arrays, f"{name}.bias{len(self.layers)}", *shape[:-1])))
+            self.outputs = shape[-2]
+        if not self.layers or not self.outputs or self.outputs != (outputs or self.outputs):
+            raise ValueError(f"{name} has {len(self.layers)} layers that end in {self.outputs}, not {outputs}, numbers")
+        self.activation = activation
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        for number, (weight, bias) in enumerate(self.layers):
+            x = (weight @ x[..., None])[..., 0] + bias
+            if number < len(self.layers) - 1:
+                x, _ = self.activation(x)
+        return x
+
+    def with_derivative(self, x: np.ndarray, derivative: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The output, and its derivative by whatever the input has that `derivative` by."""
+        for number, (weight, bias) in enumerate(self.layers):
+            x, derivative = (weight @ x[..., None])[..., 0] + bias, weight @ derivative
+            if number < len(self.layers) - 1:
+                x, slope = self.activation(x)
+                derivative = slope[..., None] * derivative
+        return x, derivative
+
+
+def relu(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The activation and its slope."""
+    return np.maximum(x, 0), (x > 0).astype(x.dtype)
+
+
+def _silu(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The activation x σ(x) and its slope."""
+    sigmoid = (1 + np.tanh(x / 2)) / 2  # which does not overflow
+    return x * sigmoid, sigmoid * (1 + x * (1 - sigmoid))
+
+
+def _gelu(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The activation x Φ(x) and its slope."""
+    below = (1 + np.vectorize(math.erf)(x / np.sqrt(2))) / 2
+    return x * below, below + x * np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi)
+
+
+def _erf(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The activation and its slope."""
+    return np.vectorize(math.erf)(x), 2 / np.sqrt(np.pi) * np.exp(-(x**2))
+
+
+ACTIVATIONS = {"silu": _silu, "gelu": _gelu, "erf": _erf}  # of the ensemble
+
+
+class Actor:
+    """SAC: the tanh of the actor's mean."""
+
+    def __init__(self, facts: dict[str, Any], arrays: dict[str, np.ndarray], actions: int) -> None:
+        self.actor = Network("actor", arrays, relu, facts["observation_size"], 2 * actions)
+
+    def __call__(self, states: np.ndarray) -> np.ndarray:
+        return np.tanh(np.split(self.actor(states), 2, axis=-1)[0])
+
+
+class Quadratic:
+    """The paper's agents: the best action of a quadratic within [−1, 1]."""
+
+    def __init__(self, facts: dict[str, Any], arrays: dict[str, np.ndarray], actions: int) -> None:
+        self.head, self.full = facts["head"], facts["full"]
+        self.trunk = Network("trunk", arrays, relu, facts["observation_size"])
+        self.vertex = Network("vertex", arrays, relu, self.trunk.outputs, actions)
+        below = actions * (actions - 1) // 2 if self.full else 0
+        self.cholesky = Network("cholesky", arrays, relu, self.trunk.outputs, actions + below)
+        floor = take(arrays, "floor")
+        if floor < 0:
+            raise ValueError(f"floor is {floor}, and must not be negative")
+        self.least = np.sqrt(floor)
+
+    def __call__(self, states: np.ndarray) -> np.ndarray:
+        hidden, _ = relu(self.trunk(states))
+        output, raw = self.vertex(hidden), self.cholesky(hidden)
+        size = output.shape[-1]
+        diagonal = self.least + np.logaddexp(0, raw[:, :size])
+        if self.head == "tanh":
+            return np.tanh(output)
+        if not self.full:
+            return np.clip(output if self.head == "vertex" else output / diagonal**2, -1, 1)
+        factor = diagonal[:, :, None] * np.eye(size)
+        rows, columns = np.tril_indices(size, -1)
+        factor[:, rows, columns] = raw[:, size:]
+        P = factor @ factor.swapaxes(1, 2)
+        vertex = output if self.head == "vertex" else np.linalg.solve(P, output[..., None])[..., 0]
+        return np.stack([_box_maximiser(*each) for each in zip(P, vertex, strict=True)])
+
+
+def _box_maximiser(P: np.ndarray, vertex: np.ndarray, sweeps: int = 60) -> np.ndarray:
+    """argmax of −½ (a − μ̃)ᵀ P (a − μ̃) over the box [−1, 1]ⁿ: which bounds hold, then a solve in the free dimensions."""
+    action = np.clip(vertex, -1, 1)
+    if len(vertex) == 1:
+        return action
+    for _ in range(sweeps):
+        for i in range(len(vertex)):
+            pull = P[i] @ (action - vertex) - P[i, i] * (action[i] - vertex[i])
+            action[i] = np.clip(vertex[i] - pull / P[i, i], -1, 1)
+    free = np.abs(action) < 1
+    if free.any():
+        pull = P[np.ix_(free, ~free)] @ (action - vertex)[~free]
+        action[free] = vertex[free] - np.linalg.solve(P[np.ix_(free, free)], pull)
+    return action

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,21 +16,28 @@ import numpy as np
 import pytest
 
 import moca
-from moca import config, extending
+from moca import config, extending, figures, presets
 from moca import moments as mm
 from moca.agents import make_agent
+from moca.agents.quadratic import QuadraticAgent
 from moca.backup import bellman_target, one_gaussian
+from moca.cli import main
 from moca.config import ConfigError
 from moca.critic import twin
+from moca.envs.environment import make_noise
+from moca.looks import look, ordered
 from moca.replay import Transition
-from moca.studies import grid, launch
+from moca.studies import grid, launch, report, results
 from moca.studies.grid import Block, Grid
+from moca.studies.plots import learning
+from moca.studies.plots.cells import Cells
 from moca.values import make_value, rbf
 from tests.probes import Drift
+from tests.studies import synthetic
 
 ROOT = Path(__file__).parent.parent
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "extending.md").read_text(), flags=re.DOTALL)
-ADDED = ("moca-aleatoric", "risk-averse", "moca-smoothing")
+ADDED = ("moca-aleatoric", "risk-averse", "moca-smoothing", "per-dimension", "Spring")
 FILES = {
     "ramp": (ROOT / "examples" / "ramp.py").read_text(),
     **{name: next(block for block in BLOCKS if f'"{name}"' in block) for name in ADDED},
@@ -155,6 +163,86 @@ def test_the_aleatoric_belief_leaves_the_disagreement_out(plugins):
     np.testing.assert_allclose([belief.mean[0], belief.variance[0]], [1.0, 0.2], rtol=1e-6)
 
 
+STUDY = Grid(
+    "mine",
+    (Block("Spring", ("moca", "risk-averse"), ("0", "0.1", "per-dimension 0.2"), 50_000, {"value.kind": "ramp"}),),
+    ("tuned",),
+    seeds=2,
+    films=(),
+)
+
+
+def test_what_was_added_is_known_to_the_command_line(plugins, capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "--help"])
+    told = " ".join(capsys.readouterr().out.split())
+    for words in ("moca-smoothing (default: moca)", "state-norm, per-dimension (default", "polynomial, ramp (default"):
+        assert words in told
+    names = {"--env": "Spring", "--agent": "risk-averse", "--value": "ramp", "--noise": "per-dimension"}
+    main(["train", *(word for pair in names.items() for word in pair), "--sigma", "0.1", "--dry-run"])
+    shown = json.loads(capsys.readouterr().out)
+    assert [shown["env"]["name"], shown["agent"], shown["value"]["kind"], shown["noise"]["kind"]] == [*names.values()]
+    assert shown["value"]["high"] == shown["noise"]["scales"] == [2.0, 2.0]
+    for option, name in names.items():
+        with pytest.raises(SystemExit):
+            main(["train", option, f"{name}x"])
+        assert f"is unknown. Did you mean {name}? Allowed: " in (said := capsys.readouterr().err)
+        assert f", {name}" in said
+
+
+def test_what_was_added_is_known_to_studies_figures_and_the_page(plugins, tmp_path, monkeypatch):
+    jobs = grid.plan(STUDY)
+    assert [job.config.noise.kind for job in jobs] == ["per-dimension"] * 2
+    assert [tuple(point.values()) for point in jobs[0].varied] == [(0.0, 0.0), (0.1, 0.1), (0.2, 0.0)]
+    assert grid.parse_noise("per-dimension 0.2") == ("per-dimension", 0.2)
+    both = replace(STUDY.blocks[0], noises=("per-dimension 0.2", "state-norm 0.2"))
+    with pytest.raises(ConfigError, match="has per-dimension and state-norm: make a study for each"):
+        grid.plan(replace(STUDY, blocks=(both,)))
+    assert (look("risk-averse").colour, look("risk-averse").label) == ("#882255", "MoCA (risk-averse)")
+    assert ordered(["mine", "risk-averse", "naf"]) == ["naf", "risk-averse", "mine"]
+    monkeypatch.setitem(synthetic.FINAL, "risk-averse", 850)
+    directory = synthetic.write(tmp_path / "study", STUDY)
+    with figures.style():
+        panels = learning.of_task(Cells(results.load_results(directory), "tuned"), "Spring")
+    assert {"MoCA", "MoCA (risk-averse)"} <= {text.get_text() for text in panels.legends[0].get_texts()}
+    assert "#882255" in {line.get_color() for axes in panels.axes for line in axes.lines}
+    assert "per-dimension, σ ≤ 0.2" in {axes.get_title(loc="left") for axes in panels.axes}
+    figures.plt.close(panels)
+    page = report.write(directory).read_text()
+    for words in ("MoCA (risk-averse)", "per-dimension 0.2", "on Spring", ".ink-risk-averse{color:#882255}"):
+        assert words in page
+
+
+def test_settings_of_an_agent_within_a_preset(registries):
+    own = type("Own", (QuadraticAgent,), {})
+    moca.register_agent("own", own, settings={"raw": {"critic.lr": 2e-3}})
+    rates = [presets.build(name, "CartpoleBalance", {"agent": "own"}).critic.lr for name in ("raw", "tuned")]
+    assert rates == [2e-3, 1e-3]
+    with pytest.raises(ConfigError, match=r"preset = 'rw' is unknown\. Did you mean raw"):
+        moca.register_agent("other", own, settings={"rw": {}})
+    assert "other" not in config.AGENTS
+
+
+def test_a_noise_that_was_added_is_drawn_and_known_to_the_filter(plugins, tmp_path):
+    noisy = {"noise__kind": "per-dimension", "noise__sigma": 0.5, "noise__sigma_min": 0.1, "noise__scales": (2.0, 1.0)}
+    chosen = settings(env__name="Spring", belief__filter=True, value__kind="erf", **noisy)
+    deviation = make_noise(chosen.noise, 2).deviation(jnp.array([[0.0, 0.5], [-4.0, 2.0]]))
+    np.testing.assert_allclose(deviation, [[0.1, 0.3], [0.5, 0.5]], rtol=1e-6)
+    run = moca.train(chosen, tmp_path / "run")
+    assert np.isfinite([row["return_mean"] for row in run.rows]).all()
+    variance = make_agent(chosen, Drift()).filter.noise_variance(None, jnp.array([0.0, 0.5]))
+    np.testing.assert_allclose(variance, [0.01, 0.09], rtol=1e-6)
+    with pytest.raises(ConfigError, match=r"noise\.kind = per-dimension cannot be exported"):
+        moca.load(run.path).export(tmp_path / "exported.npz")
+
+
+def test_environments_that_were_added_are_environments(registries, tmp_path):
+    moca.register_env("Nothing", dict)
+    with pytest.raises(ConfigError, match=r"'Nothing' is registered as what makes {}, which is no environment"):
+        moca.train(settings(env__name="Nothing"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 def test_names_are_checked(registries):
     make, prediction = rbf, one_gaussian
     with pytest.raises(ConfigError, match="'moca' exists already"):
@@ -168,6 +256,13 @@ def test_names_are_checked(registries):
         make_value(config.ValueConfig(kind="mine", low=(0.0,), high=(1.0,), lengthscales=(1.0,)), 1, jax.random.key(0))
     with pytest.raises(ConfigError, match="small letters"):
         moca.register_value("My Value", make)
+    for name in ("state-norm", "action"):  # the latter is one on actions, in studies
+        with pytest.raises(ConfigError, match=f"noise.kind = '{name}' exists already"):
+            moca.register_noise(name, lambda *_: 1.0)
+    with pytest.raises(ConfigError, match=r"env\.name = 'CheetahRun' exists already"):
+        moca.register_env("CheetahRun", Drift)
+    with pytest.raises(ConfigError, match="must be made of letters"):
+        moca.register_env("own:Drift", Drift)
     with pytest.raises(ConfigError, match="no class derived from"):
         moca.register_agent("mine", dict)
     assert "mine" not in config.AGENTS

@@ -11,7 +11,7 @@ from pkgutil import resolve_name
 from typing import Any, NamedTuple
 
 from moca.config.checks import ConfigError
-from moca.looks import LOOKS, Look
+from moca.looks import COLOURS, LOOKS, Look
 from moca.names import PLAYGROUND
 
 Load = Callable[[], Any]
@@ -52,6 +52,8 @@ def add_agent(name: str, agent: Any, prediction: Any = None, look: Look | None =
     AGENTS[name] = AgentEntry(_loader(agent), None if prediction is None else _loader(prediction))
     if quadratic:
         QUADRATIC_AGENTS.append(name)
+    if look is not None and look.ink.startswith("#"):  # pages know a colour by its name
+        COLOURS[name], look = look.ink, look._replace(ink=name)
     if look is not None:
         LOOKS[name] = look
 

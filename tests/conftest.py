@@ -35,9 +35,8 @@ def registries():
     from moca import moments as mm
 
     tables = (
-        config.AGENTS, config.VALUES, config.NOISES, config.ENVS, looks.COLOURS, looks.LOOKS,
-        presets.ENVIRONMENTS, mm.CLOSED_FORMS,
-        *presets.PRESETS.values(),
+        config.AGENTS, config.VALUES, config.NOISES, config.ENVS, looks.COLOURS, looks.LOOKS, presets.ENVIRONMENTS,
+        mm.CLOSED_FORMS, *presets.PRESETS.values(),
     )  # fmt: skip
     held, quadratic = [dict(each) for each in tables], list(config.QUADRATIC_AGENTS)
     yield

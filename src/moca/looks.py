@@ -56,6 +56,8 @@ LOOKS = {
 
 def look(agent: str) -> Look:
     """The look of an agent; one that is not listed is grey and goes by its own name."""
+    from moca.config import registry  # noqa: F401  (which adds those of our agents)
+
     return LOOKS.get(agent, Look(agent, agent, "grey", "h", "-", 1.2, place=99))
 
 

@@ -7,6 +7,7 @@ import os
 import re
 import struct
 from collections.abc import Iterable, Mapping
+from dataclasses import Field
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +61,9 @@ def as_path(name: str, value: Any) -> Path:
     return Path(text)
 
 
-def convert(name: str, value: Any, kind: Any, limits: Mapping[str, Any]) -> Any:
+def convert(name: str, value: Any, item: Field) -> Any:
     """`value`, from a command line, a file or a caller, as the type of its field, if it is within the limits."""
+    kind, limits = item.type, item.metadata["limits"]
     value = _unwrapped(value)
     if kind is float:
         return _within(name, _real(name, value), limits)

@@ -290,11 +290,7 @@ def override(config: Config, settings: Mapping[str, Any]) -> Config:
 
 def checked(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings, each as the type of its field; raises where one is none or not within its limits."""
-    fields = {name: field_of(name) for name in settings}
-    return {
-        name: convert(name, value, fields[name].type, fields[name].metadata["limits"])
-        for name, value in settings.items()
-    }
+    return {name: convert(name, value, field_of(name)) for name, value in settings.items()}
 
 
 def _replaced(config: Config, settings: Mapping[str, Any]) -> Config:

@@ -15,7 +15,9 @@ _LAZY = {
     "pretrained": "moca.deploy",
     "check_env": "moca.envs.check",
     "load_results": "moca.studies.results",
-    **dict.fromkeys(("register_agent", "register_prediction", "register_value"), "moca.extending"),
+    **dict.fromkeys(
+        (f"register_{kind}" for kind in ("agent", "prediction", "value", "noise", "env")), "moca.extending"
+    ),
 }
 
 

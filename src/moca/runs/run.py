@@ -76,7 +76,8 @@ class Run:
 
     def policy(self, run: int = 0) -> "FollowingPolicy":
         """The greedy policy of one run, to be called with the observations of an episode one after the other."""
-        return FollowingPolicy(self, self._refuse_run(run))
+        self._at(run)  # an environment that must not be imported is refused here, not at the first observation
+        return FollowingPolicy(self, int(run))
 
     def value(self, observation: Any, run: int = 0) -> np.ndarray:
         """The discounted return that the agent expects from a state (obs,), or from many (n, obs)."""

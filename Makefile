@@ -25,7 +25,7 @@ demo: .venv/package ## the main job, on a CPU
 	$(BIN)/moca demo
 
 test: install ## all tests but the slow ones
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow" --durations 20
 
 test-slow: install ## every test
 	$(BIN)/python -m pytest -n 2 --dist loadfile

@@ -4,7 +4,7 @@
 #   bash results/raw.sh SECONDS OUT second     SAC's search and studies, process noise, more seeds, ladder, completions
 # Several programs share a GPU best under CUDA's multi-process service (nvidia-cuda-mps-control -d).
 set -u
-limit=$1 out=$2 part=$3 python=${PYTHON:-python3}
+limit=${1:?seconds} out=${2:?a folder} part=${3:?first or second} python=${PYTHON:-python3}
 end=$(($(date +%s) + limit))
 export XLA_PYTHON_CLIENT_PREALLOCATE=false OUT=$out
 mkdir -p "$out" logs

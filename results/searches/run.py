@@ -225,7 +225,7 @@ def completed() -> list[dict[str, Any]]:
     """
     import pandas as pd
 
-    table = pd.concat([pd.read_parquet(path) for path in _folder().glob("completions-*.parquet")])
+    table = pd.concat([pd.read_parquet(path) for path in _folder().glob("completions*.parquet")])
     programs = []
     for env in TASKS:
         own = table[table["env"] == env]
@@ -253,7 +253,7 @@ def best_sac() -> dict[str, Any]:
     """The settings of SAC that the search found best, by the rule of `sac`."""
     import pandas as pd
 
-    table = pd.concat([pd.read_parquet(path) for path in _folder().glob("sac-*.parquet")])
+    table = pd.concat([pd.read_parquet(path) for path in _folder().glob("sac*.parquet")])
     late = table[table["step"] > 0.8 * table.groupby("env")["step"].transform("max")]
     settings = [json.loads(p) | json.loads(q) for p, q in zip(late["program"], late["point"], strict=True)]
     keep = lambda s: json.dumps({k: v for k, v in s.items() if k.startswith(("sac.", "train.b", "train.u"))})  # noqa: E731

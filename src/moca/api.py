@@ -114,7 +114,7 @@ class MoCA:
 
     @property
     def run(self) -> Run:
-        """What was learned, as `moca.load` gives it."""
+        """The run that was learned, as `moca.load` returns it."""
         if self._run is None:
             raise ConfigError(f"this {type(self).__name__} has not learned anything yet: call learn(steps) first")
         return self._run

@@ -125,7 +125,7 @@ def import_plugins() -> None:
 
 
 def plugins() -> list[str]:
-    """What that variable names, files by their whole path."""
+    """Returns the modules and files that the variable names, files by their whole path."""
     parts = filter(None, (part.strip() for part in os.environ.get(PLUGINS, "").split(",")))
     return [str(Path(part).resolve()) if part.endswith(".py") else part for part in parts]
 

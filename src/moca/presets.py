@@ -150,7 +150,7 @@ _MEASURED = ("value.low", "value.high", "value.lengthscales", "noise.scales")
 
 
 def lacks(preset: str, env: str | None, settings: Mapping[str, Any]) -> bool:
-    """Whether the environment must be looked at for settings that neither the preset nor `settings` have.
+    """Returns True if neither the preset nor `settings` have all that only a look at the environment can tell.
 
     Looking takes a while, so whatever else is wrong with the settings is refused first.
     """

@@ -40,17 +40,17 @@ def shown(value: Any) -> str:
 
 
 def whole(name: str, value: Any, low: int = 0, high: int = INT32) -> int:
-    """`value` as a whole number within these limits; raises `ConfigError` if it is none."""
+    """Returns `value` as an integer; raises `ConfigError` if it is not one within these limits."""
     return _within(name, _whole(name, value), {"low": low, "high": high})
 
 
 def real(name: str, value: Any, low: float = 0.0) -> float:
-    """`value` as a finite number of at least `low`; raises `ConfigError` if it is none."""
+    """Returns `value` as a float; raises `ConfigError` if it is not a finite number of at least `low`."""
     return _within(name, _real(name, value), {"low": low})
 
 
 def as_path(name: str, value: Any) -> Path:
-    """`value` as a path that a file system can hold; raises `ConfigError` if it is none."""
+    """Returns `value` as a path; raises `ConfigError` if it is not one that a file system can hold."""
     if not isinstance(value, str | os.PathLike) or not isinstance(text := os.fspath(value), str):
         raise ConfigError(f"{name} must be a path, got {shown(value)}")
     parts = os.fsencode(text).split(b"/") if text.isprintable() else []
@@ -83,7 +83,7 @@ def convert(name: str, value: Any, item: Field) -> Any:
 
 
 def _unwrapped(value: Any) -> Any:
-    """What an array of one number, such as NumPy's, holds."""
+    """Returns the number that an array of one number holds; anything else as it is."""
     return value.item() if getattr(value, "ndim", None) == 0 and callable(getattr(value, "item", None)) else value
 
 

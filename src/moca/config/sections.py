@@ -33,7 +33,7 @@ def _limits(**bounds: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class EnvConfig:
-    """Which task, and how its steps are counted. Steps are always environment steps, whatever the action repeat."""
+    """The task, and how its steps are counted. Steps are always environment steps, whatever the action repeat."""
 
     name: str = field(default="CartpoleBalance", metadata=_limits(among=ENVS, prefixes=(GYMNASIUM, OWN)))
     episode_length: int = field(default=1000, metadata=_limits(low=1))
@@ -138,7 +138,7 @@ class DynamicsConfig:
 
 @dataclass(frozen=True)
 class BeliefConfig:
-    """What the agent takes for the state: the observation, or the mean of a filter's Gaussian belief."""
+    """The agent's estimate of the state: the observation, or the mean of a filter's Gaussian belief."""
 
     filter: bool = field(default=False, metadata=_limits())
     noise: str = field(default="known", metadata=_limits(among=NOISE_LEVELS))
@@ -289,7 +289,7 @@ def override(config: Config, settings: Mapping[str, Any]) -> Config:
 
 
 def checked(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings, each as the type of its field; raises where one is none or not within its limits."""
+    """Converts every setting to the type of its field; raises if one has another type or is out of range."""
     return {name: convert(name, value, field_of(name)) for name, value in settings.items()}
 
 

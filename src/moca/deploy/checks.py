@@ -43,7 +43,7 @@ def checked(what: str, numbers: Any, size: int, gaps: bool = False) -> np.ndarra
 
 
 def sane(mean: np.ndarray, covariance: np.ndarray) -> bool:
-    """Whether a belief is one: its numbers are finite, and within what could be observed."""
+    """Returns True if the numbers of a belief are finite, and within what could be observed."""
     return bool((np.abs(mean) <= LIMIT).all() and (np.abs(covariance) <= LIMIT**2).all())
 
 

@@ -93,7 +93,7 @@ def _header(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> tuple[tuple[int,
 
 
 def read_facts(header: np.ndarray | None) -> dict[str, Any]:
-    """What the header of a file says."""
+    """Returns the header of a file."""
     if header is None or header.dtype != np.uint8 or header.ndim != 1 or header.size > SLACK:
         raise ValueError("it has no header")
     try:

@@ -56,7 +56,7 @@ class Filter:
         return mean, covariance
 
     def _predicted(self, belief: Belief, action: np.ndarray) -> Belief:
-        """What the next state is believed to be before it is observed."""
+        """Returns the belief about the next state before it is observed."""
         (s, covariance), size = belief, len(belief[0])
         inputs = np.concatenate([(s - self.mean[0]) / self.deviation[0], action])
         by_state = np.vstack([np.diag(1 / self.deviation[0]), np.zeros((len(action), size))])

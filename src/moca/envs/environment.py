@@ -21,7 +21,7 @@ from moca import config
 
 
 class Step(NamedTuple):
-    """What one action brought."""
+    """The result of one action."""
 
     observation: Float[Array, "obs"]  # of the state the action led to, also when that state is the last
     reward: Float[Array, ""]

@@ -196,7 +196,7 @@ def _load(arguments: argparse.Namespace) -> Any:
 
 def _evaluate(arguments: argparse.Namespace) -> None:
     for row in _load(arguments).evaluate(arguments.episodes, arguments.seed):
-        print(", ".join(f"{name} {value:g}" for name, value in row.items()))
+        print(", ".join(f"{name} {value:g}" for name, value in row.items() if value == value))  # without NaN
 
 
 def _render(arguments: argparse.Namespace) -> None:

@@ -46,7 +46,7 @@ class RunDirectory:
 
     @classmethod
     def open(cls, path: Path) -> "RunDirectory":
-        """An existing directory; says so if it is none."""
+        """Opens an existing directory; raises if there is no run in it."""
         for name in ("config.json", "meta.json"):
             if not (Path(path) / name).is_file():
                 raise ConfigError(f"{path} is no run directory: it holds no {name}")

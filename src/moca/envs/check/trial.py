@@ -179,7 +179,7 @@ def _close(one: Any, other: Any) -> bool:
 
 
 def _finite(trial: _Trial, found: Findings) -> None:
-    """Finds numbers that are none, and observations that are too large."""
+    """Finds NaN and infinite numbers, and observations that are too large."""
     if not np.isfinite(trial.firsts).all():
         found.fault("reset-not-finite", "reset() gives an observation that is not finite")
     ended = trial.step.terminated

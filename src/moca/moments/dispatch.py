@@ -7,6 +7,9 @@ A new pair is one function and one line:
 
 from collections.abc import Callable
 
+from jax import Array
+from jax.tree_util import Partial
+
 from moca.moments.distributions import Distribution
 from moca.moments.functions import Function
 
@@ -48,7 +51,7 @@ def look_up_pair(p: Distribution, f: Callable, g: Callable) -> Callable:
     _check("covariance", p, f, g)
     if found is not None:
         return found
-    return lambda p, f, g: turned(p, g, f).T  # type: ignore[misc]
+    return Partial(_transposed, turned)
 
 
 def find(table: dict[tuple[type, type], Callable], p: type, f: type) -> Callable | None:
@@ -60,6 +63,10 @@ def find_pair(p: type, f: type, g: type) -> Callable | None:
     """The entry for the nearest base classes of the three types, in this order of f and g."""
     keys = ((a, b, c) for b in f.__mro__ for c in g.__mro__ for a in p.__mro__)
     return next((COVARIANCES[key] for key in keys if key in COVARIANCES), None)
+
+
+def _transposed(form: Callable, p: Distribution, f: Callable, g: Callable) -> Array:
+    return form(p, g, f).T
 
 
 def _check_order(verb: str, p: object) -> None:

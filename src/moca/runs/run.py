@@ -115,17 +115,11 @@ class Run:
         """Returns of the final policies over fresh episodes, one row per run."""
         episodes, seed = whole("episodes", episodes, 1, MOST), whole("seed", seed)
         env, learners = self._restored
-        steps = agent_steps(self.config)
-
-        def one(config: Config, learner: Any) -> dict[str, jax.Array]:
-            agent, noise = make_agent(config, env), make_noise(config.noise, env.observation_size)
-            return evaluate_learner(agent, learner, env, noise, steps, episodes, jax.random.key(seed))
-
         stacked = jax.tree.map(lambda *numbers: np.asarray(numbers, np.float32), *self.directory.configs)
         if isinstance(env, HostEnvironment):
             result = evaluate_on_host(env, self.config, stacked, learners, episodes, seed)
         else:
-            result = jax.device_get(jax.jit(jax.vmap(one))(stacked, learners))
+            result = jax.device_get(self._programs["evaluate"](episodes, jax.random.key(seed), stacked, learners))
         return [
             {**run, **{name: float(values[i]) for name, values in result.items()}}
             for i, run in enumerate(self.directory.runs)
@@ -137,14 +131,10 @@ class Run:
         if path is None:
             files.refuse_odd(self.path / "rollout.mp4")
         path = self.path / "rollout.mp4" if path is None else as_path("path", path)
-        env, learners = self._restored
-        config, learner = self.directory.configs[run], jax.tree.map(lambda leaf: leaf[run], learners)
+        env, config = self._env, self.directory.configs[run]
         if isinstance(env, HostEnvironment):
-            return path, *film.record(path, env, config, learner, seed)
-        agent, noise = make_agent(config, env), make_noise(config.noise, env.observation_size)
-        steps, everything = agent_steps(config), lambda state: state
-        play = jax.jit(lambda learner, key: rollout(agent, learner, env, noise, steps, key, keep=everything))
-        states, episode = play(learner, jax.random.key(seed))
+            return path, *film.record(path, env, config, self._at(run)[1], seed)
+        states, episode = self._programs["play"](*self._at(run), jax.random.key(seed))
         how = film.write(path, env, states, np.asarray(episode.reward))
         return path, how, float(np.sum(episode.reward))
 
@@ -223,7 +213,19 @@ class Run:
             state = PolicyState(belief, action)
             return within(policy_step(make_agent(config, env), learner, state, measured, **gaps))
 
-        return {f.__name__: jax.jit(f) for f in (act, value, foresee, start, follow)}
+        def play(config: Config, learner: Any, key: Any) -> Any:
+            agent, noise = make_agent(config, env), make_noise(config.noise, env.observation_size)
+            return rollout(agent, learner, env, noise, agent_steps(config), key, keep=lambda state: state)
+
+        def evaluate(episodes: int, key: Any, configs: Config, learners: Any) -> Any:
+            def one(config: Config, learner: Any) -> dict[str, jax.Array]:
+                agent, noise = make_agent(config, env), make_noise(config.noise, env.observation_size)
+                return evaluate_learner(agent, learner, env, noise, agent_steps(config), episodes, key)
+
+            return jax.vmap(one)(configs, learners)
+
+        programs = {f.__name__: jax.jit(f) for f in (act, value, foresee, start, follow, play)}
+        return programs | {"evaluate": jax.jit(evaluate, static_argnums=0)}
 
     def _observed(self, observation: Any, gaps: bool = False) -> tuple[np.ndarray, tuple[int, ...]]:
         """Observations as rows, and the axes that stood before."""

@@ -163,7 +163,7 @@ def _learning(table: "pd.DataFrame", finals: Mapping[tuple, np.ndarray]) -> list
             survived = (cell.groupby("seed")["diverged"].max() == 0).to_numpy()  # by seed, as the columns of a curve
             metrics = {}
             for name in shown_metrics(table):
-                steps, values = statistics.curve(cell, preset, env, agent, noise, name)
+                steps, values = statistics.curve_of(cell, name)
                 values = np.where(np.isfinite(values), values, np.nan) * metric_of(name).factor
                 if not np.isnan(values).all():
                     each = _each_seed(values) if name in with_seeds else {}

@@ -91,14 +91,21 @@ def curve(
     table: "pd.DataFrame", preset: str, env: str, agent: str, noise: str, metric: str = "return_mean"
 ) -> tuple[np.ndarray, np.ndarray]:
     """The steps of a cell's evaluations, and its metric there as (steps, seeds); NaN from where a seed diverged on."""
-    table = table.assign(value=_metric(table, metric))
     for key, value in zip(CELL, (preset, env, agent, noise), strict=True):
         known = list(table[key].unique())
         if value not in known:
             raise _absent(key, value, known)
         table = table[table[key] == value]
-    cell = table.pivot(index="step", columns="seed", values="value")
-    return cell.index.to_numpy(), cell.to_numpy()
+    return curve_of(table, metric)
+
+
+def curve_of(cell: "pd.DataFrame", metric: str = "return_mean") -> tuple[np.ndarray, np.ndarray]:
+    """`curve`, from the rows of one cell alone."""
+    steps, row = np.unique(cell["step"], return_inverse=True)
+    seeds, column = np.unique(cell["seed"], return_inverse=True)
+    values = np.full((steps.size, seeds.size), np.nan)
+    values[row, column] = _metric(cell, metric)
+    return steps, values
 
 
 def mean_t(scores: ArrayLike, level: float = 0.95) -> Estimate:

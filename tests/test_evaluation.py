@@ -98,7 +98,7 @@ def test_what_certainty_equivalence_leaves_out_by_hand():
         np.testing.assert_allclose(found[name], value, rtol=1e-5, err_msg=name)
 
 
-@pytest.mark.parametrize("probability", [0.0, 1.0])
+@pytest.mark.parametrize("probability", [pytest.param(0.0, marks=pytest.mark.slow), 1.0])
 def test_sac_takes_the_random_actions_that_others_take(probability):
     """At probability one every action is random, as in the warm-up: at the ends, and held."""
     settings = {"sac__probability": probability, "exploration__random": "extreme", "exploration__hold": 5.0}

@@ -128,7 +128,7 @@ def test_the_risk_averse_target_lies_below_by_the_deviation(plugins):
     "chosen",
     [
         {"agent": "moca-aleatoric", "value__kind": "ramp"},
-        {"agent": "risk-averse", "value__kind": "rbf-learned"},
+        pytest.param({"agent": "risk-averse", "value__kind": "rbf-learned"}, marks=pytest.mark.slow),
         {"agent": "moca-smoothing", "value__kind": "erf"},
     ],
     ids=lambda chosen: chosen["agent"],

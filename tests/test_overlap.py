@@ -21,7 +21,7 @@ def check(found):
     for outcome in found["compared"].values():
         assert outcome["devices"] == [2, 1]
         assert outcome["difference"] < 1e-4
-    assert max(found["repeated"]) == 0
+    assert max(found["repeated"], default=0) == 0
 
 
 @pytest.fixture(scope="module")
@@ -30,13 +30,13 @@ def quick():
 
 
 def test_the_overlap_changes_no_result(quick):
-    """Weights, memory and metrics, with batches that hold the newest transition and several of them per decision; the
-    same run twice, and resumed."""
+    """Weights, memory and metrics, with batches that hold the newest transition and several of them per decision."""
     check(quick)
 
 
 @pytest.mark.slow
 def test_the_overlap_changes_no_result_of_other_agents():
+    """And the same run twice, and resumed, and beside another."""
     check(outcomes("slow"))
 
 

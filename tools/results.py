@@ -1,13 +1,15 @@
 """Draws and writes all that follows from the tables in results/: figures, pages, claims, and the tables in documents.
 
-    python tools/results.py
+    python tools/results.py [--check [--quick]]
 
-The same tables give the same bytes. With --check it writes nothing, and fails if a file is not what it should be.
+The same tables give the same bytes. With --check it writes nothing, and fails if a file is not what it should be; with
+--quick it draws the figures of one study only.
 """
 
 import json
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import effect
@@ -32,13 +34,13 @@ rules in [docs/replication.md](../docs/replication.md). `tools/results.py` write
 verdict a second time."""
 
 
-def made(out: Path) -> dict[Path, Path]:
-    """Every file, written below `out`, with where it belongs."""
+def made(out: Path, drawn: Sequence[str]) -> dict[Path, Path]:
+    """Every file, written below `out`, with where it belongs; of figures those of the studies in `drawn`."""
     files = {}
     for name in STUDIES:
         directory = ROOT / "results" / name
         files[report.write(directory, out / f"{name}.html")] = directory / "report.html"
-        for path in curves.draw(directory, out / name, ("png",)):
+        for path in curves.draw(directory, out / name, ("png",)) if name in drawn else ():
             files[path] = directory / "figures" / path.name
     tables = {name: moca.load_results(ROOT / "results" / name) for name in STUDIES}
     further = tables.pop("further")
@@ -265,10 +267,10 @@ def dimension() -> str:
     return "\n".join(lines) + "\n"
 
 
-def main(check: bool) -> None:
+def main(check: bool, quick: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
         stale = []
-        for path, target in made(Path(folder)).items():
+        for path, target in made(Path(folder), STUDIES[:1] if quick else STUDIES).items():
             content = path.read_bytes()
             if not target.exists() or target.read_bytes() != content:
                 stale.append(target)
@@ -282,4 +284,4 @@ def main(check: bool) -> None:
 
 
 if __name__ == "__main__":
-    main("--check" in sys.argv[1:])
+    main("--check" in sys.argv[1:], "--quick" in sys.argv[1:])

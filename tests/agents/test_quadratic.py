@@ -304,7 +304,8 @@ class Leaky(Environment):
         return state, Step(state, -jnp.sum(state**2), jnp.array(False))
 
 
-@pytest.mark.parametrize("filtered", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("filtered", [True, False])
 def test_the_filter_removes_the_bias_of_learning_from_noisy_states(filtered):
     """Random actions give the state a variance of 0.28; noise of 0.25 makes a naive model halve the slope."""
     changes = {"noise__sigma": 0.5, "belief__filter": filtered, "dynamics__lr": 1e-3, "train__steps": 8000}

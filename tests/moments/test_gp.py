@@ -125,7 +125,7 @@ def test_fitting_finds_noise_and_lengthscales():
 def test_what_a_gp_refuses():
     x, y, p = np.zeros((4, 2)), np.zeros((4, 1)), mm.Gaussian(np.zeros(2), np.eye(2))
     for build, message in (
-        (lambda: mm.GP(x, np.zeros(4), np.ones(2)), r"GP.targets needs at least 2 axes"),
+        (lambda: mm.GP(x, np.zeros(4), np.ones(2)), r"GP.targets must have a row for each point"),
         (lambda: mm.GP(x, np.zeros((3, 1)), np.ones(2)), r"GP.targets must have shape \(4, 1\)"),
         (lambda: mm.GP(x, y, np.ones((2, 2))), r"GP.lengthscales must have shape \(1, 2\)"),
         (lambda: mm.GP(x, y, np.ones(2), noise=0.0), r"GP.noise holds 0"),
@@ -194,3 +194,54 @@ def test_pilcos_prediction_against_ten_million_samples():
     error = np.sqrt(np.diag(second) / count)
     assert (np.abs(mean) <= 4.5 * error).all()
     assert (np.abs(second - np.asarray(predicted.covariance)) <= 4.5 * np.sqrt((fourth - second**2) / count)).all()
+
+
+BELIEFS = {
+    "Gaussian": lambda: mm.Gaussian([0.2, -0.1], [[0.3, 0.1], [0.1, 0.2]]),
+    "mixture": lambda: mm.GaussianMixture(
+        [0.3, 0.7], mm.DiagonalGaussian([[0.2, 0.0], [-0.3, 0.5]], np.full((2, 2), 0.2))
+    ),
+    "Dirac": lambda: mm.Dirac([0.2, -0.1]),
+    "Empirical": lambda: mm.Empirical([[0.2, -0.1], [0.5, 0.3], [-0.4, 0.1]]),
+}
+
+
+@pytest.mark.parametrize("kind", BELIEFS)
+def test_sums_with_processes(kind):
+    """What a process may be beside its mean varies with itself, and with nothing else."""
+    rng, p = np.random.default_rng(5), BELIEFS[kind]()
+    gp = process(rng, n=6, d=2)
+    bumps = mm.RBF(rng.normal(size=(2, 3)), rng.normal(size=(3, 2)), np.ones(2))
+    own, across, other = mm.covariance(p, gp), mm.covariance(p, gp, bumps), mm.covariance(p, bumps)
+    np.testing.assert_allclose(mm.covariance(p, bumps, gp), across.T, atol=1e-12)
+    np.testing.assert_allclose(mm.variance(p, 2.0 * gp), 4 * jnp.diagonal(own), rtol=1e-12)
+    np.testing.assert_allclose(
+        mm.covariance(p, 2.0 * gp + bumps), 4 * own + 2 * (across + across.T) + other, atol=1e-12
+    )
+    np.testing.assert_allclose(mm.covariance(p, gp, 3.0 * gp), 3 * own, rtol=1e-12)
+    with pytest.raises(TypeError, match="covariance takes one GP, with itself"):
+        mm.covariance(p, gp, process(rng, n=6, d=2))
+    with pytest.raises(TypeError, match="covariance takes one GP, with itself"):
+        mm.variance(p, gp + process(rng, n=6, d=2))
+
+
+def test_a_process_beside_a_function_by_quadrature():
+    rng, p = np.random.default_rng(6), BELIEFS["Gaussian"]()
+    gp = process(rng, n=6, d=2)
+    for f in (
+        mm.RBF(rng.normal(size=3), rng.normal(size=(3, 2)), np.ones(2)),
+        mm.Erf(rng.normal(size=3), rng.normal(size=(3, 2)), np.zeros(3)),
+        mm.Fourier(rng.normal(size=3), rng.normal(size=(3, 2)), np.zeros(3)),
+        mm.Quadratic(np.eye(2), np.ones(2)),
+    ):
+        each = mm.quadrature(p, lambda x, f=f: gp(x) * f(x), 64) - mm.quadrature(p, gp, 64) * mm.quadrature(p, f, 64)
+        np.testing.assert_allclose(mm.covariance(p, gp, f), each, atol=1e-9)
+
+
+def test_batches_keep_a_process_the_same():
+    gp = process(np.random.default_rng(7), n=6, d=2)
+    beliefs = mm.DiagonalGaussian(np.zeros((3, 2)), np.full((3, 2), 0.2))
+    ours = jax.vmap(mm.covariance, (0, None, None))(beliefs, gp, gp)
+    np.testing.assert_allclose(ours, jax.vmap(lambda q: mm.covariance(q, gp))(beliefs), rtol=1e-12)
+    one = mm.covariance(mm.DiagonalGaussian(np.zeros(2), np.full(2, 0.2)), gp)
+    np.testing.assert_allclose(ours, jnp.stack([one] * 3), rtol=1e-10)

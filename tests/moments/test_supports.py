@@ -422,6 +422,10 @@ def test_what_supports_refuse():
         (lambda: mm.Box([-np.inf], [0.0]), "Box.lower holds -inf"),
         (lambda: mm.Box([0.0, 1.0], [1.0]), r"upper must have shape \(2,\)"),
         (lambda: mm.TruncatedGaussian(mm.DiagonalGaussian([0.0], [1.0]), [0.0, 0.0], [1.0, 1.0]), "lower must have"),
+        *(
+            (lambda kind=kind: kind(mm.Gaussian(np.zeros(2), np.eye(2)), -np.ones(2), np.ones(2)), "DiagonalGaussian")
+            for kind in (mm.TruncatedGaussian, mm.ClippedGaussian)
+        ),
         (lambda: mm.expectation(mm.Box(np.zeros(2), np.ones(2)), full), "takes an RBF with a diagonal precision"),
         (
             lambda: mm.variance(mm.Gaussian([0.0], [[1.0]]), mm.Matern([1.0], [[0.0]], [1.0])),

@@ -70,6 +70,7 @@ def test_metrics_have_a_row_per_episode_and_seed(run):
 
 def test_evaluation_of_the_stored_policy(run):
     once, again, other = run.evaluate(3, seed=7), run.evaluate(3, seed=7), run.evaluate(3, seed=8)
+    assert run._programs["evaluate"]._cache_size() == 1  # whatever the seed
     assert once == again
     assert once != other
     assert [row["seed"] for row in once] == [5, 6]
@@ -87,7 +88,7 @@ def test_the_stored_policy_is_the_trained_one(run):
     assert (run.path / "metrics.jsonl").read_bytes() == (again.path / "metrics.jsonl").read_bytes()
 
 
-@pytest.mark.parametrize("gl", ["as it is", "none"])
+@pytest.mark.parametrize("gl", [pytest.param("as it is", marks=pytest.mark.slow), "none"])
 def test_a_film(run, gl, tmp_path):
     """With whatever GL there is, and with a drawing where there is none."""
     code = f"import moca; print(*moca.load({str(run.path)!r}).render(1, path={str(tmp_path / 'film.mp4')!r}), sep='|')"

@@ -164,6 +164,7 @@ def wait_for_rows(directory, agent, rows, process):
     return path.parent
 
 
+@pytest.mark.slow
 def test_killed_twice_it_goes_on_to_the_same_table(tmp_path, whole):
     """Once the study itself, whose job then stops of its own accord; once a job, which the study starts again."""
     directory = tmp_path / "killed"

@@ -54,9 +54,12 @@ def sum_expectation(p: Distribution, f: Sum) -> Float[Array, "*outputs"]:
     return sum(rest, first)
 
 
-def sum_covariance(p: Distribution, f: Sum, g: Map) -> Float[Array, "*both"]:
-    """Σₖ scaleₖ Cov(termₖ, g)."""
-    first, *rest = (s * covariance(p, term, g) for s, term in zip(f.scales, f.terms, strict=True))
+def sum_covariance(p: Distribution, f: Map, g: Map) -> Float[Array, "*both"]:
+    """Σᵢⱼ scaleᵢ scaleⱼ Cov(termᵢ, termⱼ), over the terms of f and of g, of which at least one is a sum."""
+    one, two = (
+        list(zip(each.scales, each.terms, strict=True)) if isinstance(each, Sum) else [(1, each)] for each in (f, g)
+    )
+    first, *rest = (s * t * covariance(p, a, b) for s, a in one for t, b in two)
     return sum(rest, first)
 
 

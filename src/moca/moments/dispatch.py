@@ -28,10 +28,10 @@ def look_up(table: dict[tuple[type, type], Callable], verb: str, p: Distribution
     _check_order(verb, p)
     found = find(table, type(p), type(f))
     if found is None:
-        supported = ", ".join(f"{a.__name__} × {_name(b)}" for a, b in table)
+        supported = ", ".join(_name(b) for a, b in table if isinstance(p, a))
         raise NoClosedFormError(
-            f"no closed form for the {verb} of {type(f).__name__} under {type(p).__name__}. Supported: {supported}. "
-            "To estimate by sampling instead, pass Empirical(p.sample(key, count))."
+            f"no closed form for the {verb} of {type(f).__name__} under {type(p).__name__}. Supported under it: "
+            f"{supported}. To estimate by sampling instead, pass Empirical(p.sample(key, count))."
         )
     _check(verb, p, f)
     return found
@@ -72,21 +72,29 @@ def _transposed(form: Callable, p: Distribution, f: Callable, g: Callable) -> Ar
 def _check_order(verb: str, p: object) -> None:
     if isinstance(p, Function):
         raise TypeError(f"{verb} takes the distribution first, then the function: got {type(p).__name__} first")
+    if not isinstance(p, Distribution):
+        raise TypeError(
+            f"{verb} takes a distribution of moca.moments, got {type(p).__name__}: for a known point, pass Dirac(x)"
+        )
 
 
 def _check(verb: str, p: Distribution, *functions: Callable) -> None:
     if p.batch_shape:
-        arguments = "p, f" if len(functions) == 1 else "p, f, g"
-        axes = ", ".join(["0"] + ["None"] * len(functions))
-        raise ValueError(
-            f"{verb} takes one point, but this {type(p).__name__} holds a batch of shape {p.batch_shape}: "
-            f"use jax.vmap({verb}, ({axes}))({arguments})"
-        )
+        raise batch_error(verb, p, len(functions))
     for f in functions:
         if isinstance(f, Function) and f.dimension != p.dimension:
             raise ValueError(
                 f"{type(p).__name__} has dimension {p.dimension}, but {type(f).__name__} takes dimension {f.dimension}"
             )
+
+
+def batch_error(verb: str, p: Distribution, functions: int = 1) -> ValueError:
+    """What to do instead of passing a batch to what is for one point."""
+    call = f"{verb.replace('-', '_')}({', '.join('qfg'[: functions + 1])})"
+    return ValueError(
+        f"{verb} takes one point, but this {type(p).__name__} holds a batch of shape {p.batch_shape}: "
+        f"use jax.vmap(lambda q: {call})(p), and so with what calls it"
+    )
 
 
 def _name(kind: type) -> str:

@@ -3,13 +3,12 @@
 Every one is closed form or an error; which pairs have one stands in `tables.py`.
 """
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
-from jax.tree_util import Partial
 from jaxtyping import Array, Float
 
 from moca.moments.dispatch import CLOSED_FORMS, CROSS_COVARIANCES, VARIANCES, look_up, look_up_pair
@@ -18,10 +17,20 @@ from moca.moments.distributions import Distribution
 Map = Callable[[Array], Array]
 
 
-@partial(eqx.filter_jit, inline=True)
+@eqx.filter_jit(inline=True)  # type: ignore[call-overload]
+def _program(form: Callable, structure: Any, places: tuple[int, ...], leaves: Sequence[Any]) -> Array:
+    return form(*jax.tree.unflatten(structure, [leaves[place] for place in places]))
+
+
 def evaluate(form: Callable, *arguments: Any) -> Array:
-    """A closed form, as one program: by hand, one operation after the other, each would be compiled on its own."""
-    return form(*arguments)
+    """A closed form as one program: called by hand, each of its operations would be compiled on its own.
+
+    Arrays that arguments share stay shared, so that a form can tell whether two functions are one.
+    """
+    leaves, structure = jax.tree.flatten(arguments)
+    unique = {id(leaf): leaf for leaf in leaves}
+    order = {key: place for place, key in enumerate(unique)}
+    return _program(form, structure, tuple(order[id(leaf)] for leaf in leaves), list(unique.values()))
 
 
 def expectation(p: Distribution, f: Map) -> Float[Array, "*outputs"]:
@@ -48,13 +57,8 @@ def covariance(p: Distribution, f: Map, g: Map | None = None) -> Float[Array, "*
     A number for two scalar functions, (m, n) for m outputs of f and n of g. Without g, f with itself: the covariance
     matrix of its outputs.
     """
-    if g is None or g is f:  # a process is correlated with itself, not with another one that has the same numbers
-        return evaluate(Partial(_with_itself, look_up_pair(p, f, f)), p, f)
+    g = f if g is None else g
     return evaluate(look_up_pair(p, f, g), p, f, g)
-
-
-def _with_itself(form: Callable, p: Distribution, f: Map) -> Array:
-    return form(p, f, f)
 
 
 def product(p: Distribution, f: Map, g: Map) -> Float[Array, "*both"]:

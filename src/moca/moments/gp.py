@@ -12,6 +12,7 @@ from moca.moments import _checks as check
 from moca.moments.closed_forms.points import empirical_covariance
 from moca.moments.closed_forms.rbf import given_each_basis, rbf_bases
 from moca.moments.distributions import DiagonalGaussian, Dirac, Empirical, Gaussian
+from moca.moments.expectation import covariance
 from moca.moments.functions import RBF, Function
 
 
@@ -45,10 +46,10 @@ class GP(Function):
         noise: check.Numbers = 1e-2,
     ) -> None:
         self.inputs, self.targets = check.as_float(inputs), check.as_float(targets)
-        check.at_least_rank(self, "inputs", self.inputs, 2)
-        check.at_least_rank(self, "targets", self.targets, 2)
-        m, d = self.targets.shape[-1], self.inputs.shape[-1]
+        m, d = self._sizes(self.inputs, self.targets)
         scales = check.as_float(lengthscales, like=self.inputs)
+        if scales.ndim == 1:
+            check.has_shape(self, "lengthscales", scales, (d,), f"inputs {self.inputs.shape}")
         self.lengthscales = jnp.broadcast_to(scales, (m, d)) if scales.ndim < 2 else scales
         signal, noise = (check.as_float(each, like=self.inputs) for each in (signal, noise))
         self.signal, self.noise = (jnp.broadcast_to(v, (m,)) if v.ndim == 0 else v for v in (signal, noise))
@@ -75,6 +76,7 @@ class GP(Function):
             raise ModuleNotFoundError("GP.fit needs optax: pip install 'moca-rl[train]' brings it") from None
 
         inputs, targets = check.as_float(inputs), check.as_float(targets)
+        cls._sizes(inputs, targets)
         spread, size = inputs.std(axis=0) + 1e-6, targets.var(axis=0) + 1e-6
         start = (jnp.log(jnp.tile(spread, (targets.shape[1], 1))), jnp.log(size), jnp.log(0.05 * size))
         adam = optax.adam(rate)
@@ -93,6 +95,14 @@ class GP(Function):
         run = jax.jit(lambda carry: jax.lax.scan(step, carry, None, length=steps)[0])
         logs, _ = run((start, adam.init(start)))
         return cls(inputs, targets, *map(jnp.exp, logs))
+
+    @classmethod
+    def _sizes(cls, inputs: Array, targets: Array) -> tuple[int, int]:
+        """The numbers of outputs and of inputs."""
+        for field, array in (("inputs", inputs), ("targets", targets)):
+            if array.ndim != 2:
+                raise ValueError(f"GP.{field} must have a row for each point and two axes, got shape {array.shape}")
+        return targets.shape[1], inputs.shape[1]
 
     @property
     def dimension(self) -> int:
@@ -143,10 +153,9 @@ def gaussian_gp(p: DiagonalGaussian | Gaussian, f: GP) -> Float[Array, "m"]:
 def gaussian_gp_covariance(p: DiagonalGaussian | Gaussian, f: GP, g: GP) -> Float[Array, "m m"]:
     """Covₓ(μₐ(x), μ_b(x)), and on the diagonal beside it Eₓ[σₐ²(x)] = signal − tr((K + noise I)⁻¹ E[k kᵀ]).
 
-    Costs (mN)² expectations. Of two processes the errors are independent, so the second part is there only when f is g.
+    Costs (mN)² expectations.
     """
-    if f is not g:
-        raise TypeError("covariance takes one GP, with itself: covariance(p, gp). Of two, make one with both's outputs")
+    _refuse_two(f, g)
     factor, solved = f.solve()
     weights = f.signal[:, None] * solved
 
@@ -166,6 +175,19 @@ def gaussian_gp_covariance(p: DiagonalGaussian | Gaussian, f: GP, g: GP) -> Floa
     return means + jnp.diag(f.signal - explained)
 
 
+def gaussian_gp_with_any(p: DiagonalGaussian | Gaussian, f: GP, g: Function) -> Float[Array, "m *outputs"]:
+    """Covₓ(μₐ(x), g(x)): the posterior mean is a sum of RBFs, and what the process is beside it has nothing of g."""
+    weights = f.signal[:, None] * f.solve()[1]
+    means = jax.vmap(lambda w, scales: covariance(p, RBF(w, f.inputs, scales**-2), g))
+    return means(weights, f.lengthscales)
+
+
+def _refuse_two(f: GP, g: GP) -> None:
+    """Raises unless the two are one: whether they are the same process cannot be known from their numbers."""
+    if not all(one is two for one, two in zip(jax.tree.leaves(f), jax.tree.leaves(g), strict=True)):
+        raise TypeError("covariance takes one GP, with itself: covariance(p, gp). Of two, make one with both's outputs")
+
+
 def _bases(p: DiagonalGaussian | Gaussian, f: GP) -> Float[Array, "m n"]:
     """E[k(x, xᵢ)] / signal, for each output."""
     return jax.vmap(lambda scales: rbf_bases(p, RBF(None, f.inputs, scales**-2)))(f.lengthscales)
@@ -173,9 +195,11 @@ def _bases(p: DiagonalGaussian | Gaussian, f: GP) -> Float[Array, "m n"]:
 
 def dirac_gp_covariance(p: Dirac, f: GP, g: GP) -> Float[Array, "m m"]:
     """The posterior variances at the point."""
+    _refuse_two(f, g)
     return jnp.diag(f.posterior(p.point)[1])
 
 
 def empirical_gp_covariance(p: Empirical, f: GP, g: GP) -> Float[Array, "m m"]:
     """The covariance of the posterior means over the points, plus the average posterior variances."""
+    _refuse_two(f, g)
     return empirical_covariance(p, f, f) + jnp.diag(jax.vmap(f.posterior)(p.points)[1].mean(axis=0))

@@ -42,6 +42,9 @@ class MatchedNetwork(Function):
     def __check_init__(self) -> None:
         if not self.layers:
             raise ValueError("MatchedNetwork.layers needs at least one layer")
+        for number, layer in enumerate(self.layers):
+            if not isinstance(layer, Ridge):
+                raise TypeError(f"layer {number} of the network must be a Ridge, got {type(layer).__name__}")
         for number, (one, two) in enumerate(zip(self.layers, self.layers[1:], strict=False)):
             if one.outputs != (two.dimension,):
                 raise ValueError(
@@ -141,6 +144,8 @@ def matching_error(p: DiagonalGaussian | Gaussian, network: MatchedNetwork, poin
     The matched moments less those by a Gauss–Hermite rule of `points` nodes per dimension, plus what the rule itself
     changes by when it has half the nodes, and half as much again for safety. Costs points^d evaluations of the network.
     """
+    if not isinstance(network, MatchedNetwork):
+        raise TypeError(f"matching_error takes a MatchedNetwork, got {type(network).__name__}")
     if p.dimension > 3:
         raise ValueError(f"matching_error is for up to three input dimensions, got {p.dimension}: compare with samples")
     matched = match_full(p, network)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key
 
-from moca.moments.dispatch import NoClosedFormError
+from moca.moments.dispatch import NoClosedFormError, batch_error
 from moca.moments.distributions import DiagonalGaussian, Distribution, Gaussian
 from moca.moments.expectation import Map, expectation
 from moca.moments.mixtures import GaussianMixture
@@ -74,6 +74,8 @@ def _gaussian(verb: str, p: Any) -> DiagonalGaussian | Gaussian:
             f"{verb} is for DiagonalGaussian, Gaussian and GaussianMixture, got {type(p).__name__}; "
             "to sample, pass Empirical(p.sample(key, count)) to expectation"
         )
+    if p.batch_shape:
+        raise batch_error(verb, p)
     return p
 
 

@@ -101,6 +101,11 @@ class _OfGaussian(Independent):
     upper: Float[Array, "*batch d"] = eqx.field(converter=check.as_float)
 
     def __check_init__(self) -> None:
+        if not isinstance(self.gaussian, DiagonalGaussian):
+            kind = type(self.gaussian).__name__
+            raise TypeError(
+                f"{type(self).__name__} takes a DiagonalGaussian, got {kind}: correlations are not closed form"
+            )
         self._check_bounds()
         check.has_shape(self, "lower", self.lower, self.gaussian.mean.shape, f"mean {self.gaussian.mean.shape}")
 

@@ -90,6 +90,7 @@ _add(
         (Dirac, object, object): cf.dirac_covariance,
         (Empirical, object, object): cf.empirical_covariance,
         (Distribution, Sum, object): made.sum_covariance,
+        (Distribution, object, Sum): made.sum_covariance,
         **{(Elliptical, f, g): cf.elliptical_polynomial_covariance for f, g in product(POLYNOMIALS, repeat=2)},
         **{(p, Fourier, Fourier): cf.elliptical_fourier_covariance for p in HEAVY_TAILED},
         **{(p, RBF, RBF): cf.independent_rbf_covariance for p in SUPPORTS},
@@ -125,7 +126,8 @@ _add(
         (Dirac, GP, GP): gp.dirac_gp_covariance,
         (Empirical, GP, GP): gp.empirical_gp_covariance,
         **{(p, GP, GP): gp.gaussian_gp_covariance for p in GAUSSIANS},
-        (GaussianMixture, GP, GP): made.mixture_covariance,
+        **{(p, GP, g): gp.gaussian_gp_with_any for p, g in product(GAUSSIANS, FUNCTIONS)},
+        **{(GaussianMixture, GP, g): made.mixture_covariance for g in (GP, *FUNCTIONS)},
     },
 )
 

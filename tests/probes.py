@@ -114,3 +114,10 @@ def tiny(**settings: Any) -> Config:
         "sac.width": 16,
     }
     return override(Config(), small | {name.replace("__", "."): value for name, value in settings.items()})
+
+
+def optimised(trainer):
+    """The program of a trainer that runs longer than it compiles, without the flags that other tests compile with."""
+    options = {"xla_backend_optimization_level": 3, "xla_llvm_disable_expensive_passes": False}
+    lowered = trainer._program.lower(trainer.configs, trainer.state, trainer._number())
+    return lowered.compile(compiler_options=options)

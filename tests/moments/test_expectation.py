@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from moca import moments as mm
+from moca.moments.expectation import _program as program
 from tests.moments import problems, reference
 
 TOLERANCE = {np.float64: 1e-10, np.float32: 2e-5}
@@ -290,3 +291,17 @@ def test_agrees_with_monte_carlo(kind, function):
     samples = np.asarray(evaluate(f, sample(p, jax.random.key(0))))
     error = abs(samples.mean() - float(expectation(p, f)))
     assert error <= 4 * samples.std() / np.sqrt(len(samples)) + 1e-12
+
+
+def test_called_by_hand_a_closed_form_is_one_program_and_a_lambda_is_none():
+    p, f = mm.DiagonalGaussian(np.zeros(2), np.ones(2)), mm.RBF([1.0], [[0.0, 0.0]], np.ones(2))
+    mm.expectation(p, f)
+    before = program._cache_size()
+    mm.expectation(mm.DiagonalGaussian(np.ones(2), np.ones(2)), f)
+    assert program._cache_size() == before
+    scale, points = [1.0], mm.Empirical([[1.0], [3.0]])
+    twice = lambda x: scale[0] * x[0]  # noqa: E731
+    assert mm.expectation(points, twice) == 2
+    scale[0] = 5.0  # what a lambda closes over may change
+    assert mm.expectation(points, twice) == 10
+    assert program._cache_size() == before

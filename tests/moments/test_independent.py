@@ -80,3 +80,27 @@ def test_kernel_expectations_agree_with_gpflows(kind, d):
 
     for got, want in zip(ours(p, f), gpflow_expectations(mean, covariance, points, lengthscales), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-11, atol=1e-14)
+
+
+def test_a_process_agrees_with_gpflows_uncertain_conditional():
+    """GPflow's prediction at an uncertain input from an inducing distribution q(u) = N(m, S), here the exact posterior.
+
+    mean = E[k]ᵀ K⁻¹ m and variance = signal − tr(K⁻¹ E[kkᵀ]) + tr(K⁻¹ S K⁻¹ E[kkᵀ]) + mᵀ K⁻¹ E[kkᵀ] K⁻¹ m − mean².
+    """
+    rng = np.random.default_rng(3)
+    n, d, signal, noise = 8, 3, 1.3, 0.1
+    inputs, targets, scales = 1.5 * rng.normal(size=(n, d)), rng.normal(size=(n, 2)), rng.uniform(0.5, 1.0, d)
+    mean, root = rng.normal(size=d), 0.4 * rng.normal(size=(d, d))
+    k, _, kk = gpflow_expectations(mean, root @ root.T, inputs, scales)
+    gaps = (inputs[:, None] - inputs[None]) / scales
+    K = signal * np.exp(-0.5 * np.sum(gaps**2, axis=-1))
+    inverse = np.linalg.inv(K)
+    smooth = K @ np.linalg.inv(K + noise * np.eye(n))
+    m, S = smooth @ targets, noise * smooth
+    first, second = signal * k @ inverse, signal**2 * inverse @ kk @ inverse
+    means = first @ m
+    own = signal - signal**2 * np.sum(inverse * kk) + np.sum(S * second)
+    covariance = m.T @ second @ m - np.outer(means, means) + own * np.eye(2)
+    ours = mm.propagate(mm.Gaussian(mean, root @ root.T), mm.GP(inputs, targets, scales, signal, noise))
+    np.testing.assert_allclose(ours.mean, means, rtol=1e-10)
+    np.testing.assert_allclose(ours.covariance, covariance, rtol=1e-9, atol=1e-12)

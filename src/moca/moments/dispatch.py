@@ -6,9 +6,7 @@ A new pair is one function and one line:
 """
 
 from collections.abc import Callable
-
-from jax import Array
-from jax.tree_util import Partial
+from functools import cache
 
 from moca.moments.distributions import Distribution
 from moca.moments.functions import Function
@@ -51,7 +49,7 @@ def look_up_pair(p: Distribution, f: Callable, g: Callable) -> Callable:
     _check("covariance", p, f, g)
     if found is not None:
         return found
-    return Partial(_transposed, turned)
+    return _transposed(turned)
 
 
 def find(table: dict[tuple[type, type], Callable], p: type, f: type) -> Callable | None:
@@ -65,8 +63,10 @@ def find_pair(p: type, f: type, g: type) -> Callable | None:
     return next((COVARIANCES[key] for key in keys if key in COVARIANCES), None)
 
 
-def _transposed(form: Callable, p: Distribution, f: Callable, g: Callable) -> Array:
-    return form(p, g, f).T
+@cache
+def _transposed(form: Callable) -> Callable:
+    """The closed form for the two functions in the other order; the same one each time, so that it compiles once."""
+    return lambda p, f, g: form(p, g, f).T
 
 
 def _check_order(verb: str, p: object) -> None:

@@ -4,6 +4,7 @@ Every one is closed form or an error; which pairs have one stands in `tables.py`
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -17,17 +18,20 @@ from moca.moments.distributions import Distribution
 Map = Callable[[Array], Array]
 
 
-@eqx.filter_jit(inline=True)  # type: ignore[call-overload]
-def _program(form: Callable, structure: Any, places: tuple[int, ...], leaves: Sequence[Any]) -> Array:
+@partial(jax.jit, static_argnums=(0, 1, 2), inline=True)
+def _program(form: Callable, structure: Any, places: tuple[int, ...], leaves: Sequence[Array]) -> Array:
     return form(*jax.tree.unflatten(structure, [leaves[place] for place in places]))
 
 
 def evaluate(form: Callable, *arguments: Any) -> Array:
     """A closed form as one program: called by hand, each of its operations would be compiled on its own.
 
-    Arrays that arguments share stay shared, so that a form can tell whether two functions are one.
+    Arrays that arguments share stay shared, so that a form can tell whether two functions are one. A function that is
+    not made of arrays alone, such as a lambda, may change between two calls, and is not compiled.
     """
     leaves, structure = jax.tree.flatten(arguments)
+    if not all(map(eqx.is_array, leaves)):
+        return form(*arguments)
     unique = {id(leaf): leaf for leaf in leaves}
     order = {key: place for place, key in enumerate(unique)}
     return _program(form, structure, tuple(order[id(leaf)] for leaf in leaves), list(unique.values()))

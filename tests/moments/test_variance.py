@@ -1,12 +1,14 @@
 """Closed-form variances, relative to E[f²]."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from moca import moments as mm
+from moca.moments.closed_forms.pairs import not_negative
 from tests.moments import problems, reference
 from tests.moments.test_expectation import evaluate, integrate_scale_mixture
 
@@ -119,3 +121,9 @@ def test_no_spread_means_no_variance(function):
     for each in (value, variance(mm.Gaussian(mean, np.zeros((3, 3))), f)):
         assert 0 <= each < 1e-15
     np.testing.assert_allclose(growth, jax.jit(jax.grad(lambda x, f: f(x)))(mean, f) ** 2, rtol=1e-10)
+
+
+def test_what_rounding_made_negative_is_zero_and_keeps_its_gradient():
+    for number, value in ((-1e-17, 0.0), (0.3, 0.3)):
+        found, slope = jax.value_and_grad(not_negative)(jnp.array(number))
+        assert (found, slope) == (value, 1)

@@ -146,16 +146,15 @@ def supports():
 
 def numerics():
     """Errors of quadrature, sigma points and sampling against the closed form."""
-    with jax.enable_x64(True):
-        p = mm.DiagonalGaussian([0.2, -0.1], [0.4, 0.3])
-        f = mm.Erf([1.0, 1.0], [[0.7, -0.4], [1.0, 1.0]], [0.2, 0.0])
-        truth = float(mm.expectation(p, f))
-        points = np.array([2, 3, 4, 6, 8, 12, 16, 24])
-        rule = [abs(float(mm.quadrature(p, f, int(n))) - truth) for n in points]
-        counts = 4 ** np.arange(1, 9)
-        values = jax.vmap(f)(p.sample(jax.random.key(0), 50 * int(counts[-1])))
-        drawn = [np.sqrt(np.mean((values[: 50 * n].reshape(50, n).mean(axis=1) - truth) ** 2)) for n in counts]
-        unscented = abs(float(mm.sigma_points(p, f)) - truth)
+    p = mm.DiagonalGaussian([0.2, -0.1], [0.4, 0.3])
+    f = mm.Erf([1.0, 1.0], [[0.7, -0.4], [1.0, 1.0]], [0.2, 0.0])
+    truth = float(mm.expectation(p, f))
+    points = np.array([2, 3, 4, 6, 8, 12, 16, 24])
+    rule = [abs(float(mm.quadrature(p, f, int(n))) - truth) for n in points]
+    counts = 4 ** np.arange(1, 9)
+    values = jax.vmap(f)(p.sample(jax.random.key(0), 50 * int(counts[-1])))
+    drawn = [np.sqrt(np.mean((values[: 50 * n].reshape(50, n).mean(axis=1) - truth) ** 2)) for n in counts]
+    unscented = abs(float(mm.sigma_points(p, f)) - truth)
     figure, ((axes,),) = rows(1)
     figure.set_size_inches(4.8, 3)
     axes.loglog(points**2, np.maximum(rule, 1e-16), color=BLUE, marker="o", ms=3, label="quadrature")

@@ -150,17 +150,17 @@ def network(rng):
     return mm.MatchedNetwork.dense(weights, [0.3 * rng.normal(size=b) for b in sizes[1:]], "erf")
 
 
+def matern(rng):
+    return mm.Matern(rng.normal(size=3), rng.normal(size=(3, 2)), np.ones(2), nu=2.5)
+
+
 ANSWERS = {
     "a process": (lambda rng: process(rng, n=6, d=2), lambda q, f: mm.propagate(q, f, joint=True)),
     "a network": (network, lambda q, f: mm.propagate(q, f, joint=True)),
     "angles": (lambda rng: None, lambda q, f: mm.with_angles(q, [1])),
-    "Matern": (lambda rng: matern(rng), mm.cross_covariance),
+    "Matern": (matern, mm.cross_covariance),
     "crossed with x": (lambda rng: function("Erf", rng, 2, 4), mm.cross_covariance),
 }
-
-
-def matern(rng):
-    return mm.Matern(rng.normal(size=3), rng.normal(size=(3, 2)), np.ones(2), nu=2.5)
 
 
 @pytest.mark.parametrize("kind", ANSWERS)

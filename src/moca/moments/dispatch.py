@@ -89,11 +89,11 @@ def _check(verb: str, p: Distribution, *functions: Callable) -> None:
 
 
 def batch_error(verb: str, p: Distribution, functions: int = 1) -> ValueError:
-    """What to do instead of passing a batch to what is for one point."""
+    """The error for a batch where one point is expected, with the call of `jax.vmap` to use instead."""
     call = f"{verb.replace('-', '_')}({', '.join('qfg'[: functions + 1])})"
     return ValueError(
         f"{verb} takes one point, but this {type(p).__name__} holds a batch of shape {p.batch_shape}: "
-        f"use jax.vmap(lambda q: {call})(p), and so with what calls it"
+        f"use jax.vmap(lambda q: {call})(p). Functions built on {verb}, such as propagate, are batched the same way"
     )
 
 

@@ -261,7 +261,7 @@ def _absent(key: str, value: str, known: list[str]) -> ConfigError:
 
 
 def _rounded(value: float, half: float) -> str:
-    """To two digits of the half width; where that is none, to four of the value."""
+    """Formats a number to two digits of the half width, or to four digits of its own where there is no half width."""
     if 0 < half < np.inf:
         places = 1 - int(np.floor(np.log10(float(f"{half:.1e}"))))  # as rounded: 9.96 is 10
         return f"{round(value, places) + 0.0:,.{max(0, places)}f}"  # no minus before a zero

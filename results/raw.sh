@@ -30,8 +30,8 @@ maps() {
 }
 sac() {
   search sac 5
-  settings=$("$python" results/searches/run.py best-sac) && echo "SAC: $settings"
-  study raw-sac-cartpole 1 $settings & study raw-sac-pendulum 1 $settings & wait
+  "$python" results/searches/run.py best-sac # what the preset raw has for SAC
+  study raw-sac-cartpole 2 & study raw-sac-pendulum 2 & wait
 }
 others() {
   study process 5

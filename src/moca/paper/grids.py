@@ -45,8 +45,18 @@ _ALL = (
         Block(CARTPOLE, ("moca-ce", "moca"), ("0.0125",)),
         Block(PENDULUM, ("moca-ce", "moca"), ("0",), 250_000),
     ),
-    _raw("raw-sac-cartpole", Block(CARTPOLE, ("sac",), _RAW_CARTPOLE), seeds=40),
-    _raw("raw-sac-pendulum", Block(PENDULUM, ("sac",), _RAW_PENDULUM, 250_000)),
+    # SAC after its search at every level, and with the usual settings at one.
+    _raw(
+        "raw-sac-cartpole",
+        Block(CARTPOLE, ("sac",), _RAW_CARTPOLE),
+        Block(CARTPOLE, ("sac-usual",), ("0.05",)),
+        seeds=40,
+    ),
+    _raw(
+        "raw-sac-pendulum",
+        Block(PENDULUM, ("sac",), _RAW_PENDULUM, 250_000),
+        Block(PENDULUM, ("sac-usual",), ("0.05",), 250_000),
+    ),
     # Noise of the process, which no filter can take away.
     _raw(
         "process",

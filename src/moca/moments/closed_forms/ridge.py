@@ -136,6 +136,8 @@ def gate_covariance(f: Gate, m_a: Numbers, v_a: Numbers, g: Gate, m_b: Numbers, 
     P(z < a, z′ < b) = Φ₂(h, k; ρ) =: B, with h = m_a / √A, A = v_a + η_a, and k alike, and ρ = c / √(AB). A factor a in
     a unit is the operator m_a + v_a ∂_a + c ∂_b applied to B (Stein's lemma); its derivatives are elementary.
     """
+    if g.power < f.power:
+        return gate_covariance(g, m_b, v_b, f, m_a, v_a, c)
     (root_a, h), (root_b, k) = _standardised(f, m_a, v_a), _standardised(g, m_b, v_b)
     most = 1 - 4 * float(jnp.finfo(c.dtype).eps)  # equal arguments: one in exact arithmetic
     rho = jnp.clip(c / (root_a * root_b), -most, most)
@@ -150,8 +152,6 @@ def gate_covariance(f: Gate, m_a: Numbers, v_a: Numbers, g: Gate, m_b: Numbers, 
     over_b = by_b - normal_density(k) * ndtr(h) / root_b
     if f.power == 0:
         return f.scale * g.scale * (m_b * excess + c * by_a + v_b * over_b)
-    if g.power == 0:
-        return f.scale * g.scale * (m_a * excess + c * by_b + v_a * over_a)
     share_a, share_b = f.blur / root_a**2, g.blur / root_b**2
     density = bivariate_density(h, k, rho) * root_a * root_b
     curved = ((1 - share_a - share_b) * (1 - rho) * (1 + rho) + share_a * share_b) * density

@@ -119,7 +119,9 @@ def test_every_pair_by_quadrature(one, two, dtype):
         assert (error <= TOLERANCE[dtype] * scale).all(), (error / scale).max()
 
 
-@pytest.mark.parametrize(("one", "two"), [QUICK[1], ("Erf", "ReLU"), *(pytest.param(*QUICK[i], marks=pytest.mark.slow) for i in (3, 5))])
+@pytest.mark.parametrize(
+    ("one", "two"), [QUICK[1], ("Erf", "ReLU"), *(pytest.param(*QUICK[i], marks=pytest.mark.slow) for i in (3, 5))]
+)
 def test_order_and_product(one, two):
     """The covariance turned around, and E[f g] from the covariance and the means."""
     rng = np.random.default_rng(0)

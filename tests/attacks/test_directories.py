@@ -16,6 +16,7 @@ from rich.console import Console
 
 from moca import files
 from moca.config import ConfigError
+from moca.drivers.trainer import Report
 from moca.runs import checkpoint, interrupts, launch, saving
 from moca.runs.checkpoint import Checkpoint
 from moca.runs.directory import LOGS, RunDirectory
@@ -657,3 +658,20 @@ def test_no_mutated_checkpoint_loads_but_a_valid_one(server, half, count, monkey
             (half / name).write_bytes(content)
     assert set(refusals) <= {(True, True)}
     assert loaded  # a hash that was computed again, over other numbers that could be
+
+
+def test_rows_that_do_not_fit_leave_no_half_of_themselves(half, monkeypatch):
+    """The disk is full between one log and the other: both end where they did."""
+    directory = RunDirectory.open(half)
+    before, append = directory.lengths(), files.append
+
+    def full(path, content):
+        if path.name == LOGS[1]:
+            raise OSError(28, "No space left on device")
+        append(path, content)
+
+    monkeypatch.setattr(files, "append", full)
+    report = Report(4, {"return_mean": np.zeros(len(directory.runs))})
+    with pytest.raises(files.DiskError, match="No space left"):
+        directory.append(report, 1.0)
+    assert directory.lengths() == before

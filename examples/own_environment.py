@@ -11,7 +11,6 @@ import sys
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from rich.console import Console
 
 import moca
 from moca.envs.environment import Environment, Step
@@ -50,7 +49,7 @@ print("\n".join(map(str, faults)) or "no fault found")
 # Nobody tuned anything for this river: the range of V is taken from a short look at it, and written into config.json.
 agent = moca.MoCA(
     River(), seeds=2, noise__sigma=0.05, env__episode_length=100, env__action_repeat=1, train__warmup=500
-).learn(steps, console=Console())
+).learn(steps, progress=True)
 print("range of V:", agent.config.value.low, agent.config.value.high)
 
 # How good is that? Doing nothing drifts downstream; a return near 70 reaches the landing place and stays there.

@@ -12,7 +12,6 @@ import sys
 import jax
 import jax.numpy as jnp
 from ramp import Ramp
-from rich.console import Console
 
 import moca
 from moca import moments as mm
@@ -27,6 +26,6 @@ assert abs(mm.expectation(belief, value) - values.mean()) < 5 * error
 
 # Importing the file has registered it: to an agent it is a setting like any other.
 steps = int(sys.argv[1]) if len(sys.argv) > 1 else 30_000
-agent = moca.MoCA("CartpoleBalance", noise__sigma=0.05, value__kind="ramp").learn(steps, console=Console())
+agent = moca.MoCA("CartpoleBalance", noise__sigma=0.05, value__kind="ramp").learn(steps, progress=True)
 for row in agent.evaluate(episodes=5):
     print(f"seed {row['seed']}: return {row['return_mean']:.0f}")

@@ -11,7 +11,6 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
 
 import moca
 
@@ -19,7 +18,7 @@ steps = int(sys.argv[1]) if len(sys.argv) > 1 else 40_000
 
 # Two seeds, one compiled program. Any setting of the preset can be changed by keyword: critic__lr=3e-4 is `critic.lr`.
 agent = moca.MoCA("CartpoleBalance", seeds=2, noise__sigma=0.05)
-agent.learn(steps, console=Console())
+agent.learn(steps, progress=True)
 
 # Fresh episodes of the greedy policies, one row per seed.
 for row in agent.evaluate(episodes=5):

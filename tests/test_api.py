@@ -50,7 +50,7 @@ def agent():
 
 def member(agent, run):
     """The agent and the learner of one of its runs, from the disk."""
-    env, learners = agent.run.restore()
+    env, learners = agent.run.environment, agent.run.learners
     return make_agent(agent.config, env), jax.tree.map(lambda leaf: leaf[run], learners)
 
 
@@ -135,7 +135,7 @@ def test_the_model_gives_the_predictive_gaussian_in_its_parts(agent):
     for number in range(5):
         matched = mm.moment_match(mixture_of(learner, OBSERVATIONS[number], acts[number]), full=True)
         one = agent.model.predict(OBSERVATIONS[number], acts[number], run=1)
-        for found in (one, moca.runs.run.Prediction(*(part[number] for part in batch))):
+        for found in (one, moca.runs.answers.Prediction(*(part[number] for part in batch))):
             np.testing.assert_allclose(found.mean, matched.mean, rtol=1e-5, atol=1e-6)
             np.testing.assert_allclose(found.covariance, matched.covariance, rtol=1e-4, atol=1e-7)
             np.testing.assert_allclose(found.aleatoric + found.epistemic, found.covariance, rtol=1e-6)

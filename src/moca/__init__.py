@@ -11,6 +11,8 @@ _LAZY = {
     "train": "moca.runs.launch",
     "load": "moca.runs.run",
     "Run": "moca.runs.run",
+    "resume": "moca.runs.launch",
+    **dict.fromkeys(("Callback", "EarlyStopping", "KeepBest", "Training"), "moca.runs.callbacks"),
     "Policy": "moca.deploy",
     "pretrained": "moca.deploy",
     "check_env": "moca.envs.check",

@@ -23,8 +23,9 @@ from moca.devices import use_all_cores
 from moca.envs.defaults import defaults
 from moca.envs.environment import Spaces
 from moca.envs.trust import import_module_of
+from moca.runs.answers import FollowingPolicy, Model
 from moca.runs.launch import train
-from moca.runs.run import FollowingPolicy, Model, Run
+from moca.runs.run import Run
 
 _FIXED = {
     "agent": "choose the class, as moca.SAC",
@@ -85,24 +86,29 @@ class MoCA:
         self._out = None if out is None else as_path("out", out)
         self._run: Run | None = None
 
-    def learn(self, steps: int, console: Console | None = None) -> Self:
-        """The agent itself, after so many environment steps per run; `console=rich.console.Console()` shows progress.
+    def learn(self, steps: int, callback: Any = None, progress: bool | Console = False) -> Self:
+        """The agent itself, after so many environment steps per run, or so many more if it has learned before.
 
-        An agent learns once. If it was interrupted, the same call goes on.
+        Args:
+            steps: environment steps. Exploration and learning rates are spread over those of the first call, and keep
+                their last values in later ones; `train__horizon` spreads them over another number.
+            callback: called after each episode, and can stop: see `moca.train`.
+            progress: whether progress is shown, or a `rich.console.Console` on which it is.
+
+        If it was interrupted, the same call goes on.
         """
         if self._run is not None:
-            raise ConfigError(
-                f"this {type(self).__name__} has learned already: make another for another run. To learn for longer, "
-                "give more steps from the start: exploration and learning rates are spread over all of them"
-            )
-        config = self._build(steps)
-        if self._out is None:
-            self._out = Path(tempfile.mkdtemp(prefix="moca-"))
-            weakref.finalize(self, shutil.rmtree, self._out, ignore_errors=True)
-        self._run = train(config, self._out, env=self._env, console=console)
-        if lost := self._run.directory.status.get("diverged"):
+            self._run = self._run.learn(steps, callback, progress)
+        else:
+            config = self._build(steps)
+            if self._out is None:
+                self._out = Path(tempfile.mkdtemp(prefix="moca-"))
+                weakref.finalize(self, shutil.rmtree, self._out, ignore_errors=True)
+            self._run = train(config, self._out, env=self._env, console=progress, callback=callback)
+        directory = self._run.directory
+        if lost := directory.status.get("diverged"):
             warnings.warn(
-                f"{len(lost)} of {config.seeds} runs diverged and were given up: {'; '.join(map(_told, lost))}",
+                f"{len(lost)} of {len(directory.runs)} runs diverged and were given up: {'; '.join(map(_told, lost))}",
                 RuntimeWarning,
                 stacklevel=2,
             )
@@ -158,7 +164,7 @@ class MoCA:
         """See `Run.save`."""
         return self.run.save(path)
 
-    def export(self, path: Path | str, run: int = 0) -> Path:
+    def export(self, path: Path | str, run: int | None = None) -> Path:
         """See `Run.export`."""
         return self.run.export(path, run)
 

@@ -22,7 +22,7 @@ class Explore(NamedTuple):
 
     draws: ExplorationDraws
     step: Int[Array, ""]  # environment steps so far
-    fraction: Float[Array, ""]  # of all training steps
+    fraction: Float[Array, ""]  # of the steps over which exploration changes; more than one after them
 
 
 def draw_exploration(

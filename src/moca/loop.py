@@ -20,6 +20,7 @@ from moca.config import Config
 from moca.divergence import cause
 from moca.envs.environment import Environment, Noise, Spaces, Step
 from moca.exploration import ExplorationDraws, Explore
+from moca.nets import scheduled
 
 BLOCK = 100  # steps in a row whose random numbers are drawn at once, at most
 
@@ -75,11 +76,16 @@ class StepDraws(NamedTuple):
 
 def init_run(config: Config, env: Spaces, key: Key[Array, ""]) -> RunState:
     """A run before its first step."""
-    capacity = min(config.train.capacity, config.train.steps // config.env.action_repeat)
+    capacity = replay_size(config, config.train.steps)
     learner_key, episode_key = jax.random.split(key)
     learner = make_agent(config, env).init(learner_key)
     replay = memory.empty(capacity, env.observation_size, env.action_size, config.belief.filter)
     return RunState(learner, jnp.zeros((), jnp.int32), replay, episode_key)
+
+
+def replay_size(config: Config, steps: int) -> int:
+    """The number of transitions that the replay memory of a run of so many steps holds."""
+    return min(config.train.capacity, steps // config.env.action_repeat)
 
 
 def episode_keys(state: RunState, number: Int[Array, ""]) -> EpisodeKeys:
@@ -129,7 +135,7 @@ def first_belief(
 def act(agent: Agent, state: LoopState, index: Int[Array, ""], draws: ExplorationDraws) -> Float[Array, "act"]:
     """The action of a run's `index`-th step, counted from the first ever [Alg. 1 l. 3]."""
     step = index * agent.config.env.action_repeat
-    return agent.act(state.learner, state.belief.mean, Explore(draws, step, step / agent.config.train.steps))
+    return agent.act(state.learner, state.belief.mean, Explore(draws, step, step / scheduled(agent.config)))
 
 
 def observe(

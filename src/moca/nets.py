@@ -77,10 +77,15 @@ def descend(parameters: T, gradient: T, optimiser: optax.OptState, rates: Any) -
 
 
 def share_done(config: Config, updates: Int[Array, ""]) -> Float[Array, ""]:
-    """The share of all updates of a run that have been made."""
+    """The share of all updates within the schedules that have been made."""
     train = config.train
-    total = max(1, (train.steps - train.warmup) // config.env.action_repeat * train.updates)
+    total = max(1, (scheduled(config) - train.warmup) // config.env.action_repeat * train.updates)
     return jnp.minimum(updates / total, 1)
+
+
+def scheduled(config: Config) -> int:
+    """The number of steps over which learning rates and exploration change; later they keep their last values."""
+    return config.train.horizon or config.train.steps
 
 
 def decayed(config: Config, lr: Any, updates: Int[Array, ""]) -> Float[Array, ""]:

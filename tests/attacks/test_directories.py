@@ -157,6 +157,15 @@ def test_another_version_of_jax_goes_on_or_says_which_one_could(server, half):
     assert whole(half)
 
 
+def test_a_checkpoint_under_a_later_name_is_passed_over(server, half):
+    newest = max((half / "checkpoints").iterdir())
+    later = newest.with_name(f"{int(newest.stem) + stub.LENGTH:012d}.checkpoint")
+    later.write_bytes(newest.read_bytes())
+    answer = server("resume", path=str(half))
+    assert answer.code == 0 and "another step than its name says" in answer.out
+    assert whole(half)
+
+
 @pytest.mark.parametrize("change", ["settings", "seeds"])
 def test_edited_settings_are_refused_by_name(server, half, change):
     file = half / {"settings": "config.json", "seeds": "meta.json"}[change]
@@ -675,3 +684,27 @@ def test_rows_that_do_not_fit_leave_no_half_of_themselves(half, monkeypatch):
     with pytest.raises(files.DiskError, match="No space left"):
         directory.append(report, 1.0)
     assert directory.lengths() == before
+
+
+def test_what_is_added_is_added_whole_or_not_at_all(tmp_path, monkeypatch):
+    path, write = tmp_path / "log", os.write
+    files.append(path, b"one\n")
+
+    def full(handle, content):
+        if len(content) < 4:
+            raise OSError(28, "No space left on device")
+        return write(handle, content[:2])
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(OSError, match="No space left"):
+        files.append(path, b"two\n")
+    monkeypatch.undo()
+    assert path.read_bytes() == b"one\n"
+
+
+def test_what_is_written_over_leaves_nothing_of_what_was_there(tmp_path):
+    path = tmp_path / "status.json"
+    path.write_bytes(b'{"state": "running", "step": 3}'.ljust(99) + b"\n")
+    files.write_over(path, b'{"state": "failed"}')
+    assert path.stat().st_size == 100
+    assert json.loads(path.read_text()) == {"state": "failed"}

@@ -160,7 +160,7 @@ CALLS = {
     "MoCA(out)": (lambda out: moca.MoCA("PendulumSwingup", out=3), "out must be a path"),
     "MoCA(settings)": (lambda out: moca.MoCA("PendulumSwingup", settings=[1]), "settings must be a dictionary"),
     "learn('x')": (lambda out: moca.MoCA("PendulumSwingup").learn("x"), "train.steps must be a whole number"),
-    "learn(console)": (lambda out: moca.MoCA("PendulumSwingup", out=out).learn(1000, console=3), "console must be"),
+    "learn(progress)": (lambda out: moca.MoCA("PendulumSwingup", out=out).learn(1000, progress=3), "console must be"),
     "sweep list": (lambda out: sweep.points(CONFIG, {"critic.lr": 1}), "varied must be a list"),
     "sweep grid": (lambda out: sweep.grid({str(i): [0.0] * 100 for i in range(9)}), "more than 10000 points"),
     "sweep twice": (lambda out: sweep.parse_axes(["critic.lr=1"], ["critic.lr=1:2"]), "critic.lr is swept twice"),

@@ -47,6 +47,12 @@ def test_the_newest_are_kept(saved):
     assert sorted(path.name for path in saved.iterdir()) == ["000000002000.checkpoint", "000000003000.checkpoint"]
 
 
+def test_a_file_that_is_not_ours_is_left_alone(saved):
+    (saved / "before the change.checkpoint").write_bytes(b"mine")
+    checkpoint.save(saved, 4000, Checkpoint(Facts(4, {}, {}), checkpoint.to_host(tree())), keep=1)
+    assert sorted(path.name for path in saved.iterdir()) == ["000000004000.checkpoint", "before the change.checkpoint"]
+
+
 def test_the_copy_is_its_own():
     """On a CPU a view would change when the memory is written to again."""
     bump = jax.jit(lambda x: x + 1, donate_argnums=0)
@@ -89,8 +95,8 @@ def test_no_code_is_run(saved, tmp_path):
 
 def test_another_run_s_arrays_are_refused(saved):
     newest = max(saved.glob("*.checkpoint"))
-    assert checkpoint.load(newest, checkpoint.layout(tree()))
-    other = checkpoint.layout(tree() | {"count": jnp.float32(7)})
+    assert checkpoint.load(newest, [checkpoint.layout(tree())])
+    other = [checkpoint.layout(tree() | {"count": jnp.float32(7)})]
     with pytest.raises(OtherArraysError, match=f"{newest.name} holds other arrays"):
         checkpoint.load(newest, other)
     with pytest.raises(OtherArraysError):  # it is not passed over, as a damaged one is

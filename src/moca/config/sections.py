@@ -61,6 +61,7 @@ class TrainConfig:
     """The loop that all agents share."""
 
     steps: int = field(default=100_000, metadata=_limits(low=1))
+    horizon: int = field(default=0, metadata=_limits(low=0))  # steps over which schedules run; 0: `steps`
     batch: int = field(default=128, metadata=_limits(low=1))
     capacity: int = field(default=1_000_000, metadata=_limits(low=1))
     updates: int = field(default=1, metadata=_limits(low=1))  # per decision

@@ -12,7 +12,7 @@ import math
 import os
 import re
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -77,6 +77,15 @@ def unflatten(arrays: list[np.ndarray], like: Any) -> Any:
     return jax.tree.unflatten(jax.tree.structure(like), arrays)
 
 
+def grown(arrays: list[np.ndarray], like: Any) -> list[np.ndarray]:
+    """The arrays with zeros behind them where those of `like` are longer."""
+    shapes = [shape for _, shape in layout(like)]
+    return [
+        array if array.shape == shape else np.pad(array, [(0, b - a) for a, b in zip(array.shape, shape, strict=True)])
+        for array, shape in zip(arrays, shapes, strict=True)
+    ]
+
+
 def from_host(arrays: list[np.ndarray], like: Any) -> Any:
     """The pytree again, typed and placed as `like`, whose layout the arrays have."""
     leaves, structure = jax.tree.flatten(like)
@@ -102,7 +111,7 @@ def save(folder: Path, step: int, checkpoint: Checkpoint, keep: int) -> Path:
     for part in parts:
         digest.update(part)
     files.write(path, MAGIC + digest.hexdigest().encode() + b"\n", *parts)
-    ours = [each for each in _newest_first(folder) if re.fullmatch(r"\d{12}", each.stem)]
+    ours = [each for each in newest_first(folder) if re.fullmatch(r"\d{12}", each.stem)]
     later = sum(each.name > path.name for each in ours)
     for each in (*ours[:later], *ours[later + keep :]):
         with suppress(OSError):
@@ -110,12 +119,12 @@ def save(folder: Path, step: int, checkpoint: Checkpoint, keep: int) -> Path:
     return path
 
 
-def load(path: Path, expected: Layout | None = None) -> Checkpoint:
+def load(path: Path, expected: Sequence[Layout] | None = None) -> Checkpoint:
     """Reads a file.
 
     Raises:
         DamagedError: unless every byte is as it was written.
-        OtherArraysError: if they are, but the layout is not the expected one.
+        OtherArraysError: if they are, but the layout is none of the expected ones.
     """
     try:
         with files.open_to_read(path) as file:
@@ -127,7 +136,7 @@ def load(path: Path, expected: Layout | None = None) -> Checkpoint:
 
 
 def newest(
-    folder: Path, expected: Layout | None = None, accept: Callable[[Path, Checkpoint], None] = lambda *_: None
+    folder: Path, expected: Sequence[Layout] | None = None, accept: Callable[[Path, Checkpoint], None] = lambda *_: None
 ) -> tuple[Checkpoint | None, list[str]]:
     """The newest valid checkpoint, if there is one, and what is wrong with newer ones.
 
@@ -137,7 +146,7 @@ def newest(
         with suppress(OSError):
             aside.unlink()
     complaints: list[str] = []
-    for path in _newest_first(folder):
+    for path in newest_first(folder):
         if path.is_dir() and not path.is_symlink():
             raise ConfigError(f"{path} should be a file, but it is a folder: remove it")
         try:
@@ -150,7 +159,7 @@ def newest(
     return None, complaints
 
 
-def _read(file: Any, expected: Layout | None) -> Checkpoint:
+def _read(file: Any, expected: Sequence[Layout] | None) -> Checkpoint:
     """The checkpoint in an open file; what it raises begins with a verb."""
     size, magic, told = os.fstat(file.fileno()).st_size, file.readline(len(MAGIC)), file.read(65)
     lead = file.read(8)
@@ -179,7 +188,7 @@ def _read(file: Any, expected: Layout | None) -> Checkpoint:
         arrays.append(array.reshape(shape))
     if told != digest.hexdigest().encode() + b"\n":
         raise damaged
-    if expected is not None and layout != expected:
+    if expected is not None and layout not in expected:
         raise OtherArraysError(
             "holds other arrays than this run, as other settings or another version of moca, jax or optax make them: "
             "go on with the version that wrote it, or remove it"
@@ -212,7 +221,8 @@ def _is_count(value: Any) -> bool:
     return type(value) is int and 0 <= value < 2**62
 
 
-def _newest_first(folder: Path) -> list[Path]:
+def newest_first(folder: Path) -> list[Path]:
+    """The checkpoints in a folder."""
     return sorted(folder.glob(f"*{SUFFIX}"), reverse=True)
 
 

@@ -9,16 +9,21 @@ from typing import Any
 
 from moca import presets, sweep
 from moca.arguments import Parser, a_path, add_device, add_trust, at_least_one, from_zero, seconds
-from moca.config import AGENTS, NOISES, VALUES, Config, ConfigError, parse_assignment, read_settings, to_json
+from moca.config import AGENTS, NOISES, VALUES, Config, ConfigError, parse_assignment, read_settings, to_json, whole
 from moca.envs.trust import import_module_of
 from moca.names import folder_name
+from moca.runs import BEST, LAST
 
 
 def add_commands(command: Callable[[str, Callable[[argparse.Namespace], None], str], Parser]) -> None:
     """Adds the commands to the command line, through its own function for that."""
     train = command("train", _train, "train an agent: all seeds in one compiled program")
     _add_run_options(train)
-    train.add_argument("--resume", type=a_path, metavar="DIR", help="go on with the unfinished run in DIR, exactly")
+    train.add_argument(
+        "--resume", type=a_path, metavar="DIR", help="go on with the run in DIR, exactly; with --steps to a new total"
+    )
+    train.add_argument("--patience", type=at_least_one, metavar="N", help="stop after N evaluations without a rise")
+    train.add_argument("--keep-best", action="store_true", help="keep each run's best policy: evaluate --which best")
     train.add_argument(
         "--overlap", action="store_true", help="one run on two CPU cores: faster, and the same up to rounding"
     )
@@ -40,12 +45,18 @@ def add_commands(command: Callable[[str, Callable[[argparse.Namespace], None], s
     add_device(render)
 
     export = command("export", _export, "a learned policy as one file that runs with NumPy alone: see moca.deploy")
-    export.add_argument("--run", type=from_zero, default=0, help="which of its runs (default: the first, 0)")
+    export.add_argument("--run", type=from_zero, help="which of its runs (default: the one with the highest return)")
     export.add_argument("--out", type=a_path, default=Path("exported.npz"), help="the file (default: exported.npz)")
     export.set_defaults(device="cpu")
 
     for each in (evaluate, render, export):
-        each.add_argument("directory", type=a_path, help="a run directory")
+        each.add_argument("directory", type=a_path, help="a run directory, finished or not")
+        each.add_argument(
+            "--which",
+            choices=(LAST, BEST),
+            default=LAST,
+            help="its policies at the end, or of --keep-best (default: last)",
+        )
         add_trust(each)
 
 
@@ -129,7 +140,8 @@ def _train(arguments: argparse.Namespace) -> None:
     if directory := arguments.resume:
         _refuse_no_run(directory)
         launch, options = _start(arguments)
-        print(launch.resume(directory, trust=arguments.trust, **options).path)
+        steps = None if arguments.steps is None else whole("--steps", arguments.steps, 1)
+        print(launch.resume(directory, steps=steps, trust=arguments.trust, **options).path)
         return
     config = _config(arguments)
     if arguments.dry_run:
@@ -164,8 +176,6 @@ def _launch(arguments: argparse.Namespace, config: Config, points: list[dict[str
 
 def _start(arguments: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
     """The module that trains, on the device that was asked for, and the options that all training has."""
-    from rich.console import Console
-
     from moca.devices import use_device
     from moca.runs import launch
 
@@ -174,8 +184,17 @@ def _start(arguments: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
         "checkpoint_every": arguments.checkpoint_every,
         "keep": arguments.keep,
         "overlap": getattr(arguments, "overlap", False),  # a sweep has several runs
-        "console": Console(markup=False, emoji=False),  # a path may have brackets
+        "console": True,
+        "callback": _callbacks(arguments),
     }
+
+
+def _callbacks(arguments: argparse.Namespace) -> list[Any]:
+    """What --patience and --keep-best ask for."""
+    from moca.runs.callbacks import EarlyStopping, KeepBest
+
+    patience, keep = getattr(arguments, "patience", None), getattr(arguments, "keep_best", False)  # train's own
+    return [*([EarlyStopping(patience)] if patience else []), *([KeepBest()] if keep else [])]
 
 
 def _refuse_no_run(directory: Path) -> None:
@@ -191,7 +210,7 @@ def _load(arguments: argparse.Namespace) -> Any:
     from moca.runs.run import load
 
     use_device(arguments.device)
-    return load(arguments.directory, trust=arguments.trust)
+    return load(arguments.directory, which=arguments.which, trust=arguments.trust)
 
 
 def _evaluate(arguments: argparse.Namespace) -> None:
@@ -206,4 +225,10 @@ def _render(arguments: argparse.Namespace) -> None:
 
 
 def _export(arguments: argparse.Namespace) -> None:
-    print(_load(arguments).export(arguments.out, arguments.run))
+    run = _load(arguments)
+    number = run.best_run if arguments.run is None else arguments.run
+    path = run.export(arguments.out, number)
+    if len(run.directory.runs) > 1:
+        chosen = "" if arguments.run is not None else ", the one with the highest return"
+        print(f"run {number} of {len(run.directory.runs)} (seed {run.directory.runs[number]['seed']}){chosen}")
+    print(path)

@@ -8,7 +8,6 @@ tensorboard/     figures/              rollout.mp4
 """
 
 import hashlib
-import io
 import json
 import math
 import os
@@ -18,16 +17,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
 from moca import __version__, files
 from moca.config import Config, ConfigError, flatten, from_json, override, to_json
-from moca.deploy.files import LARGEST, read_arrays
-from moca.divergence import CAUSES
 from moca.drivers import Report
+from moca.nets import scheduled
 from moca.received import read_json, read_rows
-from moca.runs import OVER, STATES, origin
+from moca.runs import OVER, STATES, learned, origin
+from moca.runs.shapes import are_steps, is_row, is_run
 
 LOGS = ("metrics.jsonl", "timing.jsonl")
 ROOM = 256  # bytes of status.json at least, so that it can be written to in place when the disk is full
@@ -84,7 +82,7 @@ class RunDirectory:
 
     def _forget(self) -> None:
         """Has config.json and meta.json read again."""
-        for name in ("config", "meta"):
+        for name in ("config", "_asked", "meta"):
             self.__dict__.pop(name, None)
 
     def begin(self, config: Config, runs: list[dict[str, float]]) -> None:
@@ -127,9 +125,34 @@ class RunDirectory:
         if changed or runs != self.runs:
             what = f"other settings ({', '.join(changed[:3])})" if changed else "other seeds or variations"
             raise ConfigError(f"{self.path} holds a run already, with {what}: choose another directory, or remove it")
-        if (state := self.status["state"]) in OVER:
-            what = "it is finished" if state == "finished" else "all of it diverged"
+        if self.over:
+            what = "it is finished" if self.over == "finished" else "all of it diverged"
             raise ConfigError(f"{self.path} holds a run already, and {what}: choose another directory, or remove it")
+
+    @property
+    def over(self) -> str:
+        """The state in which the run ended; empty if something is left to do, as in a finished run made longer."""
+        status = self.status
+        longer = status["state"] == "finished" and status["step"] < self.config.train.steps
+        return status["state"] if status["state"] in OVER and not longer else ""
+
+    @property
+    def totals(self) -> list[int]:
+        """The steps that were asked for: at first, and each time that the run was made longer."""
+        return [self._asked.train.steps, *self.meta.get("extended", [])]
+
+    def extend(self, steps: int) -> None:
+        """Makes the run longer, in a directory that is locked. One write: a run is as long as it was, or longer."""
+        if self.over == "diverged":
+            raise ConfigError(f"all of {self.path} diverged: there is nothing to go on with")
+        if steps < self.totals[-1]:
+            raise ConfigError(f"steps = {steps} is fewer than the {self.totals[-1]} that {self.path} was asked for")
+        if steps > self.totals[-1]:
+            override(self.config, {"train.steps": steps})  # raises where that cannot be
+            meta = {**self.meta, "extended": [*self.totals[1:], steps]}
+            with files.writing(f"to {self.path}"):
+                files.write(self.path / "meta.json", (json.dumps(meta, indent=2) + "\n").encode())
+            self._forget()
 
     @property
     def status(self) -> dict[str, Any]:
@@ -173,7 +196,18 @@ class RunDirectory:
 
     @cached_property
     def config(self) -> Config:
-        """The settings of the run."""
+        """The settings of the run, as long as it was made."""
+        asked = self._asked
+        if len(self.totals) == 1:
+            return asked
+        try:
+            return override(asked, {"train.steps": self.totals[-1], "train.horizon": scheduled(asked)})
+        except ConfigError as error:
+            raise ConfigError(f"{self.path / 'meta.json'} makes the run longer than can be: {error}") from None
+
+    @cached_property
+    def _asked(self) -> Config:
+        """The settings of the run, as it was first asked for."""
         path, told = self.path / "config.json", self.meta.get("identity")
         ours = _identity(self._read("config.json"), self.runs)
         if told and told != ours:
@@ -201,8 +235,10 @@ class RunDirectory:
         path, runs = self.path / "meta.json", meta.get("runs")
         if not isinstance(meta.get("identity", {}), dict):
             raise ConfigError(f"{path} does not say which run it is of: its identity has another shape")
-        if not isinstance(runs, list) or not runs or not all(_is_run(run) for run in runs):
+        if not isinstance(runs, list) or not runs or not all(is_run(run) for run in runs):
             raise ConfigError(f"{path} does not list the runs, each with its seed and settings that are numbers")
+        if not are_steps(meta.get("extended", [])):
+            raise ConfigError(f"{path} does not say how long the run was made: extended must list numbers of steps")
         if len({tuple(run) for run in runs}) != 1:
             raise ConfigError(f"{path} lists runs of which some have settings that others have not")
         return meta
@@ -262,7 +298,7 @@ class RunDirectory:
         except FileNotFoundError:
             return []
         for number, row in enumerate(rows, 1):
-            if not _is_row(row):
+            if not is_row(row):
                 raise ConfigError(f"{path} cannot be read: line {number} is no row of metrics")
         return rows
 
@@ -279,41 +315,21 @@ class RunDirectory:
             with suppress(OSError):
                 files.write_over(path, json.dumps({"state": state, "step": step}).encode())
 
-    def save_policy(self, learners: Any) -> Path:
-        """The learners' arrays, by their paths in the pytree, as critics.value.weights."""
-        path = self.path / "policy.npz"
-        held = io.BytesIO()
-        np.savez(held, **dict(zip(_paths(learners), jax.device_get(jax.tree.leaves(learners)), strict=True)))
+    def save_policy(self, learners: Any, name: str = "policy.npz") -> Path:
+        """Writes the learners' arrays."""
         with files.writing(f"the policy to {self.path}"):
-            files.write(path, held.getbuffer())
-        return path
+            return learned.write(self.path / name, learners)
 
-    def load_policy(self, like: Any) -> Any:
-        """The learners that `save_policy` wrote, in the structure of `like`; every number in them is finite."""
-        path = self.path / "policy.npz"
-        leaves, structure = jax.tree.flatten(like)
-        size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in leaves)
+    def load_policy(self, like: Any, name: str = "policy.npz") -> Any:
+        """The learners that `save_policy` wrote, in the structure of `like`."""
         try:
-            stored = read_arrays(path, max(size, LARGEST))
+            return learned.read(self.path / name, like)
         except FileNotFoundError:
-            raise ConfigError(f"{self.path} holds no policy.npz: the run has not got that far") from None
-        except ValueError as error:
-            raise ConfigError(f"{path} cannot be read: {error}") from None
-        before = "leaf000" in stored  # as version 0.1.0 named them, in order
-        names = [f"leaf{number:03d}" for number in range(len(leaves))] if before else _paths(like)
-        wanted = {name: (leaf.shape, leaf.dtype) for name, leaf in zip(names, leaves, strict=True)}
-        if {name: (array.shape, array.dtype) for name, array in stored.items()} != wanted:
-            raise ConfigError(f"{path} does not fit the run's config.json{self._made_by}: it holds other arrays")
-        for name, array in stored.items():
-            if not np.isfinite(array).all():
-                raise ConfigError(f"{path} holds numbers that are not finite, in {name}")
-        return jax.tree.unflatten(structure, [stored[name] for name in names])
-
-
-def _paths(tree: Any) -> list[str]:
-    """The paths of a pytree's leaves, in order."""
-    paths = (jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in jax.tree.leaves_with_path(tree))
-    return [path or "array" for path in paths]
+            raise ConfigError(f"{self.path} holds no {name}: the run has not got that far") from None
+        except learned.OtherArraysError as error:
+            raise ConfigError(
+                f"{self.path / name} does not fit the run's config.json{self._made_by}: {error}"
+            ) from None
 
 
 def _identity(settings: Mapping[str, Any], runs: Sequence[Mapping[str, float]]) -> dict[str, str]:
@@ -323,26 +339,6 @@ def _identity(settings: Mapping[str, Any], runs: Sequence[Mapping[str, float]]) 
     """
     parts = {"settings": settings, "runs": runs}
     return {name: hashlib.sha256(json.dumps(part, sort_keys=True).encode()).hexdigest() for name, part in parts.items()}
-
-
-def _is_run(run: Any) -> bool:
-    """True if it has the shape of an entry of `runs`."""
-    if not isinstance(run, dict) or type(run.get("seed")) is not int or not 0 <= run["seed"] < 2**32:
-        return False
-    return all(_is_number(value) for value in run.values())
-
-
-def _is_number(value: Any) -> bool:
-    """True for a number that a float holds."""
-    return (type(value) is float and math.isfinite(value)) or (type(value) is int and abs(value) < 2**53)
-
-
-def _is_row(row: Mapping[str, Any]) -> bool:
-    """True if it has the shape of a row of metrics.jsonl: numbers, or null for what could not be measured."""
-    if not {"step", "seed", "diverged", "return_mean", "return_noise_free"} <= row.keys():
-        return False
-    known = type(row["step"]) is int and row["step"] >= 0 and row["diverged"] in range(len(CAUSES))
-    return known and all(value is None or _is_number(value) for value in row.values())
 
 
 def _number(value: np.ndarray) -> float | None:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from rich.console import Console
@@ -23,6 +23,7 @@ from moca.files import writing
 from moca.moments import NoClosedFormError
 from moca.names import OWN
 from moca.runs import interrupts
+from moca.runs.callbacks import Callback, Training, as_callback
 from moca.runs.directory import RunDirectory
 from moca.runs.display import Display, label, learning_curve
 from moca.runs.events import EventFile
@@ -37,7 +38,8 @@ def train(
     varied: Sequence[Mapping[str, float]] = ({},),
     env: Spaces | None = None,
     trust: bool = False,
-    console: Console | None = None,
+    console: Console | bool | None = None,
+    callback: Any = None,
     checkpoint_every: float = 60.0,
     keep: int = 2,
     overlap: bool = False,
@@ -50,7 +52,9 @@ def train(
         varied: settings by dotted name, all of them floats; each is run with every seed.
         env: the environment, if not the one the config names.
         trust: whether the config may name an environment for which a module of someone's own is imported.
-        console: where progress goes; nowhere by default.
+        console: where progress goes: nowhere by default, with True to standard output.
+        callback: called after each episode with a `Training`; if it returns False, training stops. A function, a
+            `Callback` such as `moca.EarlyStopping()` or `moca.KeepBest()`, or a list of them.
         checkpoint_every: seconds from one checkpoint to the next.
         keep: how many checkpoints are kept.
         overlap: whether one run alone learns on two CPU cores, which changes it by rounding only.
@@ -60,7 +64,7 @@ def train(
         DivergedRun: where every run diverged; it then stops at once.
     """
     config, out, varied = override(config, {}), as_path("out", out), sweep.points(config, varied)
-    saving = _checked(env, console, checkpoint_every, keep)
+    options = _checked(env, console, callback, checkpoint_every, keep)
     if isinstance(env, HostEnvironment) and env.name:
         config, env = override(config, {"env.name": env.name}), None  # so that the directory tells all
     seeds = [config.seed + i for i in range(config.seeds)]
@@ -77,42 +81,63 @@ def train(
     with directory.locked():
         directory.begin(config, runs)
         remember(directory.path, config.env.name)
-        return _train(directory, env, console, overlap, saving)
+        return _train(directory, env, overlap, options)
 
 
 def resume(
     path: Path | str,
     *,
+    steps: int | None = None,
     env: Spaces | None = None,
     trust: bool = False,
-    console: Console | None = None,
+    console: Console | bool | None = None,
+    callback: Any = None,
     checkpoint_every: float = 60.0,
     keep: int = 2,
     overlap: bool = False,
 ) -> Run:
-    """Goes on with the unfinished run in that directory, from its newest valid checkpoint; arguments as for `train`."""
-    saving = _checked(env, console, checkpoint_every, keep)
+    """Goes on with the run in that directory, from its newest valid checkpoint; arguments as for `train`.
+
+    Args:
+        path: the run directory.
+        steps: environment steps in all, by which a run becomes longer, a finished one too. Learning rates and
+            exploration then keep the values they had at the end.
+    """
+    options = _checked(env, console, callback, checkpoint_every, keep)
     directory = RunDirectory.open(as_path("path", path))
     import_trusted(directory.path, directory.config.env.name, trust)
     use_all_cores()
     with directory.locked():
+        if steps is not None:
+            directory.extend(whole("steps", steps, 1))
         directory.refuse_other(directory.config, directory.runs)
-        return _train(directory, env, console, overlap, saving)
+        return _train(directory, env, overlap, options)
 
 
-def _checked(env: Any, console: Any, checkpoint_every: Any, keep: Any) -> tuple[float, int]:
-    """The time between checkpoints and their number; raises unless all are what they should be."""
+class _Options(NamedTuple):
+    """What a run does besides training."""
+
+    console: Console
+    callback: Callback
+    checkpoint_every: float
+    keep: int
+
+
+def _checked(env: Any, console: Any, callback: Any, checkpoint_every: Any, keep: Any) -> _Options:
+    """The options; raises unless all are what they should be."""
     refuse_other_env(env)
-    if console is not None and not isinstance(console, Console):
-        raise ConfigError(f"console must be a rich.console.Console, or None, got {shown(console)}")
-    return real("checkpoint_every", checkpoint_every), whole("keep", keep, 1, MOST)
+    if not isinstance(console, Console | bool | None):
+        raise ConfigError(f"console must be a rich.console.Console, True or False, got {shown(console)}")
+    if not isinstance(console, Console):
+        console = Console(markup=False, emoji=False, quiet=not console)  # a path may have brackets
+    return _Options(
+        console, as_callback(callback), real("checkpoint_every", checkpoint_every), whole("keep", keep, 1, MOST)
+    )
 
 
-def _train(
-    directory: RunDirectory, env: Spaces | None, console: Console | None, overlap: bool, saving: tuple[float, int]
-) -> Run:
+def _train(directory: RunDirectory, env: Spaces | None, overlap: bool, options: _Options) -> Run:
     """Trains the runs of a directory that is locked to the end, from wherever they stand."""
-    console = console or Console(quiet=True)
+    console = options.console
     run = Run(directory, env)
     run.refuse_without_env()
     config, runs, step = directory.config, directory.runs, directory.status["step"]
@@ -143,7 +168,8 @@ def _train(
         console.print(
             f"compiled in {time.perf_counter() - started:.0f} s; training {len(runs)} run{'s' * (len(runs) > 1)}"
         )
-        _follow(trainer, directory, console, Saver(trainer, directory, *saving), request)
+        saver = Saver(trainer, directory, options.checkpoint_every, options.keep)
+        _follow(trainer, run, console, saver, options.callback, request)
     title = f"{config.agent} on {config.env.name.removeprefix(OWN)}, {config.noise.kind} σ = {config.noise.sigma:g}"
     with writing(f"a figure to {directory.path}"):
         learning_curve(directory.rows(), directory.points, title, directory.path / "figures")
@@ -151,13 +177,20 @@ def _train(
 
 
 def _follow(
-    trainer: Trainer, directory: RunDirectory, console: Console, saver: Saver, request: interrupts.Request
+    trainer: Trainer,
+    run: Run,
+    console: Console,
+    saver: Saver,
+    callback: Callback,
+    request: interrupts.Request,
 ) -> None:
     """Trains to the end, or until it is asked to stop; then all there is has been saved."""
+    directory = run.directory
     length, points, runs = trainer.config.env.episode_length, directory.points, len(directory.runs)
     display = Display(console, trainer.config.train.steps, runs, trainer.step)
-    state, all_diverged = "failed", False
+    state, all_diverged, stopped, training = "failed", False, False, None
     try:
+        callback.start(run)
         with writing(f"to {directory.path}"):
             purge = trainer.step + 1 if trainer.step else None
             folder = directory.path / "tensorboard"
@@ -176,20 +209,29 @@ def _follow(
                         event.add(report.step, scalars)
                 all_diverged = bool((report.metrics["diverged"] > 0).all())
                 saver.save_if_due()
+                training = Training(report.step, report.metrics, trainer.learners, run)
+                stopped = callback(training) is False
                 before = time.perf_counter()
-                if request or all_diverged:
+                if request or all_diverged or stopped:
                     break
         saver.save()
         saver.wait()
-        if trainer.episode == trainer.episodes or all_diverged:
+        at_end = trainer.episode == trainer.episodes
+        if at_end or all_diverged or stopped:
             directory.save_policy(trainer.learners)
-        ended = "finished" if trainer.episode == trainer.episodes else "interrupted"
+        ended = "finished" if at_end else "stopped" if stopped else "interrupted"
         state = "diverged" if all_diverged else ended
+        if training is not None:
+            callback.end(training, interrupted=state == "interrupted")
     finally:
         diverged = _diverged(directory)
         directory.write_status(state, trainer.step, diverged)
-    for run in diverged:
-        console.print(f"seed {run['seed']} diverged in the episode that ended at step {run['step']:,}: {run['cause']}")
+    for lost in diverged:
+        console.print(
+            f"seed {lost['seed']} diverged in the episode that ended at step {lost['step']:,}: {lost['cause']}"
+        )
+    if state == "stopped":
+        console.print(f"stopped by a callback at step {trainer.step:,}")
     if state == "interrupted":
         raise interrupts.InterruptedRun(
             f"stopped by {request.name} at step {trainer.step:,}; go on with: moca train --resume {directory.path}"

@@ -1,4 +1,4 @@
-"""A finished run, and what its policies answer: actions, values, predictions, films.
+"""A run, finished or not, and what its policies answer: actions, values, predictions, films.
 
 One compiled program per question and shape serves all runs of a directory.
 """
@@ -8,19 +8,19 @@ import shutil
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from rich.console import Console
 
 from moca import files
 from moca import moments as mm
 from moca.agents import make_agent
 from moca.arguments import MOST
-from moca.belief import Belief, KalmanFilter
+from moca.belief import Belief
 from moca.config import INT32, Config, ConfigError, as_path, shown, whole
-from moca.deploy.checks import NOTHING_TO_GO_ON, checked, sane
 from moca.drivers import make_env
 from moca.drivers.host_evaluation import evaluate_on_host
 from moca.envs.environment import Spaces, make_noise
@@ -30,17 +30,9 @@ from moca.evaluation import evaluate as evaluate_learner
 from moca.evaluation import rollout
 from moca.loop import PolicyState, agent_steps, init_run, policy_start, policy_step
 from moca.names import OWN
-from moca.runs import export, film
+from moca.runs import BEST, LAST, export, film, saving
+from moca.runs.answers import FollowingPolicy, Model, as_rows
 from moca.runs.directory import RunDirectory
-
-
-class Prediction(NamedTuple):
-    """The Gaussian over the next state: covariance = aleatoric + epistemic; batched along leading axes."""
-
-    mean: np.ndarray  # (…, obs)
-    covariance: np.ndarray  # (…, obs, obs)
-    aleatoric: np.ndarray  # what the members take for chance, on average
-    epistemic: np.ndarray  # what they disagree on
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +41,7 @@ class Run:
 
     directory: RunDirectory
     env: Spaces | None = None  # the environment it was trained on, if its config names another
+    which: str = LAST  # of its policies: the last, or the best, as `KeepBest` found it
 
     @property
     def path(self) -> Path:
@@ -72,7 +65,7 @@ class Run:
         """
         asked = self._at(run)
         rows, lead = self._observed(observation)
-        return np.array(self._programs["act"](*asked, rows)).reshape(*lead, self._env.action_size)
+        return np.array(self._programs["act"](*asked, rows)).reshape(*lead, self.environment.action_size)
 
     def policy(self, run: int = 0) -> "FollowingPolicy":
         """The greedy policy of one run, to be called with the observations of an episode one after the other."""
@@ -90,9 +83,9 @@ class Run:
         """The model that predicts the next state; raises where the agent has no such thing."""
         return Model(self)
 
-    def export(self, path: Path | str, run: int = 0) -> Path:
-        """Writes one run's policy as a file that `moca.deploy` runs without jax."""
-        run = self._refuse_run(run)
+    def export(self, path: Path | str, run: int | None = None) -> Path:
+        """Writes one run's policy, that of `best_run` by default, as a file that `moca.deploy` runs without jax."""
+        run = self.best_run if run is None else self._refuse_run(run)
         noise = self.directory.configs[run].noise
         origin = {
             "env": self.config.env.name.removeprefix(OWN),
@@ -100,7 +93,29 @@ class Run:
             "noise": {"kind": noise.kind, "sigma": noise.sigma, "sigma_min": noise.sigma_min},
         }
         config, learner = self._at(run)
-        return export.write(path, make_agent(config, self._env), learner, origin)
+        return export.write(path, make_agent(config, self.environment), learner, origin)
+
+    @property
+    def best_run(self) -> int:
+        """The number of the run with the highest return over the last tenth of its steps."""
+        rows, runs = self.rows, len(self.directory.runs)
+        late = [(i % runs, row) for i, row in enumerate(rows) if row["step"] > 0.9 * rows[-1]["step"]]
+        scores: list[list[float]] = [[] for _ in range(runs)]
+        for run, row in late:
+            if row["return_mean"] is not None:
+                scores[run].append(row["return_mean"])
+        return max(range(runs), key=lambda run: np.mean(scores[run]) if scores[run] else -np.inf)
+
+    def learn(self, steps: int, callback: Any = None, progress: bool | Console = False) -> "Run":
+        """The run after so many more environment steps; arguments as for `MoCA.learn`.
+
+        One that was interrupted, or stopped by a callback, goes on to where it was to end.
+        """
+        from moca.runs.launch import resume
+
+        directory = RunDirectory.open(self.path)  # as it is now
+        total = directory.totals[-1] + (whole("steps", steps, 1) if directory.over else 0)
+        return resume(self.path, steps=total, env=self.env, console=progress, callback=callback)
 
     def save(self, path: Path | str) -> Path:
         """Copies the run directory, without the checkpoints that an unfinished run would need."""
@@ -112,9 +127,12 @@ class Run:
         return path
 
     def evaluate(self, episodes: int = 10, seed: int = 0) -> list[dict[str, float]]:
-        """Returns of the final policies over fresh episodes, one row per run."""
-        episodes, seed = whole("episodes", episodes, 1, MOST), whole("seed", seed)
-        env, learners = self._restored
+        """Returns of the policies over fresh episodes, one row per run."""
+        return self.evaluate_learners(self.learners, episodes, seed)
+
+    def evaluate_learners(self, learners: Any, episodes: int = 10, seed: int = 0) -> list[dict[str, float]]:
+        """The same for learners that a callback was shown."""
+        episodes, seed, env = whole("episodes", episodes, 1, MOST), whole("seed", seed), self.environment
         stacked = jax.tree.map(lambda *numbers: np.asarray(numbers, np.float32), *self.directory.configs)
         if isinstance(env, HostEnvironment):
             result = evaluate_on_host(env, self.config, stacked, learners, episodes, seed)
@@ -131,7 +149,7 @@ class Run:
         if path is None:
             files.refuse_odd(self.path / "rollout.mp4")
         path = self.path / "rollout.mp4" if path is None else as_path("path", path)
-        env, config = self._env, self.directory.configs[run]
+        env, config = self.environment, self.directory.configs[run]
         if isinstance(env, HostEnvironment):
             return path, *film.record(path, env, config, self._at(run)[1], seed)
         states, episode = self._programs["play"](*self._at(run), jax.random.key(seed))
@@ -147,24 +165,30 @@ class Run:
                 "env=…)"
             )
 
-    def restore(self) -> tuple[Any, Any]:
-        """Environment and learners, these with a leading axis over runs."""
-        self.refuse_without_env()
-        config = self.config
-        env = make_env(config, self.env)
-        like = jax.eval_shape(
-            jax.vmap(lambda key: init_run(config, env, key).learner),
-            jax.eval_shape(lambda: jax.random.split(jax.random.key(0), len(self.directory.runs))),
-        )
-        return env, self.directory.load_policy(like)
+    @property
+    def best(self) -> "Run":
+        """The same with the best policies that were met in place of the last, where `KeepBest` looked for them."""
+        return dataclasses.replace(self, which=BEST)
 
     @cached_property
-    def _restored(self) -> tuple[Any, Any]:
-        return self.restore()
+    def learners(self) -> Any:
+        """What was learned, with a leading axis over runs: at the end, or until the newest checkpoint."""
+        config, env, directory = self.config, self.environment, self.directory
+        like = jax.eval_shape(
+            jax.vmap(lambda key: init_run(config, env, key)),
+            jax.eval_shape(lambda: jax.random.split(jax.random.key(0), len(directory.runs))),
+        )
+        if self.which == BEST:
+            return directory.load_policy(like.learner, f"{BEST}.npz")
+        ended = directory.over or directory.status["state"] == "stopped"
+        found = None if ended else saving.newest_learners(directory, like)
+        return directory.load_policy(like.learner) if found is None else found
 
-    @property
-    def _env(self) -> Any:
-        return self._restored[0]
+    @cached_property
+    def environment(self) -> Any:
+        """The environment it was trained on, with its action repeat."""
+        self.refuse_without_env()
+        return make_env(self.config, self.env)
 
     @cached_property
     def _placed(self) -> dict[int, tuple[Config, Any]]:
@@ -174,7 +198,7 @@ class Run:
         """Config and learner of one run, on the device."""
         if (run := self._refuse_run(run)) not in self._placed:
             config = jax.tree.map(lambda number: jnp.asarray(number, jnp.float32), self.directory.configs[run])
-            learner = jax.tree.map(lambda leaf: leaf[run], self._restored[1])
+            learner = jax.tree.map(lambda leaf: leaf[run], self.learners)
             self._placed[run] = (config, jax.device_put(learner))
         return self._placed[run]
 
@@ -188,7 +212,7 @@ class Run:
     @cached_property
     def _programs(self) -> Mapping[str, Any]:
         """Compiled functions of config and learner, so that one serves every run."""
-        env = self._env
+        env = self.environment
         low, high = jnp.array(env.action_low), jnp.array(env.action_high)
 
         def within(state: PolicyState) -> PolicyState:
@@ -229,112 +253,21 @@ class Run:
 
     def _observed(self, observation: Any, gaps: bool = False) -> tuple[np.ndarray, tuple[int, ...]]:
         """Observations as rows, and the axes that stood before."""
-        return _rows("an observation", observation, self._env.observation_size, gaps)
+        return as_rows("an observation", observation, self.environment.observation_size, gaps)
 
 
-def _rows(what: str, numbers: Any, size: int, gaps: bool = False) -> tuple[np.ndarray, tuple[int, ...]]:
-    """The numbers as rows of that size, and the axes that stood before."""
-    try:
-        array = checked(what, numbers, size, gaps).astype(np.float32)
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
-    return array.reshape(-1, size), array.shape[:-1]
+def load(path: Path | str, env: Spaces | None = None, *, which: str = LAST, trust: bool = False) -> Run:
+    """The run in that directory, finished or not; one on an environment of your own needs that environment again.
 
-
-class FollowingPolicy:
-    """A greedy policy that follows one episode and keeps its belief over the state.
-
-    reset() at the start of every episode; then an action for each observation. Without a filter the belief is the
-    observation, and this is `predict`. With one, NaN is a missing value, where the belief is not corrected; `missing`
-    counts them, over all episodes.
-    """
-
-    def __init__(self, run: Run, number: int) -> None:
-        self._run, self._number = run, number
-        self._last: tuple[Belief, Any] | None = None
-        self.missing = 0
-
-    def reset(self) -> None:
-        """Forgets what was observed; the next observation is the first of an episode."""
-        self._last = None
-
-    @property
-    def belief(self) -> Belief | None:
-        """The belief after the last observation; None before the first."""
-        return None if self._last is None else self._last[0]
-
-    @cached_property
-    def _fills_gaps(self) -> bool:
-        """True if the belief can go on without a value: there is a filter, and it is ours."""
-        return type(make_agent(self._run.directory.configs[self._number], self._run._env).filter) is KalmanFilter
-
-    def __call__(self, observation: Any) -> np.ndarray:
-        """The action after one more observation, in the environment's bounds; it is assumed to be taken.
-
-        Raises:
-            ConfigError: if a value is missing that is needed, or is none that can have been measured, as with
-                `moca.deploy.Policy`. The policy stays as it was.
-        """
-        run, number = self._run, self._number
-        rows, lead = run._observed(observation, gaps=self._fills_gaps)
-        if lead:
-            raise ConfigError(
-                f"a policy follows one episode, but got {lead} observations: make one for each, or use predict"
-            )
-        measured, missing, following = rows[0], np.isnan(rows[0]), None
-        if self._last is not None:
-            gaps = {"missing": missing} if missing.any() else {}
-            following = run._programs["follow"](*run._at(number), *self._last, measured, **gaps)
-        if following is None or not _sane(following[0]):
-            if missing.any():
-                raise ConfigError(NOTHING_TO_GO_ON)
-            following = run._programs["start"](*run._at(number), measured)
-        action = np.array(following[1])
-        if not np.isfinite(action).all():
-            raise ConfigError("the policy has no action here: its numbers overflow")
-        self._last = following
-        self.missing += int(missing.sum())
-        return action
-
-
-def _sane(belief: Belief) -> bool:
-    return belief.covariance is None or sane(np.asarray(belief.mean), np.asarray(belief.covariance))
-
-
-class Model:
-    """The ensemble that predicts the next state."""
-
-    def __init__(self, run: Run) -> None:
-        if run._restored[1].model is None:
-            raise ConfigError(
-                f"{run.config.agent} without a filter has no model of the next state: set belief.filter = true, or use "
-                "an agent that predicts (moca, moca-ce, moca-mc, moca-mixture)"
-            )
-        self._run = run
-
-    def predict(self, observation: Any, action: Any, run: int = 0) -> Prediction:
-        """The state after one decision, as a Gaussian: (obs,) and (act,), or (n, obs) and (n, act).
-
-        The observation is taken for the state; of the noise on the next observation there is nothing in it.
-        """
-        states, lead = self._run._observed(observation)
-        actions, also = _rows("an action", action, self._run._env.action_size)
-        if lead != also:
-            raise ConfigError(f"there must be an action per observation, but got {also} and {lead} of them")
-        mean, aleatoric, epistemic = self._run._programs["foresee"](*self._run._at(run), states, actions)
-        parts = (mean, aleatoric + epistemic, aleatoric, epistemic)
-        return Prediction(*(np.array(part).reshape(*lead, *part.shape[1:]) for part in parts))
-
-
-def load(path: Path | str, env: Spaces | None = None, *, trust: bool = False) -> Run:
-    """The run in that directory; one trained on an environment of your own needs that environment again.
-
-    With `trust` it may name an environment for which a module of someone's own is imported.
+    With `which="best"` its policies are the best that `KeepBest` found. With `trust` it may name an environment for
+    which a module of someone's own is imported.
     """
     refuse_other_env(env)
+    if which not in (LAST, BEST):
+        raise ConfigError(f"which = {shown(which)} is unknown. Allowed: {LAST}, {BEST}")
     directory = RunDirectory.open(as_path("path", path))
     import_trusted(directory.path, directory.config.env.name, trust)
-    return Run(directory, env)
+    return Run(directory, env, which)
 
 
 def refuse_other_env(env: Any) -> None:

@@ -3,13 +3,16 @@
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
+import jax
 from rich.console import Console
 
 from moca.config import ConfigError
 from moca.divergence import plausible
 from moca.drivers import Trainer
 from moca.files import writing
+from moca.loop import replay_size
 from moca.runs import checkpoint
 from moca.runs.directory import LOGS, RunDirectory
 
@@ -51,6 +54,27 @@ class Saver:
                 pending.result()
 
 
+def layouts(directory: RunDirectory, state: Any) -> list[checkpoint.Layout]:
+    """The layouts that checkpoints of a state may have: before a run was made longer, its replay memory was smaller."""
+    runs, most, row = state.replay.shape
+    smaller = {replay_size(directory.config, steps) for steps in directory.totals[:-1]} - {most}
+    memories = [jax.ShapeDtypeStruct((runs, size, row), state.replay.dtype) for size in smaller]
+    return [checkpoint.layout(state), *(checkpoint.layout(state._replace(replay=memory)) for memory in memories)]
+
+
+def newest_learners(directory: RunDirectory, like: Any) -> Any | None:
+    """What was learned until the newest valid checkpoint, if there is one; nothing in the directory is changed."""
+    for path in checkpoint.newest_first(directory.checkpoints):
+        try:
+            found = checkpoint.load(path, layouts(directory, like))
+        except checkpoint.DamagedError:
+            continue
+        state = checkpoint.unflatten(found.arrays, like)
+        if found.facts.identity == directory.meta.get("identity") and plausible(state):
+            return state.learner
+    return None
+
+
 def go_back_to_checkpoint(trainer: Trainer, directory: RunDirectory, console: Console) -> None:
     """Puts the trainer and the logs where the newest valid checkpoint has them, or at the start if there is none."""
 
@@ -74,14 +98,14 @@ def go_back_to_checkpoint(trainer: Trainer, directory: RunDirectory, console: Co
         if not plausible(checkpoint.unflatten(found.arrays, trainer.state)):
             raise checkpoint.DamagedError(f"{path} holds numbers that no run can have")
 
-    found, complaints = checkpoint.newest(directory.checkpoints, checkpoint.layout(trainer.state), accept)
+    found, complaints = checkpoint.newest(directory.checkpoints, layouts(directory, trainer.state), accept)
     for number, complaint in enumerate(complaints, 1):
         back = "going back to the one before" if found or number < len(complaints) else "starting over"
         console.print(f"{complaint}; {back}", markup=False, soft_wrap=True)
     if found is None:
         directory.cut(dict.fromkeys(LOGS, 0))
         return
-    trainer.state = checkpoint.from_host(found.arrays, trainer.state)
+    trainer.state = checkpoint.from_host(checkpoint.grown(found.arrays, trainer.state), trainer.state)
     trainer.episode = found.facts.episode
     directory.cut(found.facts.lengths)
     console.print(f"going on from step {trainer.step:,}")

@@ -73,7 +73,7 @@ def _typical(path: Path, job: Job, level: int) -> int:
 def _write_landscapes(path: Path, job: Job) -> None:
     """Value and greedy action over the plane of a task's states, of a typical seed at every noise level."""
     run = load(path)
-    env, learners = run.restore()
+    env, learners = run.environment, run.learners
     plane = registry.task(job.config.env.name).plane
     assert plane is not None
     angles, velocities, observe = plane()

@@ -1,0 +1,207 @@
+"""What looks at training after each episode: functions of one's own, early stopping, keeping the best policies."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from moca import files
+from moca.arguments import MOST
+from moca.config import ConfigError, real, shown, whole
+from moca.received import read_json
+from moca.runs import BEST
+from moca.runs.run import Run
+from moca.runs.shapes import is_number
+
+FRESH = 1 << 30  # seeds from here on choose among candidates, those after it score the chosen
+
+
+class Training(NamedTuple):
+    """What a callback is shown after an episode."""
+
+    step: int  # environment steps so far, per run
+    metrics: Mapping[str, np.ndarray]  # one number per run; NaN where nothing was measured
+    learners: Any  # what the agents have learned so far, with a leading axis over runs
+    run: Run  # the run directory: settings, rows so far, and `evaluate_learners`
+
+
+class Callback:
+    """Called after each episode; training stops if it returns False. A plain function of `Training` does as well."""
+
+    def start(self, run: Run) -> None:
+        """Called once, when everything is compiled."""
+
+    def __call__(self, training: Training) -> bool | None:
+        """Looks at an episode; False stops training."""
+
+    def end(self, training: Training, interrupted: bool) -> None:
+        """Called once at the end; after an interruption the process has little time left."""
+
+
+class _Function(Callback):
+    def __init__(self, function: Callable[[Training], bool | None]) -> None:
+        self._function = function
+
+    def __call__(self, training: Training) -> bool | None:
+        return self._function(training)
+
+
+def as_callback(given: Any) -> Callback:
+    """A callback, from one, from a function or from a list of them; None does nothing."""
+    if given is None:
+        return Callback()
+    if isinstance(given, Callback):
+        return given
+    if isinstance(given, list | tuple):
+        return _Several([as_callback(each) for each in given])
+    if callable(given) and not isinstance(given, type):
+        return _Function(given)
+    raise ConfigError(f"callback = {shown(given)} must be a function of what training shows it, or a list of such")
+
+
+class _Several(Callback):
+    def __init__(self, callbacks: list[Callback]) -> None:
+        self._callbacks = callbacks
+
+    def start(self, run: Run) -> None:
+        for each in self._callbacks:
+            each.start(run)
+
+    def __call__(self, training: Training) -> bool | None:
+        answers = [each(training) for each in self._callbacks]  # all of them see every episode
+        return False if any(answer is False for answer in answers) else None
+
+    def end(self, training: Training, interrupted: bool) -> None:
+        for each in self._callbacks:
+            each.end(training, interrupted)
+
+
+class EarlyStopping(Callback):
+    """Stops when the mean over runs has not risen for `patience` evaluations, or has reached a goal.
+
+    Args:
+        patience: evaluations without a rise.
+        rise: how much counts as one.
+        goal: stop as soon as the mean is as high as this.
+        metric: a column of metrics.jsonl.
+    """
+
+    def __init__(
+        self, patience: int = 10, *, rise: float = 0.0, goal: float | None = None, metric: str = "return_mean"
+    ) -> None:
+        self._patience, self._rise, self._metric = whole("patience", patience, 1), real("rise", rise), metric
+        self._goal = np.inf if goal is None else real("goal", goal, -np.inf)
+
+    def start(self, run: Run) -> None:
+        """Forgets what it saw of another run."""
+        self._best, self._since = -np.inf, 0
+
+    def __call__(self, training: Training) -> bool | None:
+        """Looks at the metric, where it was measured."""
+        if self._metric not in training.metrics:
+            known = ", ".join(sorted(training.metrics))
+            raise ConfigError(f"metric = {shown(self._metric)} is unknown. Allowed: {known}")
+        values = training.metrics[self._metric]
+        if not np.isfinite(values).any():
+            return None
+        mean = float(np.nanmean(values))
+        rose = mean > self._best + self._rise or not np.isfinite(self._best)
+        self._best, self._since = (mean, 0) if rose else (self._best, self._since + 1)
+        return False if mean >= self._goal or self._since >= self._patience else None
+
+
+class KeepBest(Callback):
+    """Keeps the best policy of each run as best.npz, which `moca.load(path, which="best")` answers with.
+
+    A policy is a candidate if it had its run's highest evaluation so far. One lucky evaluation would win that way, so
+    the last few candidates of each run are compared at the end over fresh episodes, and the best is scored over others
+    again: best.json has that score, its 95 % interval and the step. What was kept before is a candidate, too.
+
+    Args:
+        episodes: how many fresh ones each time.
+        candidates: how many of each run are compared.
+    """
+
+    def __init__(self, episodes: int = 30, candidates: int = 3) -> None:
+        self._episodes = whole("episodes", episodes, 2, MOST)
+        self._most = whole("candidates", candidates, 2, 100)
+
+    def start(self, run: Run) -> None:
+        """Takes what was kept before as the first candidate."""
+        runs = len(run.directory.runs)
+        self._highest = np.full(runs, -np.inf)
+        self._seen = np.zeros(runs, int)  # candidates of each run so far
+        self._held: list[tuple[Any, np.ndarray]] = []  # learners and their steps, each row by run
+        if (run.path / f"{BEST}.npz").exists():
+            scores = read_scores(run)
+            self._held = [(jax.tree.map(np.array, run.best.learners), np.array([row["step"] for row in scores]))]
+            self._highest = np.array([row["return_mean"] for row in scores])
+            self._seen += 1
+
+    def __call__(self, training: Training) -> None:
+        """Holds what has become a candidate."""
+        returns = training.metrics["return_mean"]
+        better = np.flatnonzero(returns > self._highest)
+        if not better.size:
+            return
+        learners = jax.device_get(training.learners)
+        for run in better:
+            place = self._seen[run] % self._most
+            if place == len(self._held):
+                copy = jax.tree.map(np.array, learners)
+                self._held.append((copy, np.full(len(returns), training.step)))
+            held, steps = self._held[place]
+            for ours, theirs in zip(jax.tree.leaves(held), jax.tree.leaves(learners), strict=True):
+                ours[run] = theirs[run]
+            steps[run], self._highest[run] = training.step, returns[run]
+            self._seen[run] += 1
+
+    def end(self, training: Training, interrupted: bool) -> None:
+        """Compares the candidates, unless there is no time, and writes the best of each run."""
+        if not self._held:
+            return
+        run, runs = training.run, np.arange(len(self._seen))
+        seeds = range(FRESH, FRESH + 2)
+        if interrupted:
+            chosen = (self._seen - 1) % self._most
+        else:
+            scores = np.array([self._scores(run, held, seeds[0])[0] for held, _ in self._held])
+            taken = np.arange(len(self._held))[:, None] < self._seen  # the rest are copies of others' times
+            chosen = np.where(taken, scores, -np.inf).argmax(axis=0)
+        picked = jax.tree.map(lambda *leaves: np.stack(leaves)[chosen, runs], *(held for held, _ in self._held))
+        steps = np.stack([steps for _, steps in self._held])[chosen, runs]
+        mean, half = (self._highest, self._highest * np.nan) if interrupted else self._scores(run, picked, seeds[1])
+        with files.writing(f"to {run.path}"):
+            rows = [
+                {**each, "step": int(steps[i]), "return_mean": float(mean[i]),
+                 "interval": None if interrupted else float(half[i]), "episodes": 0 if interrupted else self._episodes}
+                for i, each in enumerate(run.directory.runs)
+            ]  # fmt: skip
+            run.directory.save_policy(picked, f"{BEST}.npz")
+            files.write(run.path / f"{BEST}.json", (json.dumps(rows, indent=1) + "\n").encode())
+
+    def _scores(self, run: Run, learners: Any, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        """Mean returns over fresh episodes, and half the width of their 95 % intervals."""
+        rows = run.evaluate_learners(learners, self._episodes, seed)
+        spread = np.array([row["return_std"] for row in rows]) / np.sqrt(self._episodes - 1)
+        return np.array([row["return_mean"] for row in rows]), 1.96 * spread
+
+
+def read_scores(run: Run) -> list[dict[str, Any]]:
+    """The scores of the best policies, a row per run: see `KeepBest`."""
+    path = run.path / f"{BEST}.json"
+    try:
+        rows = read_json(path)
+    except FileNotFoundError:
+        raise ConfigError(f"{run.path} holds no {path.name}: train with callback=moca.KeepBest()") from None
+    runs, wanted = run.directory.runs, {"step", "return_mean"}
+    if (
+        not isinstance(rows, list)
+        or len(rows) != len(runs)
+        or not all(isinstance(row, dict) and wanted <= row.keys() for row in rows)
+        or not all(is_number(row[name]) for row in rows for name in wanted)
+    ):
+        raise ConfigError(f"{path} does not list a score for each run: remove it, and {BEST}.npz with it")
+    return rows

@@ -1,0 +1,55 @@
+"""Files of what was learned: the learners' arrays, by their paths in the pytree, as critics.value.weights."""
+
+import io
+import math
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from moca import files
+from moca.config import ConfigError
+from moca.deploy.files import LARGEST, read_arrays
+
+
+class OtherArraysError(ValueError):
+    """A file that holds other arrays than were expected."""
+
+
+def write(path: Path, learners: Any) -> Path:
+    """Writes the arrays of a pytree."""
+    held = io.BytesIO()
+    np.savez(held, **dict(zip(_paths(learners), jax.device_get(jax.tree.leaves(learners)), strict=True)))
+    files.write(path, held.getbuffer())
+    return path
+
+
+def read(path: Path, like: Any) -> Any:
+    """The arrays that `write` wrote, in the structure of `like`; every number in them is finite.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        OtherArraysError: if it holds other arrays.
+    """
+    leaves, structure = jax.tree.flatten(like)
+    size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in leaves)
+    try:
+        stored = read_arrays(path, max(size, LARGEST))
+    except ValueError as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from None
+    before = "leaf000" in stored  # as version 0.1.0 named them, in order
+    names = [f"leaf{number:03d}" for number in range(len(leaves))] if before else _paths(like)
+    wanted = {name: (leaf.shape, leaf.dtype) for name, leaf in zip(names, leaves, strict=True)}
+    if {name: (array.shape, array.dtype) for name, array in stored.items()} != wanted:
+        raise OtherArraysError("it holds other arrays")
+    for name, array in stored.items():
+        if not np.isfinite(array).all():
+            raise ConfigError(f"{path} holds numbers that are not finite, in {name}")
+    return jax.tree.unflatten(structure, [stored[name] for name in names])
+
+
+def _paths(tree: Any) -> list[str]:
+    """The paths of a pytree's leaves, in order."""
+    paths = (jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in jax.tree.leaves_with_path(tree))
+    return [path or "array" for path in paths]

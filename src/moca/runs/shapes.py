@@ -1,0 +1,34 @@
+"""The shapes that the parts of a run directory's files must have: they may come from elsewhere."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from moca.divergence import CAUSES
+
+
+def is_run(run: Any) -> bool:
+    """True if it has the shape of an entry of `runs`."""
+    if not isinstance(run, dict) or type(run.get("seed")) is not int or not 0 <= run["seed"] < 2**32:
+        return False
+    return all(is_number(value) for value in run.values())
+
+
+def are_steps(totals: Any) -> bool:
+    """True for a list of growing numbers of steps."""
+    if not isinstance(totals, list) or not all(type(steps) is int and 0 < steps < 2**31 for steps in totals):
+        return False
+    return sorted(set(totals)) == totals
+
+
+def is_number(value: Any) -> bool:
+    """True for a number that a float holds."""
+    return (type(value) is float and math.isfinite(value)) or (type(value) is int and abs(value) < 2**53)
+
+
+def is_row(row: Mapping[str, Any]) -> bool:
+    """True if it has the shape of a row of metrics.jsonl: numbers, or null for what could not be measured."""
+    if not {"step", "seed", "diverged", "return_mean", "return_noise_free"} <= row.keys():
+        return False
+    known = type(row["step"]) is int and row["step"] >= 0 and row["diverged"] in range(len(CAUSES))
+    return known and all(value is None or is_number(value) for value in row.values())

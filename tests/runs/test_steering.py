@@ -1,0 +1,200 @@
+"""Training that is made longer, looked at, stopped, and asked in the middle."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+import moca
+from moca.config import ConfigError
+from moca.runs.directory import RunDirectory
+from moca.runs.interrupts import InterruptedRun
+from tests import probes
+
+LENGTH = 20
+SETTINGS = {"seeds": 2, "noise__sigma": 0.1, "train__decay": 0.1, "dynamics__width": 16, "dynamics__members": 2}
+
+
+def config(episodes, **settings):
+    return probes.tiny(**(SETTINGS | {"train__steps": LENGTH * episodes} | settings))
+
+
+def learned(path, name="policy.npz"):
+    with np.load(path / name) as file:
+        return {key: file[key] for key in file.files}
+
+
+@pytest.fixture(scope="module")
+def short(tmp_path_factory):
+    """A finished run of three episodes."""
+    return moca.train(config(3), tmp_path_factory.mktemp("short") / "run", env=probes.Drift())
+
+
+@pytest.fixture
+def copy(short, tmp_path):
+    short.save(tmp_path / "run")
+    import shutil
+
+    shutil.copytree(short.path / "checkpoints", tmp_path / "run" / "checkpoints")
+    return tmp_path / "run"
+
+
+def test_a_run_made_longer_is_the_longer_run_with_the_same_schedules(copy, tmp_path):
+    whole = moca.train(config(6, train__horizon=3 * LENGTH), tmp_path / "whole", env=probes.Drift())
+    longer = moca.resume(copy, steps=5 * LENGTH, env=probes.Drift())
+    assert longer.config.train.steps == 5 * LENGTH
+    longer = moca.resume(copy, steps=6 * LENGTH, env=probes.Drift())
+    assert (copy / "metrics.jsonl").read_bytes() == (whole.path / "metrics.jsonl").read_bytes()
+    ours, theirs = learned(copy), learned(whole.path)
+    assert all((ours[name] == theirs[name]).all() for name in theirs)
+    assert longer.directory.totals == [60, 100, 120]
+    assert json.loads((copy / "config.json").read_text())["train"]["steps"] == 60  # as it was first asked for
+    assert longer.directory.status["state"] == "finished"
+
+
+def test_a_run_is_not_made_shorter_nor_odd(copy):
+    with pytest.raises(ConfigError, match="fewer than the 60"):
+        moca.resume(copy, steps=40, env=probes.Drift())
+    with pytest.raises(ConfigError, match="multiple of env.episode_length"):
+        moca.resume(copy, steps=90, env=probes.Drift())
+    with pytest.raises(ConfigError, match="it is finished"):
+        moca.resume(copy, env=probes.Drift())
+
+
+@pytest.mark.parametrize("extended", [3, [80, 80], [100, 80], ["80"], [80.0], [True], [0], [2**31], [90]])
+def test_lengths_of_another_shape_are_refused(copy, extended):
+    meta = json.loads((copy / "meta.json").read_text())
+    (copy / "meta.json").write_text(json.dumps(meta | {"extended": extended}))
+    with pytest.raises(ConfigError, match=r"meta\.json"):
+        _ = RunDirectory.open(copy).config
+
+
+def test_a_callback_sees_every_episode_and_stops(tmp_path):
+    seen = []
+
+    def look(training):
+        seen.append((training.step, training.metrics["return_mean"].shape, len(training.run.rows)))
+        return len(seen) < 2
+
+    run = moca.train(config(5), tmp_path / "run", env=probes.Drift(), callback=look)
+    assert seen == [(20, (2,), 2), (40, (2,), 4)]
+    assert run.directory.status == {"state": "stopped", "step": 40}
+    assert len(run.evaluate(2)) == 2
+    run = run.learn(20)  # to where it was to end
+    assert run.directory.status == {"state": "finished", "step": 100}
+
+
+def test_an_agent_learns_any_number_of_times():
+    env = probes.Drift()
+    agent = moca.SAC(env, settings=_settings(), seeds=2)
+    first = agent.learn(40).rows
+    again = agent.learn(20).rows
+    assert [row["step"] for row in again] == [20, 20, 40, 40, 60, 60]
+    assert again[:4] == first
+    loaded = moca.load(agent.run.path, env=env).learn(20)
+    assert loaded.rows[:6] == again and loaded.rows[-1]["step"] == 80
+
+
+def _settings():
+    from moca.config import flatten
+
+    names = ("agent", "seed", "seeds", "env.name", "train.steps")
+    return {name: value for name, value in flatten(config(1)).items() if name not in names}
+
+
+def test_early_stopping_waits_for_a_rise():
+    stop = moca.EarlyStopping(2, rise=1.0)
+    stop.start(None)
+    seen = [0.0, np.nan, 2.0, 2.5, 5.0, 4.0, 4.0]
+    answers = [stop(moca.Training(0, {"return_mean": np.array([x, x])}, None, None)) for x in seen]
+    assert answers == [None] * 6 + [False]
+    stop = moca.EarlyStopping(5, goal=3.0)
+    stop.start(None)
+    assert stop(moca.Training(0, {"return_mean": np.array([2.0, np.nan])}, None, None)) is None
+    assert stop(moca.Training(0, {"return_mean": np.array([3.0, 3.0])}, None, None)) is False
+    with pytest.raises(ConfigError, match="metric = 'score' is unknown. Allowed: return_mean"):
+        moca.EarlyStopping(metric="score")(moca.Training(0, {"return_mean": np.zeros(1)}, None, None))
+
+
+class Tracked(moca.KeepBest):
+    """Notes every episode's learners, and shows returns that were made up."""
+
+    def __init__(self, returns, **options):
+        super().__init__(**options)
+        self.returns, self.learners = returns, []
+
+    def __call__(self, training):
+        self.learners.append(jax.tree.map(np.array, jax.device_get(training.learners)))
+        told = {"return_mean": np.array(self.returns[len(self.learners) - 1])}
+        return super().__call__(training._replace(metrics=told))
+
+
+def test_the_best_policy_of_each_run_is_kept_by_fresh_episodes(tmp_path):
+    returns = [[1.0, 5.0], [2.0, 4.0], [3.0, 6.0], [0.0, 0.0]]
+    keep = Tracked(returns, episodes=8)
+    run = moca.train(config(4), tmp_path / "run", env=probes.Drift(), callback=keep)
+    candidates = [[0, 1, 2], [0, 2]]  # of each run, the episodes with its highest return so far
+    fresh = [run.evaluate_learners(learners, 8, moca.runs.callbacks.FRESH) for learners in keep.learners]
+    wanted = [max(own, key=lambda n, i=i: fresh[n][i]["return_mean"]) for i, own in enumerate(candidates)]
+    scores = json.loads((run.path / "best.json").read_text())
+    assert [row["step"] for row in scores] == [LENGTH * (1 + number) for number in wanted]
+    best = moca.load(run.path, env=probes.Drift(), which="best")
+    for i, number in enumerate(wanted):
+        ours, theirs = (jax.tree.leaves(tree) for tree in (best.learners, keep.learners[number]))
+        assert all((a[i] == b[i]).all() for a, b in zip(ours, theirs, strict=True))
+    other = best.evaluate(8, moca.runs.callbacks.FRESH + 1)  # scored on episodes that did not choose it
+    assert [row["return_mean"] for row in other] == pytest.approx([row["return_mean"] for row in scores], rel=1e-6)
+
+
+def test_what_was_kept_before_is_a_candidate_too(tmp_path):
+    run = moca.train(config(2), tmp_path / "run", env=probes.Drift(), callback=Tracked([[9.0, 9.0], [1.0, 1.0]]))
+    kept = learned(run.path, "best.npz")
+    run.learn(20, Tracked([[-1e9, -1e9]]))
+    assert all((learned(run.path, "best.npz")[name] == kept[name]).all() for name in kept)
+    (run.path / "best.json").write_text("[3]")
+    with pytest.raises(ConfigError, match="does not list a score for each run"):
+        run.learn(20, moca.KeepBest())
+
+
+def test_a_run_can_be_asked_before_it_has_ended(tmp_path):
+    env = probes.Drift()
+    asked = []
+
+    def look(training):
+        if training.step == 60:
+            asked.extend(moca.load(tmp_path / "run", env=env).evaluate(3))
+            asked.append(training.run.evaluate_learners(training.learners, 3))
+
+    moca.train(config(4), tmp_path / "run", env=env, callback=look, checkpoint_every=0)
+    assert len(asked) == 3
+    with pytest.raises(ConfigError, match=r"holds no best\.npz"):
+        _ = moca.load(tmp_path / "run", env=env).best.learners
+    with pytest.raises(ConfigError, match="which = 'worst' is unknown"):
+        moca.load(tmp_path / "run", env=env, which="worst")
+
+
+def test_an_interrupted_run_answers_from_its_checkpoint(tmp_path, monkeypatch):
+    env, path = probes.Drift(), tmp_path / "run"
+
+    def interrupt(training):
+        if training.step == 40:
+            import os
+            import signal
+
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(InterruptedRun):
+        moca.train(config(4), path, env=env, callback=[interrupt, moca.KeepBest()])
+    assert not (path / "policy.npz").exists() and (path / "best.npz").exists()
+    assert len(moca.load(path, env=env).evaluate(2)) == 2
+    assert moca.load(path, env=env, which="best").best_run in (0, 1)
+    before = sorted(each.name for each in path.rglob("*"))
+    _ = moca.load(path, env=env).learners
+    assert sorted(each.name for each in path.rglob("*")) == before
+
+
+def test_callbacks_of_another_kind_are_refused(tmp_path):
+    for wrong in (3, "stop", moca.KeepBest):
+        with pytest.raises(ConfigError, match="callback = "):
+            moca.train(config(1), tmp_path / "run", env=probes.Drift(), callback=wrong)

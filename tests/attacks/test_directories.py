@@ -162,7 +162,8 @@ def test_a_checkpoint_under_a_later_name_is_passed_over(server, half):
     later = newest.with_name(f"{int(newest.stem) + stub.LENGTH:012d}.checkpoint")
     later.write_bytes(newest.read_bytes())
     answer = server("resume", path=str(half))
-    assert answer.code == 0 and "another step than its name says" in answer.out
+    assert answer.code == 0
+    assert "another step than its name says" in answer.out
     assert whole(half)
 
 

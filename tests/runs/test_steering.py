@@ -56,7 +56,7 @@ def test_a_run_made_longer_is_the_longer_run_with_the_same_schedules(copy, tmp_p
 def test_a_run_is_not_made_shorter_nor_odd(copy):
     with pytest.raises(ConfigError, match="fewer than the 60"):
         moca.resume(copy, steps=40, env=probes.Drift())
-    with pytest.raises(ConfigError, match="multiple of env.episode_length"):
+    with pytest.raises(ConfigError, match=r"multiple of env\.episode_length"):
         moca.resume(copy, steps=90, env=probes.Drift())
     with pytest.raises(ConfigError, match="it is finished"):
         moca.resume(copy, env=probes.Drift())
@@ -93,7 +93,8 @@ def test_an_agent_learns_any_number_of_times():
     assert [row["step"] for row in again] == [20, 20, 40, 40, 60, 60]
     assert again[:4] == first
     loaded = moca.load(agent.run.path, env=env).learn(20)
-    assert loaded.rows[:6] == again and loaded.rows[-1]["step"] == 80
+    assert loaded.rows[:6] == again
+    assert loaded.rows[-1]["step"] == 80
 
 
 def _settings():
@@ -113,7 +114,7 @@ def test_early_stopping_waits_for_a_rise():
     stop.start(None)
     assert stop(moca.Training(0, {"return_mean": np.array([2.0, np.nan])}, None, None)) is None
     assert stop(moca.Training(0, {"return_mean": np.array([3.0, 3.0])}, None, None)) is False
-    with pytest.raises(ConfigError, match="metric = 'score' is unknown. Allowed: return_mean"):
+    with pytest.raises(ConfigError, match="metric = 'score' is unknown"):
         moca.EarlyStopping(metric="score")(moca.Training(0, {"return_mean": np.zeros(1)}, None, None))
 
 
@@ -186,7 +187,8 @@ def test_an_interrupted_run_answers_from_its_checkpoint(tmp_path, monkeypatch):
 
     with pytest.raises(InterruptedRun):
         moca.train(config(4), path, env=env, callback=[interrupt, moca.KeepBest()])
-    assert not (path / "policy.npz").exists() and (path / "best.npz").exists()
+    assert not (path / "policy.npz").exists()
+    assert (path / "best.npz").exists()
     assert len(moca.load(path, env=env).evaluate(2)) == 2
     assert moca.load(path, env=env, which="best").best_run in (0, 1)
     before = sorted(each.name for each in path.rglob("*"))

@@ -168,7 +168,9 @@ class Run:
     @property
     def best(self) -> "Run":
         """The same with the best policies that were met in place of the last, where `KeepBest` looked for them."""
-        return dataclasses.replace(self, which=BEST)
+        best = dataclasses.replace(self, which=BEST)
+        best.__dict__.update(environment=self.environment, _programs=self._programs)  # compiled once for both
+        return best
 
     @cached_property
     def learners(self) -> Any:

@@ -200,3 +200,38 @@ def test_callbacks_of_another_kind_are_refused(tmp_path):
     for wrong in (3, "stop", moca.KeepBest):
         with pytest.raises(ConfigError, match="callback = "):
             moca.train(config(1), tmp_path / "run", env=probes.Drift(), callback=wrong)
+
+
+def test_a_run_begins_with_the_weights_of_another(short, tmp_path):
+    env, seen = probes.Drift(), []
+    settings = {"seeds": 3, "train__warmup": 20}  # so that nothing is learned in the first episode
+
+    def look(training):
+        seen.append(jax.device_get(training.learners))
+        return False
+
+    run = moca.train(config(2, **settings), tmp_path / "run", env=env, start=short, callback=look)
+    given = short.learners
+    for ours, theirs in zip(jax.tree.leaves(seen[0].actor), jax.tree.leaves(given.actor), strict=True):
+        np.testing.assert_array_equal(ours, theirs[[0, 1, 0]])
+    assert (seen[0].updates == 0).all()
+    assert (given.updates > 0).all()
+    assert json.loads((run.path / "meta.json").read_text())["start"]["run"] == str(short.path)
+    run = run.learn(20)  # from a checkpoint
+    assert run.directory.status["state"] == "finished"
+    (run.path / "start.npz").write_bytes(b"")
+    for each in (run.path / "checkpoints").iterdir():
+        each.unlink()
+    with pytest.raises(ConfigError, match=r"start\.npz is not what the run began with"):
+        run.learn(20)
+
+
+def test_weights_of_another_shape_or_kind_are_refused(short, tmp_path):
+    env = probes.Drift()
+    with pytest.raises(ConfigError, match="does not fit"):
+        moca.train(config(2, sac__width=8), tmp_path / "other", env=env, start=short)
+    with pytest.raises(ConfigError, match="start = 3 must be a run"):
+        moca.train(config(2), tmp_path / "wrong", env=env, start=3)
+    moca.train(config(2), tmp_path / "run", env=env, callback=lambda training: False)
+    with pytest.raises(ConfigError, match="began without the weights of another"):
+        moca.train(config(2), tmp_path / "run", env=env, start=short)

@@ -22,6 +22,9 @@ def add_commands(command: Callable[[str, Callable[[argparse.Namespace], None], s
     train.add_argument(
         "--resume", type=a_path, metavar="DIR", help="go on with the run in DIR, exactly; with --steps to a new total"
     )
+    train.add_argument(
+        "--from", dest="start", type=a_path, metavar="DIR", help="begin with the weights of the run in DIR"
+    )
     train.add_argument("--patience", type=at_least_one, metavar="N", help="stop after N evaluations without a rise")
     train.add_argument("--keep-best", action="store_true", help="keep each run's best policy: evaluate --which best")
     train.add_argument(
@@ -167,6 +170,11 @@ def _sweep(arguments: argparse.Namespace) -> None:
 def _launch(arguments: argparse.Namespace, config: Config, points: list[dict[str, float]]) -> None:
     out = _out(arguments, config)
     launch, options = _start(arguments)
+    if start := getattr(arguments, "start", None):  # train's own
+        from moca.runs.run import load
+
+        _refuse_no_run(start)
+        options["start"] = load(start, trust=arguments.trust)
     run = launch.train(config, out, varied=points, **options)
     if len(points) > 1:
         for text in sweep.ranking(run.rows, points):

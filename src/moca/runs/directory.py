@@ -149,10 +149,13 @@ class RunDirectory:
             raise ConfigError(f"steps = {steps} is fewer than the {self.totals[-1]} that {self.path} was asked for")
         if steps > self.totals[-1]:
             override(self.config, {"train.steps": steps})  # raises where that cannot be
-            meta = {**self.meta, "extended": [*self.totals[1:], steps]}
-            with files.writing(f"to {self.path}"):
-                files.write(self.path / "meta.json", (json.dumps(meta, indent=2) + "\n").encode())
-            self._forget()
+            self.note(extended=[*self.totals[1:], steps])
+
+    def note(self, **facts: Any) -> None:
+        """Adds to meta.json, in a directory that is locked."""
+        with files.writing(f"to {self.path}"):
+            files.write(self.path / "meta.json", (json.dumps(self.meta | facts, indent=2) + "\n").encode())
+        self._forget()
 
     @property
     def status(self) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from moca.envs.trust import import_trusted, remember
 from moca.files import writing
 from moca.moments import NoClosedFormError
 from moca.names import OWN
-from moca.runs import interrupts
+from moca.runs import interrupts, starting
 from moca.runs.callbacks import Callback, Training, as_callback
 from moca.runs.directory import RunDirectory
 from moca.runs.display import Display, label, learning_curve
@@ -37,6 +37,7 @@ def train(
     *,
     varied: Sequence[Mapping[str, float]] = ({},),
     env: Spaces | None = None,
+    start: Run | None = None,
     trust: bool = False,
     console: Console | bool | None = None,
     callback: Any = None,
@@ -51,6 +52,7 @@ def train(
         out: a directory that holds no run yet, or this very run unfinished, which then goes on.
         varied: settings by dotted name, all of them floats; each is run with every seed.
         env: the environment, if not the one the config names.
+        start: a run whose weights this one begins with, as `moca.load` returns it; if it has fewer, some serve twice.
         trust: whether the config may name an environment for which a module of someone's own is imported.
         console: where progress goes: nowhere by default, with True to standard output.
         callback: called after each episode with a `Training`; if it returns False, training stops. A function, a
@@ -81,6 +83,8 @@ def train(
     with directory.locked():
         directory.begin(config, runs)
         remember(directory.path, config.env.name)
+        if start is not None:
+            starting.keep(directory, start)
         return _train(directory, env, overlap, options)
 
 

@@ -13,7 +13,7 @@ from moca.divergence import plausible
 from moca.drivers import Trainer
 from moca.files import writing
 from moca.loop import replay_size
-from moca.runs import checkpoint
+from moca.runs import checkpoint, starting
 from moca.runs.directory import LOGS, RunDirectory
 
 
@@ -104,6 +104,7 @@ def go_back_to_checkpoint(trainer: Trainer, directory: RunDirectory, console: Co
         console.print(f"{complaint}; {back}", markup=False, soft_wrap=True)
     if found is None:
         directory.cut(dict.fromkeys(LOGS, 0))
+        trainer.state = starting.begun(directory, trainer.state)
         return
     trainer.state = checkpoint.from_host(checkpoint.grown(found.arrays, trainer.state), trainer.state)
     trainer.episode = found.facts.episode

@@ -183,15 +183,18 @@ def build(preset: str, env: str | None, settings: Mapping[str, Any], found: Mapp
         raise ConfigError(f"settings must be by dotted name, and env a name: got {shown(settings)} and {shown(env)}")
     facts = ENVIRONMENTS.get(env or "", {})
     name = {"env.name": env} if env else {}
-    merged: dict[str, Any] = {}
-    layers = (PRESETS[preset].get(key, {}) for key in ("", env or "", str(settings.get("agent", Config().agent))))
-    for layer in (name, found or {}, facts, *layers, settings):
-        merged.update(layer)
-    config = override(Config(), merged)
+    own = layered(preset, env or "", str(settings.get("agent", Config().agent)))
+    config = override(Config(), {**name, **(found or {}), **facts, **own, **settings})
     size = len(facts.get("value.low", config.value.low))
     if len(config.value.low) != size:
         raise ConfigError(f"value.low has {len(config.value.low)} numbers, but {env} shows {size} dimensions")
     return config
+
+
+def layered(preset: str, env: str, agent: str) -> dict[str, Any]:
+    """The settings of a preset for an environment and an agent: those for all, for that task, for that agent."""
+    refuse_unknown(preset)
+    return {name: value for key in ("", env, agent) for name, value in PRESETS[preset].get(key, {}).items()}
 
 
 def values_of(name: str) -> dict[str, dict[str, Any]]:

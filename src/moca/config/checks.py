@@ -149,7 +149,7 @@ def _whole(name: str, value: Any) -> int:
 
 def _known(name: str, word: str, limits: Mapping[str, Any]) -> str:
     """`word`, if it is one of those that the field allows."""
-    prefixes = limits.get("prefixes", ())
+    prefixes, word = limits.get("prefixes", ()), limits.get("complete", str)(word)
     if any(word.startswith(prefix) for prefix in prefixes):
         if not is_name(word.partition(":")[2]):
             raise ConfigError(
@@ -160,10 +160,7 @@ def _known(name: str, word: str, limits: Mapping[str, Any]) -> str:
         allowed = words_allowed(limits)
         if isinstance(limits["among"], dict):
             allowed += ", and what a file in MOCA_PLUGINS registers"
-        hint = nearest(word, limits["among"])
-        if prefixes and is_name(word) and re.search(r"-v\d+$", word):
-            hint = f" Did you mean {prefixes[0]}{word}?"
-        raise ConfigError(f"{name} = {shown(word)} is unknown.{hint} Allowed: {allowed}")
+        raise ConfigError(f"{name} = {shown(word)} is unknown.{nearest(word, limits['among'])} Allowed: {allowed}")
     return word
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from moca.config.checks import ConfigError, convert, nearest_names, shown
 from moca.config.fitting import refuse_unfitting
-from moca.config.registry import AGENTS, CONSTANT, ENVS, NOISES, VALUES
+from moca.config.registry import AGENTS, CONSTANT, ENVS, NOISES, VALUES, full_name
 from moca.names import GYMNASIUM, OWN
 
 CURVATURES = ("diagonal", "full")
@@ -27,7 +27,8 @@ def _setting(default: Any, text: str, **limits: Any) -> Any:
     """A field with its default, one sentence on what it does, and its limits.
 
     Limits are `low`, `high` (inclusive unless `above`/`below` are given), `infinite`, or `among`. Beside the words of
-    `among`, any that begins with one of `prefixes` is allowed. What all numbers must fit is `INT32` and `SIZES`.
+    `among`, any that begins with one of `prefixes` is allowed, which `complete` puts before some that have none. What
+    all numbers must fit is `INT32` and `SIZES`.
     """
     return field(default=default, metadata={"text": text, "limits": limits})
 
@@ -41,6 +42,7 @@ class EnvConfig:
         "The environment that the agent learns in.",
         among=ENVS,
         prefixes=(GYMNASIUM, OWN),
+        complete=full_name,
     )
     episode_length: int = _setting(1000, "The number of environment steps after which an episode is cut.", low=1)
     action_repeat: int = _setting(1, "The number of environment steps for which each action is held.", low=1)

@@ -17,7 +17,6 @@ from moca.config import (
     ConfigError,
     checked,
     flatten,
-    from_json,
     parse_assignment,
     read_settings,
     shown,
@@ -25,7 +24,6 @@ from moca.config import (
 )
 from moca.envs.trust import import_module_of
 from moca.names import folder_name
-from moca.received import read_text
 from moca.runs import refuse_foreign
 
 PRESET = "tuned"  # where none is named
@@ -171,14 +169,13 @@ def _train(arguments: argparse.Namespace) -> None:
 def _resume(arguments: argparse.Namespace, directory: Path) -> None:
     """Goes on with the run in a directory; an option may repeat what the run is, and may not contradict it."""
     _refuse_no_run(directory)
-    config = from_json(read_text(directory / "config.json"))
-    _refuse_contradictions(arguments, config)
-    if arguments.dry_run:
-        from moca.runs.directory import RunDirectory
+    from moca.runs.directory import RunDirectory
 
-        run = RunDirectory.open(directory)
+    run = RunDirectory.open(directory)
+    _refuse_contradictions(arguments, run.config)
+    if arguments.dry_run:
         run.refuse_other(run.config, run.runs)
-        print(to_json(config))
+        print(to_json(run.config))
         return
     launch, options = _start(arguments)
     print(launch.resume(directory, trust=arguments.trust, **options).path)

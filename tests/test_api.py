@@ -175,7 +175,7 @@ def test_mistakes_are_sentences(agent, tmp_path):
         (lambda: moca.MoCA("CartpoleBalnce"), "Did you mean CartpoleBalance?"),
         (lambda: moca.load(agent.run.path, env="Wide"), "as an object"),
         (lambda: moca.MoCA(Wide), "an environment is a name"),
-        (lambda: moca.MoCA(env, critic__ls=1.0), "Did you mean critic.lr?"),
+        (lambda: moca.MoCA(env, critic__ls=1.0), "Did you mean critic.lr, "),
         (lambda: moca.MoCA(env, critic__lr=-1.0), "critic.lr = -1 is out of range"),
         (lambda: moca.MoCA(env, settings={"agent": "sac"}), "choose the class, as moca.SAC"),
         (lambda: moca.MoCA(env, settings={"train.steps": 100}), "it is the argument of learn"),

@@ -23,7 +23,7 @@ FAULTS = {
     "noise.scales=[a]": "noise.scales must be a list of numbers, got '[a]'",
     "train.gamma=1": "train.gamma = 1 is out of range: it must be at least 0 and below 1",
     "train.gamma=inf": "train.gamma = inf is out of range",
-    "train.gama=0.9": "Did you mean train.gamma?",
+    "train.gama=0.9": "Did you mean train.gamma, ",
     "train.steps=1500": "train.steps = 1500 must be a multiple of env.episode_length = 1000: try 2000",
     "train.steps=0": "train.steps = 0 is out of range",
     "train.steps=1e5.5": "train.steps must be a whole number",
@@ -77,7 +77,7 @@ def test_values_of_another_dimension_are_named():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--set", "train.gama=1"], "Did you mean train.gamma?"),
+        (["--set", "train.gama=1"], "Did you mean train.gamma, "),
         (["--sigma", "-1"], "noise.sigma = -1 is out of range"),
         (["--env", "Cartpole"], "Did you mean Cartpole"),
         (["--preset", "tund"], "Did you mean tuned?"),
@@ -138,7 +138,17 @@ def test_sweeps():
 
 
 LAYERS = [
-    {"moca", "moca.config", "moca.presets", "moca.sweep", "moca.names", "moca.files", "moca.figures", "moca.looks"},
+    {
+        "moca",
+        "moca.config",
+        "moca.presets",
+        "moca.settings",
+        "moca.sweep",
+        "moca.names",
+        "moca.files",
+        "moca.figures",
+        "moca.looks",
+    },
     {"moca.moments", "moca.nets", "moca.replay", "moca.envs", "moca.exploration", "moca.devices", "moca.pytrees"},
     {"moca.critic", "moca.dynamics", "moca.values"},
     {"moca.backup", "moca.belief", "moca.diagnostics", "moca.divergence"},

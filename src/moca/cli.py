@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from moca import __version__, presets
+from moca import __version__, presets, settings
 from moca.arguments import Parser, a_path, add_device, at_least_one, leave
 from moca.config import AGENTS, ConfigError, nearest
 from moca.extras import missing
@@ -76,6 +76,10 @@ def _doctor(arguments: argparse.Namespace) -> None:
         sys.exit(1)
 
 
+def _settings(arguments: argparse.Namespace) -> None:
+    print((settings.as_json if arguments.json else settings.as_text)(arguments.name))
+
+
 def _parser() -> tuple[Parser, dict[str, Parser]]:
     """The parser, and each command's own."""
     parser = Parser(prog="moca", description="Value targets that carry predictive uncertainty in closed form.")
@@ -94,6 +98,10 @@ def _parser() -> tuple[Parser, dict[str, Parser]]:
     demo.add_argument("--out", type=a_path, default=Path("demo"), help="folder for pictures and films (default: demo)")
 
     runs.add_commands(command)
+
+    listed = command("settings", _settings, "every setting: type, allowed values, default, presets, and what it does")
+    listed.add_argument("name", nargs="?", help="a section, such as critic, or a setting, such as critic.lr")
+    listed.add_argument("--json", action="store_true", help="print JSON")
 
     doctor = command("doctor", _doctor, "what this machine has, and whether it works: versions, device, a self-test")
     add_device(doctor)

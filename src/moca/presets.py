@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from math import inf
 from typing import Any
 
-from moca.config import CONSTANT, NOISES, QUADRATIC_AGENTS, Config, ConfigError, nearest, override, shown
+from moca.config import CONSTANT, NOISES, QUADRATIC_AGENTS, Config, ConfigError, flatten, nearest, override, shown
 
 # Facts about a task that hold whatever the preset. The scales are those of App. A; sine and cosine are left out.
 # Bounds and lengthscales are those of App. B.4 and B.5, in the order in which Playground shows the dimensions.
@@ -183,12 +183,28 @@ def build(preset: str, env: str | None, settings: Mapping[str, Any], found: Mapp
         raise ConfigError(f"settings must be by dotted name, and env a name: got {shown(settings)} and {shown(env)}")
     facts = ENVIRONMENTS.get(env or "", {})
     name = {"env.name": env} if env else {}
-    merged: dict[str, Any] = {}
-    layers = (PRESETS[preset].get(key, {}) for key in ("", env or "", str(settings.get("agent", Config().agent))))
-    for layer in (name, found or {}, facts, *layers, settings):
-        merged.update(layer)
-    config = override(Config(), merged)
+    own = layered(preset, env or "", str(settings.get("agent", Config().agent)))
+    config = override(Config(), {**name, **(found or {}), **facts, **own, **settings})
     size = len(facts.get("value.low", config.value.low))
     if len(config.value.low) != size:
         raise ConfigError(f"value.low has {len(config.value.low)} numbers, but {env} shows {size} dimensions")
     return config
+
+
+def layered(preset: str, env: str, agent: str) -> dict[str, Any]:
+    """The settings of a preset for an environment and an agent: those for all, for that task, for that agent."""
+    refuse_unknown(preset)
+    return {name: value for key in ("", env, agent) for name, value in PRESETS[preset].get(key, {}).items()}
+
+
+def values_of(name: str) -> dict[str, dict[str, Any]]:
+    """The values of a setting in each preset: in general, under "", and for each task and agent that has another."""
+    default = flatten(Config())[name]
+    found: dict[str, dict[str, Any]] = {}
+    for preset, layers in PRESETS.items():
+        general = layers[""].get(name, default)
+        tasks = {task: {**facts, **layers[""], **layers.get(task, {})} for task, facts in ENVIRONMENTS.items()}
+        special = {**{key: own for key, own in layers.items() if key}, **tasks}
+        other = {key: own[name] for key, own in special.items() if own.get(name, general) != general}
+        found[preset] = {"": general, **other}
+    return found

@@ -22,7 +22,7 @@ from moca import presets
 from moca import replay as memory
 from moca.agents import make_agent
 from moca.cli import main
-from moca.config import Config, ConfigError, override
+from moca.config import Config, ConfigError, override, registry
 from moca.drivers import HostTrainer, ScanTrainer, make_trainer
 from moca.envs.defaults import defaults
 from moca.envs.gymnasium import Gymnasium
@@ -152,7 +152,8 @@ def test_settings_go_to_gymnasium_and_only_a_plain_name_is_one_for_the_config():
 
 def test_the_config_takes_the_name_and_names_what_is_wrong_with_others():
     assert override(Config(), {"agent": "sac", "env.name": "gymnasium:Pendulum-v1"}).env.name == "gymnasium:Pendulum-v1"
-    for wrong in ("gymnasium:", "gymnasum:Pendulum-v1", "Pendulum-v1"):
+    assert override(Config(), {"agent": "sac", "env.name": "Pendulum-v1"}).env.name == "gymnasium:Pendulum-v1"
+    for wrong in ("gymnasium:", "gymnasum:Pendulum-v1", "Pendulum-v"):
         with pytest.raises(ConfigError, match="or gymnasium:NAME"):
             override(Config(), {"env.name": wrong})
     with pytest.raises(ConfigError, match=r"Did you mean PendulumSwingup\?"):
@@ -459,3 +460,13 @@ def test_check_env_asks_gymnasiums_own_checker():
         moca.check_env(Gymnasium(Deaf), strict=True)
     with pytest.raises(ConfigError, match="Did you mean Pendulum-v1"):
         moca.check_env("gymnasium:Pendulun-v1")
+
+
+def test_a_bare_name_of_gymnasiums_is_known(monkeypatch):
+    agent = moca.MoCA("Pendulum-v1", env__episode_length=20, critic__width=8, dynamics__width=8)
+    assert agent._build(20).env.name == "gymnasium:Pendulum-v1"
+    assert len(agent._build(20).value.low) == 3
+    with pytest.raises(ConfigError, match=r"Gymnasium has no Pendulum-v9\. Did you mean Pendulum-v1\?"):
+        moca.MoCA("Pendulum-v9")
+    monkeypatch.setitem(registry.ENVS, "Pendulum-v1", hosted.Walk)  # one that the user registered comes first
+    assert registry.full_name("Pendulum-v1") == "Pendulum-v1"

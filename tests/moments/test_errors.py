@@ -1,5 +1,7 @@
 """What is wrong is said in a sentence that names it."""
 
+import subprocess
+import sys
 import types
 
 import jax
@@ -177,10 +179,27 @@ def test_a_fault_is_named(fault):
 
 def test_a_function_in_the_place_of_the_distribution():
     """Types are checked while tests run, and would speak first: so below them."""
-    with pytest.raises(TypeError, match="covariance takes the distribution first, then the function: got RBF first"):
-        dispatch._check_order("covariance", rbf())
     with pytest.raises(TypeError, match=r"takes a distribution of moca.moments, got ndarray: .* pass Dirac\(x\)"):
-        dispatch._check_order("covariance", ONES2)
+        dispatch.check_order("covariance", ONES2, rbf())
+    with pytest.raises(TypeError, match=r"takes one distribution, then the function, but got \(Dirac, Dirac\)"):
+        dispatch.check_order("variance", mm.Dirac(ZERO), mm.Dirac(ZERO))
+    code = """
+from moca import moments as mm
+p, f = mm.DiagonalGaussian([0.0], [1.0]), mm.Polynomial([0.0, [1.0]])
+verbs = (mm.expectation, mm.variance, mm.cross_covariance, mm.covariance, mm.quadrature, mm.sigma_points, mm.compare)
+for verb in verbs:
+    for function in (f, lambda x: x[0]):
+        try:
+            verb(function, p)
+        except TypeError as error:
+            print(error)
+"""
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.splitlines()
+    assert len(told) == 14
+    assert told[0] == (
+        "expectation: the distribution comes first, then the function, but got (Polynomial, DiagonalGaussian)"
+    )
+    assert all("the distribution comes first, then the function, but got (" in line for line in told)
 
 
 def test_a_network_is_made_of_layers():

@@ -1,6 +1,7 @@
 """Training that is made longer, looked at, stopped, and asked in the middle."""
 
 import json
+import time
 
 import jax
 import numpy as np
@@ -164,6 +165,8 @@ def test_a_run_can_be_asked_before_it_has_ended(tmp_path):
 
     def look(training):
         if training.step == 60:
+            while not list((tmp_path / "run" / "checkpoints").glob("*.checkpoint")):  # written by a thread of its own
+                time.sleep(0.01)
             asked.extend(moca.load(tmp_path / "run", env=env).evaluate(3))
             asked.append(training.run.evaluate_learners(training.learners, 3))
 

@@ -3,10 +3,11 @@
 import difflib
 import math
 import numbers
+import operator
 import os
 import re
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import Field
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,12 @@ from moca.names import is_name
 
 INT32 = 2**31 - 1  # whole numbers become counters and sizes of arrays
 SIZES = (1e-15, 1e15)  # of real numbers but 0 and infinities: float32 holds these, their squares and their inverses
+_BOUNDS: dict[str, tuple[Callable[[Any, Any], bool], str]] = {
+    "low": (operator.ge, "at least"),
+    "above": (operator.gt, "above"),
+    "high": (operator.le, "at most"),
+    "below": (operator.lt, "below"),
+}
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?|[+-]?inf|nan", re.ASCII | re.IGNORECASE)
 
 
@@ -26,6 +33,17 @@ def nearest(word: str, known: Iterable[str]) -> str:
     """ " Did you mean …?" for a mistyped word, or nothing."""
     match = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
     return f" Did you mean {match[0]}?" if match else ""
+
+
+def nearest_names(name: str, known: Iterable[str]) -> list[str]:
+    """The three dotted names most like one; where that has no dot, their last parts are compared, too."""
+    name = name[:100]  # a longer one is like none
+
+    def likeness(each: str) -> float:
+        own = difflib.SequenceMatcher(None, name, each).ratio()
+        return own if "." in name else max(own, difflib.SequenceMatcher(None, name, each.rpartition(".")[2]).ratio())
+
+    return sorted(known, key=likeness, reverse=True)[:3]
 
 
 def shown(value: Any) -> str:
@@ -131,7 +149,7 @@ def _whole(name: str, value: Any) -> int:
 
 def _known(name: str, word: str, limits: Mapping[str, Any]) -> str:
     """`word`, if it is one of those that the field allows."""
-    prefixes = limits.get("prefixes", ())
+    prefixes, word = limits.get("prefixes", ()), limits.get("complete", str)(word)
     if any(word.startswith(prefix) for prefix in prefixes):
         if not is_name(word.partition(":")[2]):
             raise ConfigError(
@@ -139,27 +157,29 @@ def _known(name: str, word: str, limits: Mapping[str, Any]) -> str:
                 "digits and any of _ - . : / in NAME"
             )
     elif word not in limits["among"]:
-        allowed = ", ".join(limits["among"]) + (f", or {prefixes[0]}NAME" if prefixes else "")
+        allowed = words_allowed(limits)
         if isinstance(limits["among"], dict):
             allowed += ", and what a file in MOCA_PLUGINS registers"
-        hint = nearest(word, limits["among"])
-        if prefixes and is_name(word) and re.search(r"-v\d+$", word):
-            hint = f" Did you mean {prefixes[0]}{word}?"
-        raise ConfigError(f"{name} = {shown(word)} is unknown.{hint} Allowed: {allowed}")
+        raise ConfigError(f"{name} = {shown(word)} is unknown.{nearest(word, limits['among'])} Allowed: {allowed}")
     return word
+
+
+def words_allowed(limits: Mapping[str, Any]) -> str:
+    """The words that limits allow, for a message."""
+    prefixes = limits.get("prefixes", ())
+    return ", ".join(limits["among"]) + (f", or {prefixes[0]}NAME" if prefixes else "")
+
+
+def bounds_in_words(limits: Mapping[str, Any]) -> list[str]:
+    """The bounds that limits have, in words, as `at least 0`."""
+    bounds = {key: bound for key, bound in limits.items() if key in _BOUNDS}
+    return [f"{_BOUNDS[key][1]} {bound if isinstance(bound, int) else shown(bound)}" for key, bound in bounds.items()]
 
 
 def _within(name: str, number: Any, limits: Mapping[str, Any]) -> Any:
     """`number`, if it is within the limits, and would be as a float32 too."""
-    tests = {
-        "low": (lambda number, bound: number >= bound, "at least"),
-        "above": (lambda number, bound: number > bound, "above"),
-        "high": (lambda number, bound: number <= bound, "at most"),
-        "below": (lambda number, bound: number < bound, "below"),
-    }
-    bounds = {key: bound for key, bound in limits.items() if key in tests}
-    wanted = [f"{tests[key][1]} {bound if isinstance(bound, int) else shown(bound)}" for key, bound in bounds.items()]
-    inside = all(tests[key][0](number, bound) for key, bound in bounds.items())
+    bounds, wanted = {key: bound for key, bound in limits.items() if key in _BOUNDS}, bounds_in_words(limits)
+    inside = all(_BOUNDS[key][0](number, bound) for key, bound in bounds.items())
     if isinstance(number, float):
         least, most = SIZES
         fits = number == 0 or least <= abs(number) <= most

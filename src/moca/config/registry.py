@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from moca.config.checks import ConfigError
 from moca.looks import COLOURS, LOOKS, Look
-from moca.names import PLAYGROUND
+from moca.names import GYMNASIUM, PLAYGROUND, is_name
 
 Load = Callable[[], Any]
 
@@ -74,6 +74,12 @@ def add_env(name: str, make: Load) -> None:
     """Adds an environment, which `make` makes."""
     _check(name, ENVS, "env.name", r"\w[\w.-]*", "letters, digits and any of _ - .")
     ENVS[name] = make
+
+
+def full_name(name: str) -> str:
+    """The name that a config has for an environment: one of Gymnasium's, such as `Pendulum-v1`, gets its prefix."""
+    bare = re.search(r"-v\d+$", name) and ":" not in name and name not in ENVS and is_name(name)
+    return GYMNASIUM + name if bare else name
 
 
 def _loader(reference: Any) -> Load:

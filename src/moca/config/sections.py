@@ -1,4 +1,4 @@
-"""Every setting, as frozen data, and how settings fit each other."""
+"""Every setting, as frozen data: type, limits, default, and what it does."""
 
 import dataclasses
 import math
@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from moca.config.checks import INT32, ConfigError, convert, nearest, shown, single
-from moca.config.registry import AGENTS, CONSTANT, ENVS, NOISES, QUADRATIC_AGENTS, VALUES
+from moca.config.checks import ConfigError, convert, nearest_names, shown
+from moca.config.fitting import refuse_unfitting
+from moca.config.registry import AGENTS, CONSTANT, ENVS, NOISES, VALUES, full_name
 from moca.names import GYMNASIUM, OWN
 
 CURVATURES = ("diagonal", "full")
@@ -22,22 +23,29 @@ DEEPEST = 100  # layers are traced one by one
 WIDEST = 2**16
 
 
-def _limits(**bounds: Any) -> dict[str, Any]:
-    """Metadata of a field: `low`, `high` (inclusive unless `above`/`below` are given), `infinite`, or `among`.
+def _setting(default: Any, text: str, **limits: Any) -> Any:
+    """A field with its default, one sentence on what it does, and its limits.
 
-    Beside the words of `among`, any that begins with one of `prefixes` is allowed. What all numbers must fit is
-    `INT32` and `SIZES`.
+    Limits are `low`, `high` (inclusive unless `above`/`below` are given), `infinite`, or `among`. Beside the words of
+    `among`, any that begins with one of `prefixes` is allowed, which `complete` puts before some that have none. What
+    all numbers must fit is `INT32` and `SIZES`.
     """
-    return {"limits": bounds}
+    return field(default=default, metadata={"text": text, "limits": limits})
 
 
 @dataclass(frozen=True)
 class EnvConfig:
     """The task, and how its steps are counted. Steps are always environment steps, whatever the action repeat."""
 
-    name: str = field(default="CartpoleBalance", metadata=_limits(among=ENVS, prefixes=(GYMNASIUM, OWN)))
-    episode_length: int = field(default=1000, metadata=_limits(low=1))
-    action_repeat: int = field(default=1, metadata=_limits(low=1))
+    name: str = _setting(
+        "CartpoleBalance",
+        "The environment that the agent learns in.",
+        among=ENVS,
+        prefixes=(GYMNASIUM, OWN),
+        complete=full_name,
+    )
+    episode_length: int = _setting(1000, "The number of environment steps after which an episode is cut.", low=1)
+    action_repeat: int = _setting(1, "The number of environment steps for which each action is held.", low=1)
 
 
 @dataclass(frozen=True)
@@ -45,132 +53,191 @@ class NoiseConfig:
     """Gaussian noise on what the agent observes [App. A], and a random disturbance of the actions it takes.
 
     `homoscedastic`: standard deviation `sigma`. `state-norm`: from `sigma_min` to `sigma` with the norm of the state
-    over `scales`, whose dimensions of infinite scale are left out. `action` is process noise: the deviation of a
-    disturbance, in units of half the action range, that is added to every executed action and that nobody observes.
+    over `scales`.
     """
 
-    kind: str = field(default=CONSTANT, metadata=_limits(among=NOISES))
-    sigma: float = field(default=0.0, metadata=_limits(low=0))
-    sigma_min: float = field(default=0.0, metadata=_limits(low=0))
-    scales: tuple[float, ...] = field(default=(), metadata=_limits(above=0, infinite=True))
-    action: float = field(default=0.0, metadata=_limits(low=0))
+    kind: str = _setting(
+        CONSTANT, "How the observation noise depends on the state: not at all, or growing with its norm.", among=NOISES
+    )
+    sigma: float = _setting(
+        0.0, "The standard deviation of the observation noise, or the greatest where it depends on the state.", low=0
+    )
+    sigma_min: float = _setting(
+        0.0, "The least standard deviation of an observation noise that depends on the state.", low=0
+    )
+    scales: tuple[float, ...] = _setting(
+        (),
+        "The size of each observed dimension by which state-norm noise measures the state; inf leaves one out.",
+        above=0,
+        infinite=True,
+    )
+    action: float = _setting(
+        0.0,
+        "The standard deviation of a disturbance that is added to every executed action and that nobody observes, in "
+        "units of half the action range.",
+        low=0,
+    )
 
 
 @dataclass(frozen=True)
 class TrainConfig:
     """The loop that all agents share."""
 
-    steps: int = field(default=100_000, metadata=_limits(low=1))
-    horizon: int = field(default=0, metadata=_limits(low=0))  # steps over which schedules run; 0: `steps`
-    batch: int = field(default=128, metadata=_limits(low=1))
-    capacity: int = field(default=1_000_000, metadata=_limits(low=1))
-    updates: int = field(default=1, metadata=_limits(low=1))  # per decision
-    decay: float = field(default=1.0, metadata=_limits(low=0))  # of all learning rates, linearly, by the end
-    warmup: int = field(default=1000, metadata=_limits(low=0))  # environment steps of random actions before learning
-    gamma: float = field(default=0.99, metadata=_limits(low=0, below=1))
-    eval_episodes: int = field(default=10, metadata=_limits(low=1))
-    eval_every: int = field(default=1, metadata=_limits(low=1))  # training episodes
+    steps: int = _setting(
+        100_000, "The number of environment steps of each run, a multiple of env.episode_length.", low=1
+    )
+    horizon: int = _setting(
+        0, "The number of environment steps over which exploration and learning rates change; 0 is train.steps.", low=0
+    )
+    batch: int = _setting(128, "The number of transitions that each update learns from.", low=1)
+    capacity: int = _setting(1_000_000, "The number of transitions that the replay memory holds.", low=1)
+    updates: int = _setting(1, "The number of updates after each decision.", low=1)
+    decay: float = _setting(
+        1.0, "The part of every learning rate that is left at the end of training, after a linear fall.", low=0
+    )
+    warmup: int = _setting(1000, "The number of environment steps with random actions before learning begins.", low=0)
+    gamma: float = _setting(0.99, "The factor by which rewards are discounted with each decision.", low=0, below=1)
+    eval_episodes: int = _setting(10, "The number of episodes over which each evaluation averages.", low=1)
+    eval_every: int = _setting(1, "The number of training episodes from one evaluation to the next.", low=1)
 
 
 @dataclass(frozen=True)
 class SACConfig:
     """Soft actor-critic (Haarnoja et al. 2018): twin critics, tanh-Gaussian actor, learned temperature."""
 
-    width: int = field(default=256, metadata=_limits(low=1, high=WIDEST))
-    depth: int = field(default=2, metadata=_limits(low=1, high=DEEPEST))
-    actor_lr: float = field(default=3e-4, metadata=_limits(low=0))
-    critic_lr: float = field(default=3e-4, metadata=_limits(low=0))
-    alpha_lr: float = field(default=3e-4, metadata=_limits(low=0))  # zero keeps the temperature where it starts
-    alpha: float = field(default=1.0, metadata=_limits(above=0))
-    tau: float = field(default=0.005, metadata=_limits(above=0, high=1))
-    entropy_per_action: float = field(default=-1.0, metadata=_limits())  # target entropy over the action dimension
-    probability: float = field(default=0.0, metadata=_limits(low=0, high=1))  # of a random action
+    width: int = _setting(256, "The number of units in each hidden layer of actor and critics.", low=1, high=WIDEST)
+    depth: int = _setting(2, "The number of hidden layers of actor and critics.", low=1, high=DEEPEST)
+    actor_lr: float = _setting(3e-4, "The learning rate of the actor.", low=0)
+    critic_lr: float = _setting(3e-4, "The learning rate of the critics.", low=0)
+    alpha_lr: float = _setting(
+        3e-4, "The learning rate of the temperature; zero keeps the temperature where it starts.", low=0
+    )
+    alpha: float = _setting(1.0, "The temperature, the weight of the entropy, at the start.", above=0)
+    tau: float = _setting(
+        0.005, "The share of the critics that the target critics take over with each update.", above=0, high=1
+    )
+    entropy_per_action: float = _setting(-1.0, "The entropy that the temperature aims at, per action dimension.")
+    probability: float = _setting(
+        0.0, "The probability that a decision while learning is a random action.", low=0, high=1
+    )
 
 
 @dataclass(frozen=True)
 class CriticConfig:
     """The quadratic action-value of the paper's agents [Eq. 3]; rates go linearly from the first to the end value."""
 
-    width: int = field(default=256, metadata=_limits(low=1, high=WIDEST))
-    depth: int = field(default=2, metadata=_limits(low=1, high=DEEPEST))
-    lr: float = field(default=1e-4, metadata=_limits(low=0))
-    lr_end: float = field(default=1e-4, metadata=_limits(low=0))
-    vertex_lr: float = field(default=1e-5, metadata=_limits(low=0))
-    vertex_lr_end: float = field(default=1e-5, metadata=_limits(low=0))
-    target_period: int = field(default=100, metadata=_limits(low=1))  # updates between hard copies
-    head: str = field(default="vertex", metadata=_limits(among=HEADS))  # what the network outputs: μ̃, or Pμ̃
-    curvature: str = field(default="diagonal", metadata=_limits(among=CURVATURES))
-    curvature_floor: float = field(default=1e-3, metadata=_limits(above=0))  # least diagonal entry of P
-    keepalive: float = field(default=1e-4, metadata=_limits(low=0))
-    keepalive_min: float = field(default=0.5, metadata=_limits(low=0))
+    width: int = _setting(256, "The number of units in each hidden layer of the critics.", low=1, high=WIDEST)
+    depth: int = _setting(2, "The number of hidden layers of the critics.", low=1, high=DEEPEST)
+    lr: float = _setting(1e-4, "The learning rate of the critics' networks at the start.", low=0)
+    lr_end: float = _setting(1e-4, "The learning rate of the critics' networks at the end of training.", low=0)
+    vertex_lr: float = _setting(1e-5, "The learning rate of the head that gives the best action, at the start.", low=0)
+    vertex_lr_end: float = _setting(
+        1e-5, "The learning rate of the head that gives the best action, at the end of training.", low=0
+    )
+    target_period: int = _setting(
+        100, "The number of updates after which the target values become copies of the learned ones.", low=1
+    )
+    head: str = _setting(
+        "vertex",
+        "Whether the network outputs the best action before clipping (vertex) or that times the curvature (slope).",
+        among=HEADS,
+    )
+    curvature: str = _setting(
+        "diagonal", "Whether the curvature P of Q in the action is a diagonal or a full matrix.", among=CURVATURES
+    )
+    curvature_floor: float = _setting(1e-3, "The least diagonal entry of the curvature P.", above=0)
+    keepalive: float = _setting(1e-4, "The weight of the penalty on a curvature below critic.keepalive_min.", low=0)
+    keepalive_min: float = _setting(0.5, "The curvature below which the keep-alive penalty sets in.", low=0)
 
 
 @dataclass(frozen=True)
 class ValueConfig:
     """The class of V. Bounds and lengthscales have one number per observed dimension."""
 
-    kind: str = field(default="rbf", metadata=_limits(among=VALUES))
-    bases: int = field(default=256, metadata=_limits(low=1))
-    low: tuple[float, ...] = field(default=(), metadata=_limits())
-    high: tuple[float, ...] = field(default=(), metadata=_limits())
-    lengthscales: tuple[float, ...] = field(default=(), metadata=_limits(above=0))
-    encoder: int = field(
-        default=0, metadata=_limits(low=0, high=WIDEST)
-    )  # dimensions of a learned latent state; zero: V is on s
-    lr: float = field(default=1e-4, metadata=_limits(low=0))  # of what V is linear in
-    constant_lr: float = field(default=0.0, metadata=_limits(low=0))  # of a constant basis; zero leaves it out
-    basis_lr: float = field(default=0.0, metadata=_limits(low=0))  # of learned bases and of an encoder
-    least: float = field(default=-math.inf, metadata=_limits(infinite=True))  # of E[V(s′)], as rewards bound it
-    most: float = field(default=math.inf, metadata=_limits(infinite=True))
+    kind: str = _setting("rbf", "The class of functions that the state value V is taken from.", among=VALUES)
+    bases: int = _setting(256, "The number of basis functions of V.", low=1)
+    low: tuple[float, ...] = _setting((), "The lower end of the range in which each observed dimension lies.")
+    high: tuple[float, ...] = _setting((), "The upper end of the range in which each observed dimension lies.")
+    lengthscales: tuple[float, ...] = _setting(
+        (), "The length over which V changes along each observed dimension, at the start where bases learn.", above=0
+    )
+    encoder: int = _setting(
+        0, "The number of learned latent dimensions that V is a function of; zero takes the state.", low=0, high=WIDEST
+    )
+    lr: float = _setting(1e-4, "The learning rate of the weights, which V is linear in.", low=0)
+    constant_lr: float = _setting(0.0, "The learning rate of a constant in V; zero leaves the constant out.", low=0)
+    basis_lr: float = _setting(0.0, "The learning rate of bases that learn, and of the encoder.", low=0)
+    least: float = _setting(
+        -math.inf, "The lower bound of E[V(s′)] in the target, where the rewards imply one.", infinite=True
+    )
+    most: float = _setting(
+        math.inf, "The upper bound of E[V(s′)] in the target, where the rewards imply one.", infinite=True
+    )
 
 
 @dataclass(frozen=True)
 class DynamicsConfig:
     """The ensemble that predicts the next state."""
 
-    members: int = field(default=5, metadata=_limits(low=1))
-    width: int = field(default=256, metadata=_limits(low=1, high=WIDEST))
-    depth: int = field(default=2, metadata=_limits(low=1, high=DEEPEST))
-    lr: float = field(default=1e-3, metadata=_limits(low=0))
-    covariance: str = field(default="diagonal", metadata=_limits(among=COVARIANCES))
-    activation: str = field(default="silu", metadata=_limits(among=ACTIVATIONS))
-    samples: int = field(default=4, metadata=_limits(low=1))  # K of moca-mc
+    members: int = _setting(5, "The number of networks in the ensemble that predicts the next state.", low=1)
+    width: int = _setting(256, "The number of units in each hidden layer of the ensemble.", low=1, high=WIDEST)
+    depth: int = _setting(2, "The number of hidden layers of the ensemble.", low=1, high=DEEPEST)
+    lr: float = _setting(1e-3, "The learning rate of the ensemble.", low=0)
+    covariance: str = _setting(
+        "diagonal", "Whether each member predicts a diagonal or a full covariance.", among=COVARIANCES
+    )
+    activation: str = _setting("silu", "The activation function of the ensemble's hidden layers.", among=ACTIVATIONS)
+    samples: int = _setting(4, "The number of next states that moca-mc draws for each target (K).", low=1)
 
 
 @dataclass(frozen=True)
 class BeliefConfig:
     """The agent's estimate of the state: the observation, or the mean of a filter's Gaussian belief."""
 
-    filter: bool = field(default=False, metadata=_limits())
-    noise: str = field(default="known", metadata=_limits(among=NOISE_LEVELS))
-    sigma: float = field(default=0.1, metadata=_limits(above=0))  # where a learned noise level starts
-    sigma_lr: float = field(default=0.1, metadata=_limits(low=0))  # of its logarithm, per episode
+    filter: bool = _setting(
+        False, "Whether the agent acts and learns on a filtered belief over the state instead of the observation."
+    )
+    noise: str = _setting(
+        "known", "Whether the filter is told the observation noise or learns its level.", among=NOISE_LEVELS
+    )
+    sigma: float = _setting(0.1, "The noise level at which a filter that learns it starts.", above=0)
+    sigma_lr: float = _setting(0.1, "The learning rate of the logarithm of a learned noise level, per episode.", low=0)
 
 
 @dataclass(frozen=True)
 class ExplorationConfig:
-    """Random with a probability, else Gaussian around the greedy action; in units of half the action range.
+    """Random with a probability, else Gaussian around the greedy action; in units of half the action range."""
 
-    Which of the two, and the random action, are drawn anew after `hold` decisions on average. Random actions are
-    uniform, or one of the two ends in every dimension.
-    """
-
-    probability: float = field(default=0.2, metadata=_limits(low=0, high=1))
-    probability_end: float = field(default=0.2, metadata=_limits(low=0, high=1))
-    sigma: float = field(default=1.0, metadata=_limits(low=0))
-    sigma_end: float = field(default=0.1, metadata=_limits(low=0))
-    anneal: float = field(default=0.5, metadata=_limits(above=0, high=1))  # fraction of training until the end values
-    hold: float = field(default=1.0, metadata=_limits(low=1))
-    random: str = field(default="uniform", metadata=_limits(among=RANDOM_ACTIONS))
+    probability: float = _setting(0.2, "The probability of a random action at the start.", low=0, high=1)
+    probability_end: float = _setting(0.2, "The probability of a random action once it is annealed.", low=0, high=1)
+    sigma: float = _setting(
+        1.0, "The standard deviation around the greedy action at the start, in units of half the action range.", low=0
+    )
+    sigma_end: float = _setting(
+        0.1, "The standard deviation around the greedy action once it is annealed, in the same units.", low=0
+    )
+    anneal: float = _setting(
+        0.5, "The share of training over which exploration goes to its end values.", above=0, high=1
+    )
+    hold: float = _setting(
+        1.0,
+        "The mean number of decisions after which it is drawn anew whether to act at random, and which random action.",
+        low=1,
+    )
+    random: str = _setting(
+        "uniform",
+        "Whether random actions are uniform, or one of the two ends in every dimension (extreme).",
+        among=RANDOM_ACTIONS,
+    )
 
 
 @dataclass(frozen=True)
 class Config:
     """All settings of a set of runs that differ in their seed."""
 
-    agent: str = field(default="moca", metadata=_limits(among=AGENTS))
-    seed: int = field(default=0, metadata=_limits(low=0))
-    seeds: int = field(default=1, metadata=_limits(low=1, high=100_000))
+    agent: str = _setting("moca", "The agent that learns.", among=AGENTS)
+    seed: int = _setting(0, "The first of the seeds.", low=0)
+    seeds: int = _setting(1, "The number of runs, each with a seed of its own.", low=1, high=100_000)
     env: EnvConfig = field(default_factory=EnvConfig)
     noise: NoiseConfig = field(default_factory=NoiseConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
@@ -190,80 +257,9 @@ class Config:
             kind, value = item.type, getattr(self, item.name)
             if isinstance(kind, type) and dataclasses.is_dataclass(kind) and not isinstance(value, kind):
                 raise ConfigError(f"{item.name} must be a moca.config.{kind.__name__}, got {shown(value)}")
-        return _fitting(_replaced(self, checked(flatten(self))))
-
-
-def _fitting(config: Config) -> Config:
-    """The config itself, if its settings fit each other."""
-    for fits in (_counts_fit, _belief_fits, _value_fits, _noise_fits):
-        fits(config)
-    return config
-
-
-def _counts_fit(config: Config) -> None:
-    env, train = config.env, config.train
-    if config.seed + config.seeds - 1 > INT32:
-        raise ConfigError(f"seed = {config.seed} with seeds = {config.seeds} leads beyond {INT32}: take a smaller seed")
-    if env.episode_length % env.action_repeat:
-        raise ConfigError(
-            f"env.action_repeat = {env.action_repeat} must divide env.episode_length = {env.episode_length}"
-        )
-    if train.steps % env.episode_length:
-        raise ConfigError(
-            f"train.steps = {train.steps} must be a multiple of env.episode_length = {env.episode_length}: "
-            f"try {max(1, round(train.steps / env.episode_length)) * env.episode_length}"
-        )
-    if (updates := train.steps // env.action_repeat * train.updates) > INT32:
-        raise ConfigError(
-            f"train.steps = {train.steps} with train.updates = {train.updates} makes {updates} updates, more than "
-            f"the {INT32} that can be counted: lower one of the two"
-        )
-    if train.batch > train.capacity:
-        raise ConfigError(f"train.batch = {train.batch} must not exceed train.capacity = {train.capacity}")
-
-
-def _belief_fits(config: Config) -> None:
-    if config.belief.noise != "learned":
-        return
-    if not config.belief.filter:
-        raise ConfigError("belief.noise = learned needs belief.filter = true: nothing else uses the noise level")
-    if config.train.capacity < (needed := config.env.episode_length // config.env.action_repeat):
-        raise ConfigError(
-            f"belief.noise = learned needs a whole episode: train.capacity = {config.train.capacity} must be at least "
-            f"{needed}"
-        )
-
-
-def _value_fits(config: Config) -> None:
-    value = config.value
-    if value.encoder and not value.basis_lr:
-        raise ConfigError("value.encoder needs value.basis_lr above 0: an encoder that does not learn is no use")
-    if not single(value.least) < single(value.most):
-        raise ConfigError(f"value.least = {shown(value.least)} must lie below value.most = {shown(value.most)}")
-    for name in ("high", "lengthscales"):
-        if len(numbers := getattr(value, name)) != len(value.low):
-            raise ConfigError(f"value.{name} has {len(numbers)} numbers, but value.low has {len(value.low)}")
-    if not all(single(low) < single(high) for low, high in zip(value.low, value.high, strict=True)):
-        raise ConfigError(f"value.low = {list(value.low)} must lie below value.high = {list(value.high)}")
-    if config.agent in QUADRATIC_AGENTS and not value.low:
-        raise ConfigError(
-            f"{config.agent} needs value.low, value.high and value.lengthscales, and {config.env.name} has no preset: "
-            "say in which range each observed dimension lies and over which length values change there"
-        )
-
-
-def _noise_fits(config: Config) -> None:
-    noise = config.noise
-    if NOISES[noise.kind].scaled and not any(math.isfinite(scale) for scale in noise.scales):
-        raise ConfigError(
-            f"noise.kind = {noise.kind} needs noise.scales, a number per observed dimension, of which inf leaves one "
-            f"out, but not all: {list(noise.scales)} is none for {config.env.name}; CartpoleBalance has "
-            "[2.4,inf,inf,2,3]"
-        )
-    if noise.kind != CONSTANT and noise.sigma_min > noise.sigma:
-        raise ConfigError(
-            f"noise.sigma_min = {shown(noise.sigma_min)} must not exceed noise.sigma = {shown(noise.sigma)}"
-        )
+        config = _replaced(self, checked(flatten(self)))
+        refuse_unfitting(config)
+        return config
 
 
 def flatten(config: Config) -> dict[str, Any]:
@@ -312,17 +308,19 @@ def field_of(name: str) -> dataclasses.Field:
     """The field a dotted name means."""
     if not isinstance(name, str):
         raise ConfigError(f"a setting has a dotted name, such as train.gamma, got {shown(name)}")
-    known = _fields()
-    if name not in known:
-        hint = nearest(name, known)
-        if inside := [each for each in known if name and each.startswith(f"{name}.")]:
-            hint = f" It is a group of them, with {inside[0]}."
-        raise ConfigError(f"there is no setting {shown(name)}.{hint} All settings: {', '.join(known)}")
-    return known[name]
+    known = fields()
+    if name in known:
+        return known[name]
+    if any(each.startswith(f"{name}.") for each in known):
+        raise ConfigError(f"there is no setting {shown(name)}: it is a section, and moca settings {name} lists it")
+    *most, last = nearest_names(name, known)
+    raise ConfigError(
+        f"there is no setting {shown(name)}. Did you mean {', '.join(most)} or {last}? moca settings lists all"
+    )
 
 
 @cache
-def _fields() -> dict[str, dataclasses.Field]:
+def fields() -> dict[str, dataclasses.Field]:
     """Every field by its dotted name, in order."""
     found: dict[str, dataclasses.Field] = {}
     for item in dataclasses.fields(Config):

@@ -1,6 +1,6 @@
 """Environments by the name a config has for them."""
 
-from moca.config import ENVS, ConfigError, shown
+from moca.config import ENVS, ConfigError, full_name, shown
 from moca.envs.environment import Environment, Spaces
 from moca.envs.playground import Playground
 from moca.envs.trust import refuse_untrusted
@@ -8,10 +8,11 @@ from moca.names import GYMNASIUM, OWN
 
 
 def named(name: str) -> Spaces:
-    """The environment of that name: one of Playground's, one that was registered, or Gymnasium's after `gymnasium:`.
+    """The environment of that name: one of Playground's, one that was registered, or Gymnasium's.
 
     One that would import a module of its own is refused unless that was imported before: see `moca.envs.trust`.
     """
+    name = full_name(name)
     if name.startswith(GYMNASIUM):
         refuse_untrusted(name)
         from moca.envs.gymnasium import Gymnasium  # an optional package

@@ -23,7 +23,7 @@ class NoClosedFormError(TypeError):
 
 def look_up(table: dict[tuple[type, type], Callable], verb: str, p: Distribution, f: Callable) -> Callable:
     """The closed form for the pair, once both are known to be for one point of one dimension."""
-    _check_order(verb, p)
+    check_order(verb, p, f)
     found = find(table, type(p), type(f))
     if found is None:
         supported = ", ".join(_name(b) for a, b in table if isinstance(p, a))
@@ -37,7 +37,7 @@ def look_up(table: dict[tuple[type, type], Callable], verb: str, p: Distribution
 
 def look_up_pair(p: Distribution, f: Callable, g: Callable) -> Callable:
     """The closed form for the covariance of f and g, in this order."""
-    _check_order("covariance", p)
+    check_order("covariance", p, f, g)
     found, turned = find_pair(type(p), type(f), type(g)), find_pair(type(p), type(g), type(f))
     if found is None and turned is None:
         supported = ", ".join(f"{_name(a)} × {_name(b)}" for q, a, b in COVARIANCES if issubclass(type(p), q))
@@ -69,13 +69,21 @@ def _transposed(form: Callable) -> Callable:
     return lambda p, f, g: form(p, g, f).T
 
 
-def _check_order(verb: str, p: object) -> None:
-    if isinstance(p, Function):
-        raise TypeError(f"{verb} takes the distribution first, then the function: got {type(p).__name__} first")
+def check_order(verb: str, p: object, *functions: object) -> None:
+    """Raises unless the first argument is a distribution, and the others are none."""
+    given = ", ".join(type(each).__name__ for each in (p, *functions))
+    if isinstance(p, Function) or (not isinstance(p, Distribution) and any(map(_is_distribution, functions))):
+        raise TypeError(f"{verb}: the distribution comes first, then the function, but got ({given})")
     if not isinstance(p, Distribution):
         raise TypeError(
             f"{verb} takes a distribution of moca.moments, got {type(p).__name__}: for a known point, pass Dirac(x)"
         )
+    if any(map(_is_distribution, functions)):
+        raise TypeError(f"{verb} takes one distribution, then the function, but got ({given})")
+
+
+def _is_distribution(thing: object) -> bool:
+    return isinstance(thing, Distribution)
 
 
 def _check(verb: str, p: Distribution, *functions: Callable) -> None:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key
 
-from moca.moments.dispatch import NoClosedFormError, batch_error
+from moca.moments.dispatch import NoClosedFormError, batch_error, check_order
 from moca.moments.distributions import DiagonalGaussian, Distribution, Gaussian
 from moca.moments.expectation import Map, expectation
 from moca.moments.mixtures import GaussianMixture
@@ -26,6 +26,7 @@ def quadrature(p: Distribution, f: Map, points: int = 32) -> Float[Array, "*outp
     Exact for polynomials of degree 2 · points − 1; for the rest the error falls with the number of points, faster the
     smoother f is over a deviation of p. Costs points^d evaluations of f.
     """
+    check_order("quadrature", p, f)
     if isinstance(p, GaussianMixture):
         each = jax.vmap(lambda q: quadrature(q, f, points))(p.components)
         return jnp.tensordot(p.weights, each, axes=1, precision="highest")
@@ -54,6 +55,7 @@ def sigma_points(p: Any, f: Map) -> Float[Array, "*outputs"]:
     Exact for polynomials of degree three. The points lie √3 deviations out, or √d in more than three dimensions; there
     the mean itself has no weight. Costs 2d + 1 evaluations of f.
     """
+    check_order("sigma_points", p, f)
     if isinstance(p, GaussianMixture):
         return jnp.tensordot(
             p.weights, jax.vmap(lambda q: sigma_points(q, f))(p.components), axes=1, precision="highest"
@@ -85,6 +87,7 @@ def compare(p: Distribution, f: Map, samples: int = 100_000, key: Key[Array, ""]
     Errors are largest differences from the first row: from the closed form, or from the quadrature where there is none.
     Times are those of a second call, after compilation.
     """
+    check_order("compare", p, f)
     key = jax.random.key(0) if key is None else key
 
     def sampled(p: Distribution) -> Array:

@@ -9,10 +9,25 @@ from typing import Any
 
 from moca import presets, sweep
 from moca.arguments import Parser, a_path, add_device, add_trust, at_least_one, from_zero, seconds
-from moca.config import AGENTS, NOISES, VALUES, Config, ConfigError, parse_assignment, read_settings, to_json, whole
+from moca.config import (
+    AGENTS,
+    NOISES,
+    VALUES,
+    Config,
+    ConfigError,
+    checked,
+    flatten,
+    parse_assignment,
+    read_settings,
+    shown,
+    to_json,
+    whole,
+)
 from moca.envs.trust import import_module_of
 from moca.names import folder_name
-from moca.runs import BEST, LAST
+from moca.runs import BEST, LAST, refuse_foreign
+
+PRESET = "tuned"  # where none is named
 
 
 def add_commands(command: Callable[[str, Callable[[argparse.Namespace], None], str], Parser]) -> None:
@@ -66,7 +81,7 @@ def add_commands(command: Callable[[str, Callable[[argparse.Namespace], None], s
 def _add_run_options(parser: Parser) -> None:
     parser.add_argument("--env", help="a MuJoCo Playground environment, or gymnasium:NAME (default: CartpoleBalance)")
     parser.add_argument("--agent", help=f"one of {', '.join(AGENTS)} (default: moca)")
-    parser.add_argument("--preset", default="tuned", help=f"one of {', '.join(presets.PRESETS)} (default: tuned)")
+    parser.add_argument("--preset", help=f"one of {', '.join(presets.PRESETS)} (default: {PRESET})")
     parser.add_argument("--sigma", help="standard deviation of the observation noise (default: 0)")
     parser.add_argument("--noise", help=f"one of {', '.join(NOISES)} (default: homoscedastic)")
     parser.add_argument("--value", help=f"class of V, one of {', '.join(VALUES)} (default: as the preset)")
@@ -93,29 +108,42 @@ def _add_run_options(parser: Parser) -> None:
     add_trust(parser)
 
 
+def _options(arguments: argparse.Namespace) -> dict[str, tuple[str, Any]]:
+    """The settings that options give: by dotted name, the option as it was written, and the value; --set wins."""
+    plain = {
+        "env.name": ("--env", arguments.env),
+        "agent": ("--agent", arguments.agent),
+        "seed": ("--seed", arguments.seed),
+        "seeds": ("--seeds", arguments.seeds),
+        "env.action_repeat": ("--action-repeat", arguments.action_repeat),
+        "noise.kind": ("--noise", arguments.noise),
+        "noise.sigma": ("--sigma", arguments.sigma),
+        "train.steps": ("--steps", arguments.steps),
+        "value.kind": ("--value", arguments.value),
+        "belief.filter": ("--filter" if arguments.filter else "--no-filter", arguments.filter),
+    }
+    given = {
+        name: (option if isinstance(value, bool) else f"{option} {value}", value)
+        for name, (option, value) in plain.items()
+        if value is not None
+    }
+    return given | {name: (f"--set {name}={value}", value) for name, value in map(parse_assignment, arguments.set)}
+
+
+def _settings(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The settings of the file, then those of the options, of which the later wins."""
+    settings: dict[str, Any] = read_settings(arguments.config) if arguments.config else {}
+    return settings | {name: value for name, (_, value) in _options(arguments).items()}
+
+
 def _config(arguments: argparse.Namespace) -> Config:
     """Preset, then the file, then the plain options, then --set: the later wins."""
-    settings: dict[str, Any] = read_settings(arguments.config) if arguments.config else {}
-    plain = {
-        "env.name": arguments.env,
-        "agent": arguments.agent,
-        "seed": arguments.seed,
-        "seeds": arguments.seeds,
-        "env.action_repeat": arguments.action_repeat,
-        "noise.kind": arguments.noise,
-        "noise.sigma": arguments.sigma,
-        "train.steps": arguments.steps,
-        "value.kind": arguments.value,
-        "belief.filter": arguments.filter,
-    }
-    given = {name: value for name, value in plain.items() if value is not None}
-    given |= dict(map(parse_assignment, arguments.set))
-    settings |= given
+    settings, preset = _settings(arguments), arguments.preset or PRESET
     env = settings.get("env.name", "CartpoleBalance")
-    if arguments.trust or "env.name" in given:
+    if arguments.trust or "env.name" in _options(arguments):
         import_module_of(str(env))
-    found = _look(arguments, env) if presets.lacks(arguments.preset, env, settings) else {}
-    return presets.build(arguments.preset, env, settings, found)
+    found = _look(arguments, env) if presets.lacks(preset, env, settings) else {}
+    return presets.build(preset, env, settings, found)
 
 
 def _look(arguments: argparse.Namespace, env: str) -> dict[str, Any]:
@@ -133,6 +161,7 @@ def _out(arguments: argparse.Namespace, config: Config) -> Path:
     if arguments.out:
         if arguments.out.exists() and not arguments.out.is_dir():
             raise ConfigError(f"--out {arguments.out} is there already, and is no directory: choose another")
+        refuse_foreign(arguments.out)
         return arguments.out
     name = f"{folder_name(config.env.name)}-{config.agent}-{config.noise.kind}-{config.noise.sigma:g}"
     names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
@@ -140,17 +169,50 @@ def _out(arguments: argparse.Namespace, config: Config) -> Path:
 
 
 def _train(arguments: argparse.Namespace) -> None:
-    if directory := arguments.resume:
-        _refuse_no_run(directory)
-        launch, options = _start(arguments)
-        steps = None if arguments.steps is None else whole("--steps", arguments.steps, 1)
-        print(launch.resume(directory, steps=steps, trust=arguments.trust, **options).path)
+    if arguments.resume:
+        _resume(arguments, arguments.resume)
         return
     config = _config(arguments)
+    out = _out(arguments, config)
     if arguments.dry_run:
         print(to_json(config))
         return
-    _launch(arguments, config, [{}])
+    _launch(arguments, config, out, [{}])
+
+
+def _resume(arguments: argparse.Namespace, directory: Path) -> None:
+    """Goes on with the run in a directory; an option may repeat what the run is, and may not contradict it."""
+    _refuse_no_run(directory)
+    from moca.runs.directory import RunDirectory
+
+    run, steps = RunDirectory.open(directory), arguments.steps
+    arguments.steps = None  # a new total makes the run longer
+    _refuse_contradictions(arguments, run.config)
+    if arguments.dry_run:
+        config = run.config if steps is None else run.longer(whole("--steps", steps, 1))
+        if config == run.config:
+            run.refuse_other(config, run.runs)
+        print(to_json(config))
+        return
+    launch, options = _start(arguments)
+    total = None if steps is None else whole("--steps", steps, 1)
+    print(launch.resume(directory, steps=total, trust=arguments.trust, **options).path)
+
+
+def _refuse_contradictions(arguments: argparse.Namespace, config: Config) -> None:
+    """Raises if an option, or what a file or a preset holds, is another than what the run was begun with."""
+    if arguments.out and arguments.out.resolve() != arguments.resume.resolve():
+        raise ConfigError(f"--out {arguments.out} contradicts --resume {arguments.resume}: a run goes on where it is")
+    own = presets.layered(arguments.preset, config.env.name, config.agent) if arguments.preset else {}
+    given, held = _settings(arguments), flatten(config)
+    sources = dict.fromkeys(own, f"--preset {arguments.preset}") | dict.fromkeys(given, f"--config {arguments.config}")
+    sources |= {name: option for name, (option, _) in _options(arguments).items()}
+    for name, value in checked(own | given).items():
+        if value != held[name]:
+            raise ConfigError(
+                f"{sources[name]} contradicts the run in {arguments.resume}: its {name} is {shown(held[name])}, not "
+                f"{shown(value)}; leave that out, or begin a new run with --out"
+            )
 
 
 def _sweep(arguments: argparse.Namespace) -> None:
@@ -160,15 +222,15 @@ def _sweep(arguments: argparse.Namespace) -> None:
         raise ConfigError("nothing to sweep: give --grid NAME=A,B,… or --random NAME=LOW:HIGH")
     random_points = sweep.draws(ranges, arguments.samples, config.seed) if ranges else [{}]
     points = sweep.points(config, [{**point, **extra} for point in sweep.grid(axes) for extra in random_points])
+    out = _out(arguments, config)
     if arguments.dry_run:
         for point in points:
             print(", ".join(f"{name} = {value:g}" for name, value in point.items()))
         return
-    _launch(arguments, config, points)
+    _launch(arguments, config, out, points)
 
 
-def _launch(arguments: argparse.Namespace, config: Config, points: list[dict[str, float]]) -> None:
-    out = _out(arguments, config)
+def _launch(arguments: argparse.Namespace, config: Config, out: Path, points: list[dict[str, float]]) -> None:
     launch, options = _start(arguments)
     if start := getattr(arguments, "start", None):  # train's own
         from moca.runs.run import load

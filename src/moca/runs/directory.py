@@ -7,7 +7,6 @@ checkpoints/     all that is needed to go on             lock   who is training 
 tensorboard/     figures/              rollout.mp4
 """
 
-import hashlib
 import json
 import math
 import os
@@ -97,7 +96,7 @@ class RunDirectory:
         _ = self.status  # which raises where there is one of another shape
         self._forget()
         text = to_json(config)
-        identity = _identity(json.loads(text), runs)
+        identity = origin.identity(json.loads(text), runs)
         with files.writing(f"to {self.path}"):
             # In this order: whoever finds a config.json finds what belongs to it.
             meta = {**origin.describe(), "identity": identity, "runs": runs}
@@ -141,14 +140,19 @@ class RunDirectory:
         """The steps that were asked for: at first, and each time that the run was made longer."""
         return [self._asked.train.steps, *self.meta.get("extended", [])]
 
-    def extend(self, steps: int) -> None:
-        """Makes the run longer, in a directory that is locked. One write: a run is as long as it was, or longer."""
+    def longer(self, steps: int) -> Config:
+        """The settings of the run made longer; raises where it cannot be."""
         if self.over == "diverged":
             raise ConfigError(f"all of {self.path} diverged: there is nothing to go on with")
         if steps < self.totals[-1]:
             raise ConfigError(f"steps = {steps} is fewer than the {self.totals[-1]} that {self.path} was asked for")
-        if steps > self.totals[-1]:
-            override(self.config, {"train.steps": steps})  # raises where that cannot be
+        if steps == self.totals[-1]:
+            return self.config
+        return override(self.config, {"train.steps": steps, "train.horizon": scheduled(self.config)})
+
+    def extend(self, steps: int) -> None:
+        """Makes the run longer, in a directory that is locked. One write: a run is as long as it was, or longer."""
+        if self.longer(steps) != self.config:
             self.note(extended=[*self.totals[1:], steps])
 
     def note(self, **facts: Any) -> None:
@@ -212,7 +216,7 @@ class RunDirectory:
     def _asked(self) -> Config:
         """The settings of the run, as it was first asked for."""
         path, told = self.path / "config.json", self.meta.get("identity")
-        ours = _identity(self._read("config.json"), self.runs)
+        ours = origin.identity(self._read("config.json"), self.runs)
         if told and told != ours:
             edited = path if told.get("settings") != ours["settings"] else self.path / "meta.json"
             raise ConfigError(f"{edited} was edited after the run began: undo that, or begin a new run elsewhere")
@@ -333,15 +337,6 @@ class RunDirectory:
             raise ConfigError(
                 f"{self.path / name} does not fit the run's config.json{self._made_by}: {error}"
             ) from None
-
-
-def _identity(settings: Mapping[str, Any], runs: Sequence[Mapping[str, float]]) -> dict[str, str]:
-    """Hashes of what config.json says, and of seeds and variations, by which one set of runs is told from another.
-
-    A setting that is added later changes neither.
-    """
-    parts = {"settings": settings, "runs": runs}
-    return {name: hashlib.sha256(json.dumps(part, sort_keys=True).encode()).hexdigest() for name, part in parts.items()}
 
 
 def _number(value: np.ndarray) -> float | None:

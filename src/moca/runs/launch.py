@@ -22,7 +22,7 @@ from moca.envs.trust import import_trusted, remember
 from moca.files import writing
 from moca.moments import NoClosedFormError
 from moca.names import OWN
-from moca.runs import interrupts, starting
+from moca.runs import interrupts, refuse_foreign, starting
 from moca.runs.callbacks import Callback, Training, as_callback
 from moca.runs.directory import RunDirectory
 from moca.runs.display import Display, label, learning_curve
@@ -67,6 +67,7 @@ def train(
     """
     config, out, varied = override(config, {}), as_path("out", out), sweep.points(config, varied)
     options = _checked(env, console, callback, checkpoint_every, keep)
+    refuse_foreign(out)
     if isinstance(env, HostEnvironment) and env.name:
         config, env = override(config, {"env.name": env.name}), None  # so that the directory tells all
     seeds = [config.seed + i for i in range(config.seeds)]

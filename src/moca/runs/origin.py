@@ -1,8 +1,11 @@
-"""The means that a run is made with: versions, device, precision and commit."""
+"""The means that a run is made with (versions, device, precision, commit), and what tells it from others."""
 
+import hashlib
+import json
 import platform
 import subprocess
 import warnings
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -47,3 +50,12 @@ def commit() -> str | None:
             return subprocess.run(command, capture_output=True, text=True).stdout.strip() or None
     except OSError:
         return None
+
+
+def identity(settings: Mapping[str, Any], runs: Sequence[Mapping[str, float]]) -> dict[str, str]:
+    """Hashes of what config.json says, and of seeds and variations, by which one set of runs is told from another.
+
+    A setting that is added later changes neither.
+    """
+    parts = {"settings": settings, "runs": runs}
+    return {name: hashlib.sha256(json.dumps(part, sort_keys=True).encode()).hexdigest() for name, part in parts.items()}

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from moca import presets
-from moca.config import AGENTS, CONSTANT, NOISES, Config, ConfigError, nearest, plain
+from moca.config import AGENTS, CONSTANT, NOISES, Config, ConfigError, full_name, nearest, plain
 from moca.names import folder_name
 from moca.presets import SAC_USUAL
 from moca.received import read_text
@@ -308,6 +308,8 @@ def _checked(content: dict[str, Any], kind: type[Block | Grid], source: str, lis
             raise ConfigError(f"{source}: {name} = {content[name]!r} must be a table, such as {{ 'critic.lr' = 1e-3 }}")
     if not isinstance(content.get("env", ""), str):
         raise ConfigError(f"{source}: env = {content['env']!r} must be the name of an environment")
+    if "env" in content:
+        content["env"] = full_name(content["env"])
     for name in ("steps", "seed", "seeds"):
         if name in content and type(content[name]) is not int:
             raise ConfigError(f"{source}: {name} = {reprlib.repr(content[name])} must be a whole number")

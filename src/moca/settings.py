@@ -1,0 +1,119 @@
+"""What `moca settings` prints, from what stands at each field of a config. Nothing here imports jax."""
+
+import json
+from typing import Any, NamedTuple
+
+from moca import presets
+from moca.config import Config, bounds_in_words, field_of, fields, flatten, plain, shown, words_allowed
+
+TYPES: dict[Any, str] = {
+    bool: "true or false",
+    float: "number",
+    int: "whole number",
+    str: "word",
+    tuple[float, ...]: "list of numbers",
+}
+
+
+class Setting(NamedTuple):
+    """A setting, as readers see it."""
+
+    name: str
+    type: str
+    allowed: str
+    default: Any
+    presets: dict[str, dict[str, Any]]  # its values in each: see `presets.values_of`
+    text: str  # one sentence on what it does
+
+    @property
+    def briefly_allowed(self) -> str:
+        """What is allowed, where that is no long list."""
+        return self.allowed if len(self.allowed) <= 80 else f"see moca settings {self.name}"
+
+
+def find(name: str | None = None) -> list[Setting]:
+    """All settings, those of a section, or the one of that name; raises `ConfigError` if there is none."""
+    if name in sections():
+        return sections()[str(name)]
+    return [_setting(each) for each in fields()] if name is None else [_setting(name)]
+
+
+def sections() -> dict[str, list[Setting]]:
+    """The settings by section, those of none first, under ""."""
+    found: dict[str, list[Setting]] = {}
+    for name in fields():
+        found.setdefault(name.rpartition(".")[0], []).append(_setting(name))
+    return found
+
+
+def about(section: str) -> str:
+    """What a section is for: the first line of its class."""
+    kind = type(getattr(Config(), section)) if section else Config
+    return str(kind.__doc__).strip().splitlines()[0]
+
+
+def _setting(name: str) -> Setting:
+    item = field_of(name)
+    limits = item.metadata["limits"]
+    allowed = [f"one of {words_allowed(limits)}"] if "among" in limits else bounds_in_words(limits)
+    infinite = ["inf"] if limits.get("infinite") else []
+    return Setting(
+        name,
+        TYPES[item.type],
+        ", or ".join([" and ".join(allowed), *infinite] if allowed else infinite) or "any",
+        flatten(Config())[name],
+        presets.values_of(name),
+        item.metadata["text"],
+    )
+
+
+def value(given: Any) -> str:
+    """A value as `--set` takes it."""
+    if isinstance(given, tuple):
+        return f"[{','.join(map(value, given))}]"
+    return str(given).lower() if isinstance(given, bool) else given if isinstance(given, str) else shown(given)
+
+
+def values(own: dict[str, Any]) -> str:
+    """The values under a preset: the general one, and those of tasks and agents that have another."""
+    special = [f"{key}: {value(each)}" for key, each in own.items() if key]
+    return value(own[""]) + (f" ({'; '.join(special)})" if special else "")
+
+
+def as_json(name: str | None) -> str:
+    """The settings that a name means, as a list of objects."""
+    return json.dumps([plain(setting._asdict()) for setting in find(name)], indent=2, ensure_ascii=False)
+
+
+def as_text(name: str | None) -> str:
+    """The settings that a name means, for readers: one in full, several in two lines each."""
+    if name is not None and name not in sections():
+        return _full(find(name)[0])
+    blocks = []
+    for section, own in sections().items():
+        if name in (None, section):
+            title = f"{section}: {about(section)}" if section else about(section)
+            blocks.append("\n".join([title, "", *map(_brief, own)]))
+    return "\n\n".join(blocks)
+
+
+def _brief(setting: Setting) -> str:
+    facts = [setting.type, *([setting.briefly_allowed] if setting.allowed != "any" else [])]
+    other: dict[str, list[str]] = {}  # presets that have the same, together
+    for preset, own in setting.presets.items():
+        if own != {"": setting.default}:
+            other.setdefault(values(own), []).append(preset)
+    facts += [f"{', '.join(having)} {text}" for text, having in other.items()]
+    return f"  {setting.name} = {value(setting.default)}  ({'; '.join(facts)})\n      {setting.text}"
+
+
+def _full(setting: Setting) -> str:
+    rows = {
+        "type": setting.type,
+        "allowed": setting.allowed,
+        "default": value(setting.default),
+        **{f"preset {preset}": values(own) for preset, own in setting.presets.items()},
+        "as an option": f"--set {setting.name}=VALUE",
+    }
+    lines = [f"  {title:14} {text}" for title, text in rows.items()]
+    return "\n".join([setting.name, f"  {setting.text}", "", *lines])

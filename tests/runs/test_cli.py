@@ -1,0 +1,93 @@
+"""The command line about runs: what an option may not contradict, and what a directory may not hold."""
+
+import json
+
+import pytest
+
+from moca import presets
+from moca.cli import main
+from moca.runs import launch
+from moca.runs.directory import RunDirectory
+
+SETTINGS = {"agent": "sac", "noise.sigma": 0.1, "seeds": 2, "train.steps": 3000, "sac.width": 8}
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run that was begun, and stopped before it had learned anything."""
+    directory = RunDirectory(tmp_path / "run")
+    with directory.locked():
+        directory.begin(presets.build("raw", "PendulumSwingup", SETTINGS), [{"seed": 0}, {"seed": 1}])
+    return directory.path
+
+
+@pytest.fixture
+def resumed(monkeypatch):
+    """The directories in which training went on."""
+    found = []
+    monkeypatch.setattr(launch, "resume", lambda path, **_: found.append(path) or RunDirectory(path))
+    return found
+
+
+def refused(capsys, *arguments):
+    with pytest.raises(SystemExit) as stopped:
+        main(list(map(str, arguments)))
+    assert stopped.value.code == 2
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--sigma", "0.2"], "--sigma 0.2 contradicts the run in {}: its noise.sigma is 0.1, not 0.2"),
+        (["--seeds", "3"], "--seeds 3 contradicts the run in {}: its seeds is 2, not 3"),
+        (["--filter"], "--filter contradicts the run in {}: its belief.filter is False, not True"),
+        (["--agent", "moca"], "--agent moca contradicts the run in {}: its agent is 'sac', not 'moca'"),
+        (["--env", "Pendulum-v1"], "its env.name is 'PendulumSwingup', not 'gymnasium:Pendulum-v1'"),
+        (["--set", "sac.width=9"], "--set sac.width=9 contradicts the run in {}: its sac.width is 8, not 9"),
+        (["--preset", "tuned"], "--preset tuned contradicts the run in {}: its env.action_repeat is 1, not 2"),
+        (["--out", "elsewhere"], "--out elsewhere contradicts --resume {}: a run goes on where it is"),
+        (["--sigma", "-1"], "noise.sigma = -1 is out of range"),
+    ],
+)
+@pytest.mark.parametrize("dry", [[], ["--dry-run"]])
+def test_an_option_that_contradicts_the_run_is_refused(run, resumed, capsys, options, told, dry):
+    assert told.format(run) in refused(capsys, "train", "--resume", run, *options, *dry)
+    assert not resumed
+
+
+def test_a_file_that_contradicts_the_run_is_refused(run, resumed, tmp_path, capsys):
+    path = tmp_path / "settings.toml"
+    path.write_text("[train]\ngamma = 0.5\n")
+    told = refused(capsys, "train", "--resume", run, "--config", path)
+    assert f"--config {path} contradicts the run in {run}: its train.gamma is 0.99, not 0.5" in told
+    assert not resumed
+
+
+def test_options_that_agree_are_fine(run, resumed, capsys):
+    same = ["--sigma", "0.10", "--seeds", "2", "--no-filter", "--env", "PendulumSwingup", "--preset", "raw"]
+    main(["train", "--resume", str(run), "--out", str(run), *same, "--set", "train.steps=3e3", "--keep", "1"])
+    assert resumed == [run]
+    assert capsys.readouterr().out.strip() == str(run)
+
+
+def test_a_dry_run_is_obeyed_when_a_run_goes_on(run, resumed, capsys):
+    main(["train", "--resume", str(run), "--dry-run"])
+    assert json.loads(capsys.readouterr().out)["sac"]["width"] == 8
+    RunDirectory(run).write_status("finished", 3000)
+    assert "holds a run already, and it is finished" in refused(capsys, "train", "--resume", run, "--dry-run")
+    assert not resumed
+
+
+def test_a_directory_with_other_files_is_refused(tmp_path, run, capsys):
+    held = tmp_path / "thesis"
+    held.mkdir()
+    main(["train", "--out", str(held), "--dry-run"])  # an empty one is fine
+    main(["train", "--out", str(run), "--dry-run"])  # so is one that holds a run
+    (held / "chapter.tex").touch()
+    sentence = f"{held} is not empty and holds no run, but chapter.tex: choose another directory, or an empty one"
+    for command in (["train"], ["train", "--dry-run"], ["sweep", "--grid", "critic.lr=1e-4,1e-3"]):
+        assert sentence in refused(capsys, *command, "--out", held)
+    with pytest.raises(ValueError, match="is not empty and holds no run"):
+        launch.train(presets.build("raw", "PendulumSwingup", SETTINGS), held)
+    assert [path.name for path in held.iterdir()] == ["chapter.tex"]

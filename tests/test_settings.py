@@ -1,0 +1,104 @@
+"""Every setting explains itself, on the command line and on its page, and a mistyped one is told its neighbours."""
+
+import json
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import moca
+from moca import config as c
+from moca import presets, settings
+from moca.cli import main
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.mark.parametrize("name", c.fields())
+def test_every_setting_has_one_plain_sentence(name):
+    text = c.field_of(name).metadata["text"]
+    assert text[0].isupper()
+    assert text.endswith(".")
+    assert ". " not in text
+    assert 20 <= len(text) <= 150
+
+
+def test_no_two_settings_have_the_same_sentence():
+    texts = [item.metadata["text"] for item in c.fields().values()]
+    assert len(set(texts)) == len(texts) > 50
+
+
+@pytest.mark.parametrize("preset", presets.PRESETS)
+@pytest.mark.parametrize("task", presets.ENVIRONMENTS)
+@pytest.mark.parametrize("agent", ["moca", "sac"])
+def test_the_values_shown_are_those_of_a_run(preset, task, agent):
+    built = c.flatten(presets.build(preset, task, {"agent": agent}))
+    for setting in settings.find():
+        own = setting.presets[preset]
+        shown = own.get(agent, own.get(task, own[""]))
+        if setting.name not in ("agent", "env.name"):
+            assert shown == built[setting.name], setting.name
+
+
+def test_the_page_is_up_to_date():
+    page = runpy.run_path(str(ROOT / "tools" / "settings.py"))["page"]()
+    assert (ROOT / "docs" / "settings.md").read_text() == page, "run python tools/settings.py"
+    assert all(f"| `{name}` |" in page for name in c.fields())
+    assert "settings.md" in (ROOT / "mkdocs.yml").read_text()
+
+
+def test_a_setting_in_full(capsys):
+    main(["settings", "exploration.sigma"])
+    told = capsys.readouterr().out
+    assert "The standard deviation around the greedy action at the start" in told
+    rows = dict(re.findall(r"^  (\S+(?: \S+)?) {2,}(.*)$", told, re.MULTILINE))
+    assert (rows["type"], rows["allowed"], rows["default"]) == ("number", "at least 0", "1")
+    assert rows["preset paper"] == "1 (PendulumSwingup: 0.3)"
+    assert rows["preset tuned"] == "0.3"
+
+
+def test_a_section_and_all_of_them(capsys):
+    main(["settings", "critic"])
+    listed = re.findall(r"^  ([\w.]+) = ", capsys.readouterr().out, re.MULTILINE)
+    assert listed == [name for name in c.fields() if name.startswith("critic.")]
+    main(["settings"])
+    assert re.findall(r"^  ([\w.]+) = ", capsys.readouterr().out, re.MULTILINE) == list(c.fields())
+
+
+def test_settings_for_machines(capsys):
+    main(["settings", "--json"])
+    rows = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert [row["name"] for row in rows] == list(c.fields())
+    assert {row["name"]: row["default"] for row in rows}["value.least"] == "-inf"
+    assert all(set(row) == {"name", "type", "allowed", "default", "presets", "text"} for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "names"),
+    [
+        ("train.gama", "train.gamma, "),
+        ("sigma", "noise.sigma, belief.sigma or exploration.sigma"),
+        ("critic.learning_rate", "critic."),
+    ],
+)
+def test_a_typo_is_told_the_three_nearest_names_and_the_command(wrong, names, capsys):
+    message = rf"there is no setting '{re.escape(wrong)}'. Did you mean {re.escape(names)}.*moca settings lists all"
+    with pytest.raises(c.ConfigError, match=message) as raised:
+        moca.MoCA("CartpoleBalance", settings={wrong: 1})
+    nearest = re.search(r"mean (.*)\?", str(raised.value))[1]
+    assert len(set(re.split(", | or ", nearest)) & set(c.fields())) == 3
+    for arguments in (["train", "--set", f"{wrong}=1"], ["settings", wrong], ["sweep", "--grid", f"{wrong}=1"]):
+        with pytest.raises(SystemExit):
+            main(arguments)
+        assert str(raised.value) in capsys.readouterr().err
+
+
+def test_settings_are_listed_at_once():
+    code = (
+        "import sys; from moca.cli import main\nmain(['settings'])\nprint({'jax', 'numpy', 'rich'} & set(sys.modules))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=10)
+    assert run.stdout.splitlines()[-1] == "set()"

@@ -197,7 +197,7 @@ DIRECTORIES = [
     ("saving.py", "if steps != [length * (1 + number // runs)", "if False and steps != [length * (1 + number // runs)"),
     ("saving.py", "if not plausible(", "if False and not plausible("),
     ("saving.py", "directory.sync()  # the logs", "pass  # the logs"),
-    ("launch.py", "if request or all_diverged:", "if request:"),
+    ("launch.py", "if request or all_diverged or stopped:", "if request:"),
     ("launch.py", "with request.at_once(leave):", "if True:"),
     ("directory.py", "if told and told != ours:", "if False:"),
     ("directory.py", "fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)", "pass"),

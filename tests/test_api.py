@@ -166,7 +166,7 @@ def test_saved_and_loaded_it_says_the_same(agent, tmp_path):
 def test_mistakes_are_sentences(agent, tmp_path):
     env = Wide()
     for make, message in [
-        (lambda: agent.learn(60), "this MoCA has learned already"),
+        (lambda: agent.learn(0), "steps = 0 is out of range"),
         (lambda: agent.predict([1.0, 2.0, 3.0]), r"an observation has 2 numbers, but got an array of shape \(3,\)"),
         (lambda: agent.predict(OBSERVATIONS, run=2), "run = 2 is out of range"),
         (lambda: agent.policy(2), "run = 2 is out of range"),

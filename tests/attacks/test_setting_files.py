@@ -121,7 +121,7 @@ def test_brackets_in_a_path_are_printed_as_they_are(capsys):
     """rich takes [bold] and [/] for markup, unless told not to."""
     text = "[bold]x[/bold] [/] :smile:"
     _, options = _start(argparse.Namespace(device=None, checkpoint_every=60.0, keep=2))
-    options["console"].print(text)
+    launch._checked(None, options["console"], None, 60.0, 2).console.print(text)
     assert capsys.readouterr().out.strip() == text
 
 

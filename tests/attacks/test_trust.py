@@ -72,7 +72,7 @@ def test_a_received_directory_runs_nothing(tmp_path, foreign, capsys):
         assert ended.value.code == 2
         assert "--trust" in capsys.readouterr().err
     run = moca.load(path)
-    for asked in (run.restore, run.evaluate, run.policy, lambda: run.predict([0.0, 0.0])):
+    for asked in (lambda: run.learners, run.evaluate, run.policy, lambda: run.predict([0.0, 0.0])):
         with pytest.raises(ConfigError, match=r"runs the code of the module"):
             asked()
     with pytest.raises(ConfigError, match="trust=True"):

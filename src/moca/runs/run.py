@@ -128,6 +128,7 @@ class Run:
 
     def evaluate(self, episodes: int = 10, seed: int = 0) -> list[dict[str, float]]:
         """Returns of the policies over fresh episodes, one row per run."""
+        episodes, seed = whole("episodes", episodes, 1, MOST), whole("seed", seed)
         return self.evaluate_learners(self.learners, episodes, seed)
 
     def evaluate_learners(self, learners: Any, episodes: int = 10, seed: int = 0) -> list[dict[str, float]]:

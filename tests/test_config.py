@@ -138,7 +138,17 @@ def test_sweeps():
 
 
 LAYERS = [
-    {"moca", "moca.config", "moca.presets", "moca.sweep", "moca.names", "moca.files", "moca.figures", "moca.looks"},
+    {
+        "moca",
+        "moca.config",
+        "moca.presets",
+        "moca.sweep",
+        "moca.names",
+        "moca.files",
+        "moca.figures",
+        "moca.looks",
+        "moca.pages",
+    },
     {"moca.moments", "moca.nets", "moca.replay", "moca.envs", "moca.exploration", "moca.devices", "moca.pytrees"},
     {"moca.critic", "moca.dynamics", "moca.values"},
     {"moca.backup", "moca.belief", "moca.diagnostics", "moca.divergence"},

@@ -23,8 +23,10 @@ from moca.devices import use_all_cores
 from moca.envs.defaults import defaults
 from moca.envs.environment import Spaces
 from moca.envs.trust import import_module_of
+from moca.runs.following import FollowingPolicy
+from moca.runs.inspection import Inspection
 from moca.runs.launch import train
-from moca.runs.run import FollowingPolicy, Model, Run
+from moca.runs.run import Model, Run
 
 _FIXED = {
     "agent": "choose the class, as moca.SAC",
@@ -153,6 +155,10 @@ class MoCA:
     def render(self, run: int = 0, seed: int = 0, path: Path | None = None) -> tuple[Path, str, float]:
         """See `Run.render`; give a path if the run directory is a temporary one."""
         return self.run.render(run, seed, path)
+
+    def inspect(self, run: int = 0, episode: int = 0, steps: int | None = None) -> Inspection:
+        """See `Run.inspect`; for two agents side by side, `agent.run.inspect(beside=other.run)`."""
+        return self.run.inspect(run, episode, steps)
 
     def save(self, path: Path | str) -> Path:
         """See `Run.save`."""

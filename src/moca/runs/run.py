@@ -18,9 +18,9 @@ from moca import files
 from moca import moments as mm
 from moca.agents import make_agent
 from moca.arguments import MOST
-from moca.belief import Belief, KalmanFilter
+from moca.belief import Belief
 from moca.config import INT32, Config, ConfigError, as_path, shown, whole
-from moca.deploy.checks import NOTHING_TO_GO_ON, checked, sane
+from moca.deploy.checks import checked
 from moca.drivers import make_env
 from moca.drivers.host_evaluation import evaluate_on_host
 from moca.envs.environment import Spaces, make_noise
@@ -30,8 +30,9 @@ from moca.evaluation import evaluate as evaluate_learner
 from moca.evaluation import rollout
 from moca.loop import PolicyState, agent_steps, init_run, policy_start, policy_step
 from moca.names import OWN
-from moca.runs import export, film
+from moca.runs import export, film, inspection
 from moca.runs.directory import RunDirectory
+from moca.runs.following import FollowingPolicy
 
 
 class Prediction(NamedTuple):
@@ -74,7 +75,7 @@ class Run:
         rows, lead = self._observed(observation)
         return np.array(self._programs["act"](*asked, rows)).reshape(*lead, self._env.action_size)
 
-    def policy(self, run: int = 0) -> "FollowingPolicy":
+    def policy(self, run: int = 0) -> FollowingPolicy:
         """The greedy policy of one run, to be called with the observations of an episode one after the other."""
         self._at(run)  # an environment that must not be imported is refused here, not at the first observation
         return FollowingPolicy(self, int(run))
@@ -137,6 +138,25 @@ class Run:
         states, episode = self._programs["play"](*self._at(run), jax.random.key(seed))
         how = film.write(path, env, states, np.asarray(episode.reward))
         return path, how, float(np.sum(episode.reward))
+
+    def inspect(
+        self,
+        run: int = 0,
+        episode: int = 0,
+        steps: int | None = None,
+        beside: "Run | None" = None,
+        beside_run: int | None = None,
+    ) -> inspection.Inspection:
+        """One greedy episode, step by step, as a page that a notebook shows and `save` writes.
+
+        Args:
+            run: which of the runs.
+            episode: the seed of the episode, as that of `render`.
+            steps: how many decisions of it; all by default.
+            beside: another run in the same environment, shown from the same start.
+            beside_run: which of its runs; the same number by default.
+        """
+        return inspection.inspect(self, run, episode, steps, beside, beside_run)
 
     def refuse_without_env(self) -> None:
         """Raises if the run is on an environment that only its user has, and it was not given."""
@@ -215,7 +235,10 @@ class Run:
 
         def play(config: Config, learner: Any, key: Any) -> Any:
             agent, noise = make_agent(config, env), make_noise(config.noise, env.observation_size)
-            return rollout(agent, learner, env, noise, agent_steps(config), key, keep=lambda state: state)
+            return rollout(agent, learner, env, noise, agent_steps(config), key, keep=lambda state, moment: state)
+
+        def watch(steps: int, config: Config, learner: Any, key: Any) -> Any:
+            return inspection.watch(config, learner, env, steps, key)
 
         def evaluate(episodes: int, key: Any, configs: Config, learners: Any) -> Any:
             def one(config: Config, learner: Any) -> dict[str, jax.Array]:
@@ -225,7 +248,7 @@ class Run:
             return jax.vmap(one)(configs, learners)
 
         programs = {f.__name__: jax.jit(f) for f in (act, value, foresee, start, follow, play)}
-        return programs | {"evaluate": jax.jit(evaluate, static_argnums=0)}
+        return programs | {f.__name__: jax.jit(f, static_argnums=0) for f in (watch, evaluate)}
 
     def _observed(self, observation: Any, gaps: bool = False) -> tuple[np.ndarray, tuple[int, ...]]:
         """Observations as rows, and the axes that stood before."""
@@ -239,66 +262,6 @@ def _rows(what: str, numbers: Any, size: int, gaps: bool = False) -> tuple[np.nd
     except ValueError as error:
         raise ConfigError(str(error)) from None
     return array.reshape(-1, size), array.shape[:-1]
-
-
-class FollowingPolicy:
-    """A greedy policy that follows one episode and keeps its belief over the state.
-
-    reset() at the start of every episode; then an action for each observation. Without a filter the belief is the
-    observation, and this is `predict`. With one, NaN is a missing value, where the belief is not corrected; `missing`
-    counts them, over all episodes.
-    """
-
-    def __init__(self, run: Run, number: int) -> None:
-        self._run, self._number = run, number
-        self._last: tuple[Belief, Any] | None = None
-        self.missing = 0
-
-    def reset(self) -> None:
-        """Forgets what was observed; the next observation is the first of an episode."""
-        self._last = None
-
-    @property
-    def belief(self) -> Belief | None:
-        """The belief after the last observation; None before the first."""
-        return None if self._last is None else self._last[0]
-
-    @cached_property
-    def _fills_gaps(self) -> bool:
-        """True if the belief can go on without a value: there is a filter, and it is ours."""
-        return type(make_agent(self._run.directory.configs[self._number], self._run._env).filter) is KalmanFilter
-
-    def __call__(self, observation: Any) -> np.ndarray:
-        """The action after one more observation, in the environment's bounds; it is assumed to be taken.
-
-        Raises:
-            ConfigError: if a value is missing that is needed, or is none that can have been measured, as with
-                `moca.deploy.Policy`. The policy stays as it was.
-        """
-        run, number = self._run, self._number
-        rows, lead = run._observed(observation, gaps=self._fills_gaps)
-        if lead:
-            raise ConfigError(
-                f"a policy follows one episode, but got {lead} observations: make one for each, or use predict"
-            )
-        measured, missing, following = rows[0], np.isnan(rows[0]), None
-        if self._last is not None:
-            gaps = {"missing": missing} if missing.any() else {}
-            following = run._programs["follow"](*run._at(number), *self._last, measured, **gaps)
-        if following is None or not _sane(following[0]):
-            if missing.any():
-                raise ConfigError(NOTHING_TO_GO_ON)
-            following = run._programs["start"](*run._at(number), measured)
-        action = np.array(following[1])
-        if not np.isfinite(action).all():
-            raise ConfigError("the policy has no action here: its numbers overflow")
-        self._last = following
-        self.missing += int(missing.sum())
-        return action
-
-
-def _sane(belief: Belief) -> bool:
-    return belief.covariance is None or sane(np.asarray(belief.mean), np.asarray(belief.covariance))
 
 
 class Model:

@@ -31,7 +31,7 @@ UNSENT = ("running", "distance")  # arrays that the script has no use for
 SHARES = {1: 68.27, 2: 95.45}  # % of a Gaussian within so many standard deviations
 DIMENSIONS = {  # what the paper's tasks show
     "CartpoleBalance": ("x", "cos θ", "sin θ", "ẋ", "θ̇"),
-    "PendulumSwingup": ("cos θ", "sin θ", "θ̇"),
+    "PendulumSwingup": ("sin θ", "cos θ", "θ̇"),
 }
 NO_MODEL = "{} has no model of the next state: nothing is predicted."
 NO_PARABOLA = "{} has no quadratic Q(s, ·): there is no parabola, only the action."
@@ -187,8 +187,9 @@ def _view(run: "Run", number: int, episode: int, steps: int) -> View:
     if states is not None:
         states = jax.tree.map(lambda leaf: leaf[:count], states)
     reel, why = _film(run, number, episode, states, arrays["reward"])
-    entry, seed = settings.noise, run.directory.runs[number]["seed"]
-    told = f"seed {seed}, {entry.kind} noise σ {entry.sigma:g}, return {arrays['reward'].sum():.1f}"
+    noise, seed = settings.noise, run.directory.runs[number]["seed"]
+    told = f"seed {seed}, {f'{noise.kind} noise σ {noise.sigma:g}' if noise.sigma else 'no noise'}"
+    told += f", return {arrays['reward'].sum():.1f}"
     return View(look(settings.agent), told, arrays, reel, why)
 
 

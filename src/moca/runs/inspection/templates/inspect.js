@@ -53,6 +53,7 @@ function build() {
     return new TimeChart(view, "stakes", "From the least to the greatest action", lines, { note });
   });
   data.names.forEach((name, i) => charts([], (view) => stateChart(view, name, i)));
+  for (const view of views.filter((each) => each.has("members"))) stills.push(new Members(view));
   charts(["epistemic"], (view) => {
     const lines = [
       { label: "chance", ink: "grey", of: (t) => average(view, "aleatoric", t) },
@@ -62,7 +63,6 @@ function build() {
   });
   for (const view of views) {
     parabolas.push(new Parabola(view));
-    if (view.has("members")) stills.push(new Members(view));
     if (document.querySelector(`[data-view="${view.number}"] [data-panel=overview]`)) times.push([overview(view)]);
   }
 }
@@ -70,7 +70,11 @@ function build() {
 // One dimension of the state: observations, the agent's belief, and the band one step ahead.
 function stateChart(view, name, i) {
   const { observed, believed, predicted, deviation } = view.arrays;
-  const lines = [{ label: view.has("uncertainty") ? "belief" : "observed", ink: view.ink, of: (t) => believed.at(t, i) }];
+  const filtered = view.has("uncertainty");
+  const foreseen = (t) => (t > 0 ? predicted.at(t - 1, i) : observed.at(0, i));
+  const lines = [];
+  if (filtered) lines.push({ label: "belief", ink: view.ink, of: (t) => believed.at(t, i) });
+  else if (view.has("predicted")) lines.push({ label: "predicted a step before", ink: view.ink, of: foreseen });
   const side = (t, sign) => predicted.at(t - 1, i) + sign * deviation.at(t - 1, i);
   const extra = { dots: (t) => observed.at(t, i) };
   if (view.has("predicted")) {
@@ -114,11 +118,10 @@ let drawn = 0; // the first step in the charts
 // The step that is current, in every chart and film.
 function show() {
   const dimension = Number(form.elements.dimension?.value ?? 0);
-  const deepest = Math.min(...parabolas.map((chart) => chart.deepest(dimension)));
   const visible = (chart) => !chart.figure.closest(".view").hidden;
   for (const chart of times.flat().filter(visible)) chart.show(current);
   for (const chart of stills.filter(visible)) chart.show(current);
-  for (const chart of parabolas.filter(visible)) chart.show(current, dimension, deepest);
+  for (const chart of parabolas.filter(visible)) chart.show(current, dimension);
   const rewards = views.map((view) => format(view.arrays.reward.at(Math.min(current, view.steps - 1)), 1));
   document.getElementById("now").textContent = `step ${current} of ${steps - 1}, reward ${rewards.join(" and ")}`;
   for (const film of document.querySelectorAll("video")) seek(film);

@@ -74,17 +74,19 @@ class Chart {
       shape("text", this.svg, { x, y: this.bottom + 16, "text-anchor": "middle" }, formatTick(value, columns.step));
     }
     shape("line", this.svg, { class: "frame", x1: MARGIN.left, x2: this.right, y1: this.bottom, y2: this.bottom });
-    if (xlabel) shape("text", this.svg, { x: this.right, y: this.height - 1, "text-anchor": "end" }, xlabel);
+    if (xlabel) shape("text", this.svg, { x: this.right, y: this.height - 3, "text-anchor": "end" }, xlabel);
   }
 
   // What is drawn with which line, and its number at this step.
   legend(entries) {
     this.keys.replaceChildren();
-    for (const { label, ink, dash = "", text } of entries) {
+    for (const { label, ink, dash = "", mark = "line", text } of entries) {
       const item = element("li", this.keys);
       item.className = `ink-${ink}`;
       const swatch = shape("svg", item, { viewBox: "0 0 24 12", "aria-hidden": "true" });
-      shape("line", swatch, { class: "line", x1: 0, x2: 24, y1: 6, y2: 6, "stroke-dasharray": dash });
+      if (mark === "line") shape("line", swatch, { class: mark, x1: 0, x2: 24, y1: 6, y2: 6, "stroke-dasharray": dash });
+      else if (mark === "mark") shape("line", swatch, { class: mark, x1: 12, x2: 12, y1: 0, y2: 12 });
+      else shape("circle", swatch, { class: mark, cx: 12, cy: 6, r: mark === "seen" ? 2 : 4 });
       element("span", item, `${label} ${text}`).className = "words";
     }
   }
@@ -95,6 +97,8 @@ class TimeChart extends Chart {
   constructor(view, panel, title, lines, { band, dots, bare, note } = {}) {
     super(view, panel, title);
     Object.assign(this, { lines, band, dots, bare, note });
+    const [low, high] = this.extent(0, view.steps - 1);
+    this.span = high - low || 1;
     const point = (event) => {
       const box = this.svg.getBoundingClientRect();
       const share = (event.clientX - box.x - MARGIN.left) / (this.right - MARGIN.left);
@@ -145,17 +149,17 @@ class TimeChart extends Chart {
   show(step) {
     const at = Math.min(step, this.view.steps - 1);
     for (const end of ["x1", "x2"]) this.cross.setAttribute(end, this.x(at).toFixed(1));
-    const [low, high] = this.extent(0, this.view.steps - 1);
-    const text = (line) => (this.bare ? "" : format(line.of(at), high - low || 1));
-    this.legend(this.lines.map((line) => ({ ...line, text: text(line) })));
-    if (this.note) element("li", this.keys, this.note(at, high - low || 1));
+    const text = (of) => (this.bare ? "" : format(of(at), this.span));
+    const dots = this.dots ? [{ label: "observed", ink: "grey", mark: "seen", text: text(this.dots) }] : [];
+    this.legend([...dots, ...this.lines.map((line) => ({ ...line, text: text(line.of) }))]);
+    if (this.note) element("li", this.keys, this.note(at, this.span));
   }
 }
 
 // Q(s, ·) − V(s) along one dimension of the action.
 class Parabola extends Chart {
   constructor(view) {
-    super(view, "q", "", 210);
+    super(view, "stage", "", 210);
     this.svg.classList.add("still");
   }
 
@@ -165,53 +169,44 @@ class Parabola extends Chart {
     return (low * a * (a - 1)) / 2 - middle * (a + 1) * (a - 1) + (high * a * (a + 1)) / 2;
   }
 
-  // The most that an action within the bounds costs at any step.
-  deepest(d) {
-    let least = 0;
-    if (!this.view.has("advantage")) return least;
-    for (let t = 0; t < this.view.steps; t++) {
-      for (const i of [0, 2]) least = Math.min(least, this.view.arrays.advantage.at(t, d, i));
-    }
-    return least;
-  }
-
-  show(step, d, deepest) {
+  show(step, d) {
     const { arrays, ink } = this.view;
     const t = Math.min(step, this.view.steps - 1);
     const [low, high] = [data.low[d], data.high[d]];
     const room = (high - low) / 4;
     const [from, to] = [low - room, high + room];
-    this.figure.firstChild.textContent = data.low.length > 1 ? `Action ${d + 1}` : "Action";
+    this.figure.firstChild.textContent = `Q(s, a) − V(s)${data.low.length > 1 ? ` along action ${d + 1}` : ""}`;
     this.clear();
-    const y = [deepest * 1.05 || -1, -deepest * 0.25 || 0.25];
+    const worst = this.view.has("advantage") ? Math.min(this.cost(t, d, -1), this.cost(t, d, 1)) : -1;
+    const y = [1.1 * worst, -0.3 * worst];
     const frame = scale([from, to], [MARGIN.left, this.right]);
     const box = { x: frame(low), width: frame(high) - frame(low), y: MARGIN.top, height: this.bottom - MARGIN.top };
     shape("rect", this.svg, { class: "box", ...box });
     this.axes([from, to], y, "action");
     const group = shape("g", this.svg, { class: `ink-${ink}` });
-    if (this.view.has("advantage")) this.curve(group, t, d, [from, to], y);
-    const marks = [["action", "best action", "moca"], ["executed", "taken", "ce"]];
-    const entries = marks.map(([name, label, colour]) => {
+    if (this.view.has("advantage")) this.curve(group, t, d, [from, to]);
+    const marks = [["action", "best action", ink, "dot"], ["executed", "taken", "grey", "mark"]];
+    const entries = marks.map(([name, label, colour, mark]) => {
       const value = arrays[name].at(t, d);
       const x = frame(value);
       const height = this.view.has("advantage") ? this.y(this.cost(t, d, this.unit(value, d))) : this.bottom - 20;
       const at = shape("g", this.svg, { class: `ink-${colour}` });
-      if (name === "action") shape("circle", at, { class: "dot", cx: x, cy: height, r: 5 });
-      else shape("line", at, { class: "mark", x1: x, x2: x, y1: this.bottom, y2: this.bottom - 14 });
-      return { label, ink: colour, text: format(value, high - low) };
+      if (mark === "dot") shape("circle", at, { class: mark, cx: x, cy: height, r: 5 });
+      else shape("line", at, { class: mark, x1: x, x2: x, y1: this.bottom, y2: this.bottom - 14 });
+      return { label, ink: colour, mark, text: format(value, high - low) };
     });
     if (this.view.has("vertex")) {
-      entries.push({ label: "peak", ink, text: this.peak(group, arrays.vertex.at(t, d), t, d, [from, to], high - low) });
+      entries.push({ label: "peak", ink, mark: "ring", text: this.peak(group, arrays.vertex.at(t, d), t, d, [from, to], high - low) });
     }
-    entries.push({ label: "V(s)", ink: "grey", text: format(arrays.value.at(t), 10) });
     this.legend(entries);
+    element("li", this.keys, `V(s) ${format(arrays.value.at(t), 10)}`);
   }
 
   unit(value, d) {
     return (2 * (value - data.low[d])) / (data.high[d] - data.low[d]) - 1;
   }
 
-  curve(group, t, d, [from, to], [least, most]) {
+  curve(group, t, d, [from, to]) {
     const inside = shape("svg", group, { x: MARGIN.left, y: MARGIN.top, width: this.right - MARGIN.left, height: this.bottom - MARGIN.top });
     const part = (start, end, kind) => {
       const points = Array.from({ length: 41 }, (_, i) => start + ((end - start) * i) / 40).map((a) => {

@@ -203,8 +203,8 @@ def _film(run: "Run", number: int, episode: int, states: Any, rewards: np.ndarra
                 film.record(path, run._env, config, learner, episode, small=True)
             else:
                 film.write(path, run._env, states, rewards, small=True)
-        except (ConfigError, ValueError) as error:
-            return None, str(error)
+        except Exception as error:  # pictures are not what the page is for, and foreign drawing fails in many ways
+            return None, str(error) or type(error).__name__
         return path.read_bytes(), ""
 
 

@@ -190,7 +190,12 @@ def test_gaps_and_shares_are_those_of_the_metrics(make):
         ("naf", {}, {"vertex"}, ["NAF (tanh) has no model"]),
         ("moca-ce", {"dynamics__covariance": "full"}, {"vertex", "predicted", "expected"}, ["MoCA-CE has no filter"]),
         ("moca-mixture", {"critic__curvature": "full"}, {"vertex", "expected"}, ["MoCA (mixture) has no filter"]),
-        ("moca-mc", {"value__encoder": 2, "value__basis_lr": 1e-3, "value__kind": "rbf-learned"}, {"vertex", "expected"}, []),
+        (
+            "moca-mc",
+            {"value__encoder": 2, "value__basis_lr": 1e-3, "value__kind": "rbf-learned"},
+            {"vertex", "expected"},
+            [],
+        ),
     ],
 )
 def test_an_agent_shows_what_it_has_and_says_what_it_has_not(make, agent, settings, there, said):

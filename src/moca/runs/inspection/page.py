@@ -189,7 +189,7 @@ def _view(run: "Run", number: int, episode: int, steps: int) -> View:
     reel, why = _film(run, number, episode, states, arrays["reward"])
     noise, seed = settings.noise, run.directory.runs[number]["seed"]
     told = f"seed {seed}, {f'{noise.kind} noise σ {noise.sigma:g}' if noise.sigma else 'no noise'}"
-    told += f", return {arrays['reward'].sum():.1f}"
+    told += f", return {arrays['reward'].sum():.1f}".replace("-", "−")
     return View(look(settings.agent), told, arrays, reel, why)
 
 

@@ -127,10 +127,10 @@ function show() {
   for (const film of document.querySelectorAll("video")) seek(film);
 }
 
-// A film holds the states that the steps led to; one that is still looking for a picture is asked again when it has it.
+// The picture of this step, by the middle of its time; a film that is still looking for one is asked again when it has it.
 function seek(film) {
   const view = views[film.closest(".view").dataset.view];
-  const wanted = (between(current, 0, view.steps - 1) / view.steps) * film.duration;
+  const wanted = ((between(current, 0, view.steps - 1) + 0.5) / view.steps) * film.duration;
   if (!film.seeking && Number.isFinite(wanted) && Math.abs(film.currentTime - wanted) > 1e-3) film.currentTime = wanted;
 }
 

@@ -56,12 +56,12 @@ class Chart {
     this.bottom = this.height - MARGIN.bottom;
   }
 
-  // Axes with round numbers.
-  axes(xs, ys, xlabel) {
+  // Axes with round numbers; `rising` is whether the heights mean anything.
+  axes(xs, ys, xlabel, rising = true) {
     this.x = scale(xs, [MARGIN.left, this.right]);
     this.y = scale(ys, [this.bottom, MARGIN.top]);
     const rows = ticks(...ys, 4);
-    for (const value of rows.values) {
+    for (const value of rising ? rows.values : []) {
       const y = this.y(value);
       const kind = Math.abs(value) < rows.step * 1e-6 ? "zero" : "grid";
       shape("line", this.svg, { class: kind, x1: MARGIN.left, x2: this.right, y1: y, y2: y });
@@ -175,14 +175,15 @@ class Parabola extends Chart {
     const [low, high] = [data.low[d], data.high[d]];
     const room = (high - low) / 4;
     const [from, to] = [low - room, high + room];
-    this.figure.firstChild.textContent = `Q(s, a) − V(s)${data.low.length > 1 ? ` along action ${d + 1}` : ""}`;
+    const what = this.view.has("advantage") ? "Q(s, a) − V(s)" : "The action";
+    this.figure.firstChild.textContent = what + (data.low.length > 1 ? `, dimension ${d + 1}` : "");
     this.clear();
     const worst = this.view.has("advantage") ? Math.min(this.cost(t, d, -1), this.cost(t, d, 1)) : -1;
     const y = [1.1 * worst, -0.3 * worst];
     const frame = scale([from, to], [MARGIN.left, this.right]);
     const box = { x: frame(low), width: frame(high) - frame(low), y: MARGIN.top, height: this.bottom - MARGIN.top };
     shape("rect", this.svg, { class: "box", ...box });
-    this.axes([from, to], y, "action");
+    this.axes([from, to], y, "action", this.view.has("advantage"));
     const group = shape("g", this.svg, { class: `ink-${ink}` });
     if (this.view.has("advantage")) this.curve(group, t, d, [from, to]);
     const marks = [["action", "best action", ink, "dot"], ["executed", "taken", "grey", "mark"]];

@@ -148,6 +148,7 @@ LAYERS = [
         "moca.files",
         "moca.figures",
         "moca.looks",
+        "moca.pages",
     },
     {"moca.moments", "moca.nets", "moca.replay", "moca.envs", "moca.exploration", "moca.devices", "moca.pytrees"},
     {"moca.critic", "moca.dynamics", "moca.values"},

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from moca import moments as mm
-from moca.diagnostics import describe_bias
+from moca.diagnostics import describe_bias, stakes
 from moca.drivers import ScanTrainer
 from moca.evaluation import SCORES, Episode, overestimation, value_noise_variance
 from tests import probes
@@ -85,7 +85,7 @@ def test_what_certainty_equivalence_leaves_out_by_hand():
     square = mm.Quadratic(jnp.array([[-2.0]]), jnp.zeros(1))
     taken = gaussians([0.0, 1.0, 2.0], [0.1, 0.2, 0.3])
     ends = gaussians([1.0, 1.0, 1.0], [0.1, 0.1, 0.1]), gaussians([2.0, 2.0, 2.0], [0.4, 0.4, 0.4])
-    found = describe_bias(taken, ends, square)
+    found = describe_bias(stakes(taken, ends, square))
     expected = {
         "ce_bias": -0.2,
         "ce_bias_std": np.std([0.1, 0.2, 0.3]),

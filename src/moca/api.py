@@ -24,6 +24,7 @@ from moca.envs.defaults import defaults
 from moca.envs.environment import Spaces
 from moca.envs.trust import import_module_of
 from moca.runs.answers import FollowingPolicy, Model
+from moca.runs.inspection import Inspection
 from moca.runs.launch import train
 from moca.runs.run import Run
 
@@ -159,6 +160,10 @@ class MoCA:
     def render(self, run: int = 0, seed: int = 0, path: Path | None = None) -> tuple[Path, str, float]:
         """See `Run.render`; give a path if the run directory is a temporary one."""
         return self.run.render(run, seed, path)
+
+    def inspect(self, run: int = 0, episode: int = 0, steps: int | None = None) -> Inspection:
+        """See `Run.inspect`; for two agents side by side, `agent.run.inspect(beside=other.run)`."""
+        return self.run.inspect(run, episode, steps)
 
     def save(self, path: Path | str) -> Path:
         """See `Run.save`."""

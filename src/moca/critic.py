@@ -37,6 +37,11 @@ class ActionSlice(NamedTuple):
         middle = self.factor @ (self.factor.T @ (action + self.greedy)) / 2
         return jnp.sum((action - self.greedy) * (self.slope - middle))
 
+    def vertices(self) -> Float[Array, "act"]:
+        """Where Q(s, ·) would peak along each dimension without bounds, the others at μ; μ̃ where P is diagonal."""
+        P = self.factor @ self.factor.T
+        return self.greedy + (self.slope - P @ self.greedy) / jnp.diagonal(P)
+
 
 class QuadraticCritic(eqx.Module):
     """A shared trunk with a vertex head and a Cholesky head, and beside it V, a function of the state alone.

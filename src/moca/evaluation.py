@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, Key
 
 from moca.agents import Agent
 from moca.envs.environment import Environment, Noise
-from moca.loop import policy_start, policy_step
+from moca.loop import PolicyState, policy_start, policy_step
 
 SCORES = ("return_mean", "return_std", "return_noise_free", "overestimation", "value_noise_variance")
 
@@ -25,6 +25,15 @@ class Episode(NamedTuple):
     value_again: Float[Array, "steps"]  # V of the next state, observed a second time
 
 
+class Moment(NamedTuple):
+    """One step of a greedy episode as the agent went through it."""
+
+    observed: Float[Array, "obs"]  # of the state, with its noise
+    policy: PolicyState  # what the agent believes and does there
+    executed: Float[Array, "act"]  # the action, disturbed
+    following: Float[Array, "obs"]  # what is observed of the next state
+
+
 def rollout(
     agent: Agent,
     learner: Any,
@@ -33,9 +42,9 @@ def rollout(
     steps: int,
     key: Key[Array, ""],
     noisy: Float[Array, ""] | float = 1.0,
-    keep: Callable[[Any], Any] = lambda env_state: (),
+    keep: Callable[[Any, Moment], Any] = lambda env_state, moment: (),
 ) -> tuple[Any, Episode]:
-    """One greedy episode: what `keep` picks from each state, and what happened.
+    """One greedy episode: what `keep` picks from each step and the state it led to, and what happened.
 
     What the agent sees is noisy if `noisy` is one, exact if zero; a filter goes on expecting noise. Actions are
     disturbed either way.
@@ -46,16 +55,19 @@ def rollout(
     disturbances = jax.random.normal(action_key, (steps, env.action_size))
 
     def step(carry: tuple, x: tuple) -> tuple[tuple, tuple]:
-        env_state, policy, running = carry
+        env_state, policy, observed, running = carry
         normal, normal_again, disturbance = x
         executed = noise.disturb(env, policy.action, disturbance)
         env_state, (observation, reward, terminated) = env.step(env_state, executed)
-        after = policy_step(agent, learner, policy, noise(observation, normal))
+        following = noise(observation, normal)
+        after = policy_step(agent, learner, policy, following)
         reward = jnp.where(running, reward, 0.0)  # after the end it may be NaN
         seen = (policy.belief.mean, after.belief.mean, noise(observation, normal_again))
-        return (env_state, after, running & ~terminated), (keep(env_state), (reward, running, terminated), seen)
+        kept = keep(env_state, Moment(observed, policy, executed, following))
+        return (env_state, after, following, running & ~terminated), (kept, (reward, running, terminated), seen)
 
-    start = (env_state, policy_start(agent, learner, noise(observation, normals[0])), jnp.array(True))
+    observed = noise(observation, normals[0])
+    start = (env_state, policy_start(agent, learner, observed), observed, jnp.array(True))
     _, (kept, happened, seen) = jax.lax.scan(step, start, (normals[1:], again[1:], disturbances))
     values = [jax.vmap(lambda s: agent.value(learner, s))(states) for states in seen]
     return kept, Episode(*happened, *values)

@@ -143,10 +143,23 @@ def observe(
 ) -> tuple[Belief, memory.Transition]:
     """The belief after an action and its outcome, and the transition to store."""
     measured = noise(step.observation, draws.noise)
-    belief, spread = agent.filter.step(state.learner.model, state.belief, action, measured)
-    ended = step.terminated.astype(step.reward.dtype)
+    return follow(agent, state.learner, state.belief, action, measured, step.reward, step.terminated)
+
+
+def follow(
+    agent: Agent,
+    learner: Any,
+    belief: Belief,
+    action: Float[Array, "act"],
+    measured: Float[Array, "obs"],
+    reward: Float[Array, ""],
+    terminated: Bool[Array, ""],
+) -> tuple[Belief, memory.Transition]:
+    """The belief after an action and what was measured of its outcome, and the transition."""
+    after, spread = agent.filter.step(learner.model, belief, action, measured)
     kept = None if spread is None else measured
-    return belief, memory.Transition(state.belief.mean, action, step.reward, belief.mean, ended, kept, spread)
+    ended = terminated.astype(reward.dtype)
+    return after, memory.Transition(belief.mean, action, reward, after.mean, ended, kept, spread)
 
 
 def restart(

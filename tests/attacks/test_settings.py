@@ -118,6 +118,7 @@ OPTIONS = {
 COMMANDS = {
     ("evaluate", "nowhere"): ("--episodes", "--seed"),
     ("render", "nowhere"): ("--run", "--seed"),
+    ("inspect", "nowhere"): ("--run", "--episode", "--steps", "--beside-run"),
     ("export", "nowhere"): ("--run",),
     ("study", "cartpole", "--dry-run"): ("--seeds", "--seed", "--steps", "--agents", "--presets", "--parallel"),
     ("sweep", "--dry-run", "--random=critic.lr=1e-4:1e-3"): ("--samples", "--grid", "--random"),

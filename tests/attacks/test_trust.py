@@ -64,7 +64,7 @@ def received(path, name):
 def test_a_received_directory_runs_nothing(tmp_path, foreign, capsys):
     name, sign = foreign
     path = received(tmp_path / "run", name)
-    commands = [["evaluate", path], ["render", path], ["export", path, "--out", tmp_path / "p.npz"]]
+    commands = [["evaluate", path], ["render", path], ["inspect", path], ["export", path, "--out", tmp_path / "p.npz"]]
     commands += [["train", "--resume", path], ["train", "--config", path / "config.json", "--out", tmp_path / "new"]]
     for command in commands:
         with pytest.raises(SystemExit) as ended:

@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from moca import figures
+from moca import figures, pages
 from moca.config import ConfigError, to_json
 from moca.looks import label
 from moca.paper import claims
@@ -445,9 +445,9 @@ def test_what_was_not_committed_cannot_be_checked_out(tmp_path):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_lines_stand_out(scheme):
     for colour in figures.COLOURS.values():
-        shown = report_charts.legible(colour, scheme)
-        assert report_charts.contrast(shown, report_charts.PAPER[scheme]) >= 3
-    assert report_charts.legible("#0072B2", "light") == "#0072b2"  # as it is, where that will do
+        shown = pages.legible(colour, scheme)
+        assert pages.contrast(shown, pages.PAPER[scheme]) >= 3
+    assert pages.legible("#0072B2", "light") == "#0072b2"  # as it is, where that will do
 
 
 def test_titles_fit_their_axes():
@@ -456,8 +456,8 @@ def test_titles_fit_their_axes():
 
 
 def test_contrast_by_hand():
-    assert report_charts.contrast("#ffffff", "#000000") == pytest.approx(21)
-    assert report_charts.contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.005)
+    assert pages.contrast("#ffffff", "#000000") == pytest.approx(21)
+    assert pages.contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.005)
 
 
 def test_errors(study, tmp_path):

@@ -31,7 +31,7 @@ from moca.critic import (
     twin_axes,
     value_rates,
 )
-from moca.diagnostics import describe_bias
+from moca.diagnostics import Stakes, describe_bias, stakes
 from moca.dynamics import ModelState, bootstrap, fit, make_model
 from moca.exploration import Explore
 from moca.nets import ADAM, copies, decayed, share_done, stacked
@@ -220,13 +220,17 @@ class QuadraticAgent(Agent):
         info = super().diagnose(before, after, episode, key)
         if self.predicts:
             episode = episode._replace(action=self.env.from_bounds(episode.action))
-            least, most = (
-                self._mixtures(after, episode._replace(action=jnp.full_like(episode.action, end))) for end in (-1, 1)
-            )
-            info |= describe_bias(self._mixtures(after, episode), (least, most), closed(first(after.targets)))
+            info |= describe_bias(self.stakes(after, episode))
         if self.config.agent == "moca-mc":
             info |= self._sampling(after, closed(after.targets), episode, key)
         return info
+
+    def stakes(self, state: QuadraticState, episode: Transition) -> Stakes:
+        """What E[V(s′)] and V(E[s′]) are at each transition, with actions in [−1, 1], and how far actions move them."""
+        least, most = (
+            self._mixtures(state, episode._replace(action=jnp.full_like(episode.action, end))) for end in (-1, 1)
+        )
+        return stakes(self._mixtures(state, episode), (least, most), closed(first(state.targets)))
 
     def _sampling(
         self, state: QuadraticState, values: mm.Function, episode: Transition, key: Key[Array, ""], repeats: int = 8

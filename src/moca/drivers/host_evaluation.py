@@ -111,7 +111,7 @@ class GreedyEpisodes:
         keys: Key[Array, "runs"],
         seeds: np.ndarray,
         noisy: float = 1.0,
-        watch: Callable[[], None] = lambda: None,
+        watch: Callable[[np.ndarray, Playing], None] = lambda seen, playing: None,
     ) -> Episode:
         """One episode per seed, until its end or for as long as an episode of training; axes runs, episodes, steps.
 
@@ -121,18 +121,18 @@ class GreedyEpisodes:
             keys: one per run, for the noise.
             seeds: of the environments, runs × episodes.
             noisy: one if observations are to be noisy, zero if exact; a filter goes on expecting noise.
-            watch: called at every state that is reached.
+            watch: called at every state that is acted in, with what would be observed of it without noise.
         """
         if self._start is None:
             self.compile(configs, learners, keys, seeds.shape[1])
-        observation = self._vector.reset(seeds.ravel().tolist()).reshape(*seeds.shape, -1)
-        playing = self._start(configs, learners, keys, observation, np.float32(noisy))
+        seen = self._vector.reset(seeds.ravel().tolist()).reshape(*seeds.shape, -1)
+        playing = self._start(configs, learners, keys, seen, np.float32(noisy))
         shape = (*seeds.shape, self._steps)
         parts: Any = [np.zeros(shape, bool if name in BOOLEAN else np.float32) for name in Episode._fields]
         played = Episode(*parts)
         running = np.ones(seeds.shape, bool)
         for time in range(self._steps):
-            watch()
+            watch(seen, playing)
             outcome = self._vector.step(np.asarray(playing.executed).reshape(seeds.size, -1))
             reward, ended, terminated, seen = (
                 each.reshape(*seeds.shape, *each.shape[1:])

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from moca.pages import templates
 from moca.paper import claims
 from moca.paper.claims import Verdict
 from moca.studies.registry import Section
-from moca.studies.report import templates
 from moca.studies.report_charts import noise_label
 from moca.studies.report_tables import Cell, Row, Table, heads, listed
 
@@ -37,7 +37,7 @@ def section(table: "pd.DataFrame") -> Section:
 
 @cache
 def _template() -> Any:
-    return templates("moca.paper").get_template("claims.html").make_module({"symbols": SYMBOLS})
+    return templates("moca.paper", "moca.studies").get_template("claims.html").make_module({"symbols": SYMBOLS})
 
 
 def conclusion(verdicts: Sequence[Verdict]) -> str:

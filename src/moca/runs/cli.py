@@ -1,4 +1,4 @@
-"""The commands about runs: `train`, `sweep`, `evaluate`, `render`, `export`."""
+"""The commands about runs: `train`, `sweep`, `evaluate`, `render`, `inspect`, `export`."""
 
 import argparse
 import itertools
@@ -62,12 +62,21 @@ def add_commands(command: Callable[[str, Callable[[argparse.Namespace], None], s
     render.add_argument("--seed", type=from_zero, default=0, help="of the episode (default: 0)")
     add_device(render)
 
+    inspect = command("inspect", _inspect, "a page that plays one episode: state, prediction, value, Q; opens offline")
+    inspect.add_argument("--run", type=from_zero, default=0, help="which of its runs (default: the first, 0)")
+    inspect.add_argument("--episode", type=from_zero, default=0, metavar="SEED", help="of the episode (default: 0)")
+    inspect.add_argument("--steps", type=at_least_one, help="how many decisions of it (default: all)")
+    inspect.add_argument("--beside", type=a_path, metavar="DIR", help="a second run, shown from the same start")
+    inspect.add_argument("--beside-run", type=from_zero, metavar="RUN", help="which of its runs (default: as --run)")
+    inspect.add_argument("--out", type=a_path, metavar="FILE", help="the page (default: inspect.html in the directory)")
+    add_device(inspect)
+
     export = command("export", _export, "a learned policy as one file that runs with NumPy alone: see moca.deploy")
     export.add_argument("--run", type=from_zero, help="which of its runs (default: the one with the highest return)")
     export.add_argument("--out", type=a_path, default=Path("exported.npz"), help="the file (default: exported.npz)")
     export.set_defaults(device="cpu")
 
-    for each in (evaluate, render, export):
+    for each in (evaluate, render, inspect, export):
         each.add_argument("directory", type=a_path, help="a run directory, finished or not")
         each.add_argument(
             "--which",
@@ -273,14 +282,15 @@ def _refuse_no_run(directory: Path) -> None:
         raise ConfigError(f"{directory} is no run directory: it holds no config.json")
 
 
-def _load(arguments: argparse.Namespace) -> Any:
-    """The run in the directory that was named, on the device that was asked for."""
-    _refuse_no_run(arguments.directory)
+def _load(arguments: argparse.Namespace, directory: Path | None = None) -> Any:
+    """The run in the directory that was named, or in another, on the device that was asked for."""
+    directory = directory or arguments.directory
+    _refuse_no_run(directory)
     from moca.devices import use_device
     from moca.runs.run import load
 
     use_device(arguments.device)
-    return load(arguments.directory, which=arguments.which, trust=arguments.trust)
+    return load(directory, which=arguments.which, trust=arguments.trust)
 
 
 def _evaluate(arguments: argparse.Namespace) -> None:
@@ -292,6 +302,18 @@ def _render(arguments: argparse.Namespace) -> None:
     path, how, total = _load(arguments).render(arguments.run, arguments.seed)
     print(f"return {total:.1f}, {how}")
     print(path)
+
+
+def _inspect(arguments: argparse.Namespace) -> None:
+    if arguments.beside_run is not None and arguments.beside is None:
+        raise ConfigError("--beside-run needs --beside DIR, the run that it is one of")
+    for directory in filter(None, (arguments.directory, arguments.beside)):
+        _refuse_no_run(directory)
+    run, beside = _load(arguments), arguments.beside and _load(arguments, arguments.beside)
+    page = run.inspect(arguments.run, arguments.episode, arguments.steps, beside, arguments.beside_run)
+    for view in page.views:
+        print(f"{view.look.label}: {view.told}")
+    print(page.save(arguments.out or arguments.directory / "inspect.html"))
 
 
 def _export(arguments: argparse.Namespace) -> None:

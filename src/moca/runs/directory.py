@@ -4,7 +4,7 @@ config.json      all settings          metrics.jsonl   one row per episode and r
 meta.json        versions, device      timing.jsonl    wall-clock figures
 status.json      how far it got        policy.npz      the learners' arrays
 checkpoints/     all that is needed to go on             lock   who is training here
-tensorboard/     figures/              rollout.mp4
+tensorboard/     figures/              rollout.mp4     inspect.html
 """
 
 import json

@@ -21,15 +21,16 @@ from moca.envs.playground import Playground
 # MuJoCo's numbers for the kinds of geometry; its module is not imported for them.
 PLANE, BOX, RODS = 0, 6, (3, 5)
 SIZE = (480, 640)  # height, width
+SMALL = ["-vf", "scale=320:-2", "-g", "8"]  # what ffmpeg is told
 
 
-def write(path: Path, env: Environment, states: Any, rewards: np.ndarray) -> str:
-    """Writes the film and says how it was drawn."""
+def write(path: Path, env: Environment, states: Any, rewards: np.ndarray, small: bool = False) -> str:
+    """Writes the film, a `small` one to be scrubbed through if need be, and says how it was drawn."""
     inner = env.inner if isinstance(env, ActionRepeat) else env
     if not isinstance(inner, Playground):
         raise ValueError(f"only MuJoCo environments can be filmed, not {type(inner).__name__}")
     seconds = float(inner.env.dt) * (env.times if isinstance(env, ActionRepeat) else 1)
-    every = max(1, round(1 / 30 / seconds))
+    every = max(1, round(1 / (12 if small else 30) / seconds))
     picked = jax.tree.map(lambda leaf: np.asarray(leaf)[::every], states.data)
     trajectory = [
         SimpleNamespace(data=jax.tree.map(lambda leaf, i=i: leaf[i], picked)) for i in range(len(rewards[::every]))
@@ -38,16 +39,19 @@ def write(path: Path, env: Environment, states: Any, rewards: np.ndarray) -> str
         # Playground shows a bar of its own, and GLFW warns on its way to failing.
         with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
             warnings.simplefilter("ignore")
-            frames = inner.env.render(trajectory, height=SIZE[0], width=SIZE[1])
+            height, width = (side // 2 if small else side for side in SIZE)
+            frames = inner.env.render(trajectory, height=height, width=width)
         how = "rendered by MuJoCo"
     except Exception as error:  # GL fails in many ways: no library, no display, no context
         frames = draw(inner.env.mj_model, trajectory, np.cumsum(rewards)[::every])
         how = f"drawn as outlines, since MuJoCo could not render ({type(error).__name__}: {error})"
-    _encode(path, frames, 1 / (every * seconds))
+    _encode(path, frames, 1 / (every * seconds), small)
     return how
 
 
-def record(path: Path, env: HostEnvironment, config: Config, learner: Any, seed: int) -> tuple[str, float]:
+def record(
+    path: Path, env: HostEnvironment, config: Config, learner: Any, seed: int, small: bool = False
+) -> tuple[str, float]:
     """Films a greedy episode on Gymnasium's own drawing, and says how it was drawn and what its return is."""
     from moca.envs.gymnasium import Gymnasium  # an optional package
 
@@ -59,18 +63,32 @@ def record(path: Path, env: HostEnvironment, config: Config, learner: Any, seed:
     configs = jax.tree.map(lambda number: np.array([number], np.float32), config)
     learners = jax.tree.map(lambda leaf: np.asarray(leaf)[None], learner)
     episode = GreedyEpisodes(env, config, vector, 1).play(
-        configs, learners, jax.random.key(seed)[None], np.array([[seed]]), watch=lambda: frames.append(vector.picture())
+        configs,
+        learners,
+        jax.random.key(seed)[None],
+        np.array([[seed]]),
+        watch=lambda *_: frames.append(vector.picture()),
     )
-    _encode(path, frames, vector.fps / repeat)
+    _encode(path, frames, vector.fps / repeat, small)
     return "rendered by Gymnasium", float(episode.reward.sum())
 
 
-def _encode(path: Path, frames: Sequence[np.ndarray], fps: float) -> None:
-    """Writes the film; pictures of an odd size are scaled by a pixel."""
+def _encode(path: Path, frames: Sequence[np.ndarray], fps: float, small: bool = False) -> None:
+    """Writes the film; pictures of an odd size are scaled by a pixel.
+
+    A small one has a whole picture every few frames, so that a reader can go to any of them at once.
+    """
     import imageio_ffmpeg  # only a film needs it
 
     height, width, _ = frames[0].shape
-    writer = imageio_ffmpeg.write_frames(str(path), (width, height), fps=fps, quality=8, macro_block_size=2)
+    writer = imageio_ffmpeg.write_frames(
+        str(path),
+        (width, height),
+        fps=fps,
+        quality=6 if small else 8,
+        macro_block_size=2,
+        output_params=SMALL if small else [],
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # JAX warns of any subprocess; this one only encodes
         writer.send(None)

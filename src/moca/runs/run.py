@@ -30,7 +30,7 @@ from moca.evaluation import evaluate as evaluate_learner
 from moca.evaluation import rollout
 from moca.loop import PolicyState, agent_steps, init_run, policy_start, policy_step
 from moca.names import OWN
-from moca.runs import BEST, LAST, export, film, saving
+from moca.runs import BEST, LAST, export, film, inspection, saving
 from moca.runs.answers import FollowingPolicy, Model, as_rows
 from moca.runs.directory import RunDirectory
 
@@ -67,7 +67,7 @@ class Run:
         rows, lead = self._observed(observation)
         return np.array(self._programs["act"](*asked, rows)).reshape(*lead, self.environment.action_size)
 
-    def policy(self, run: int = 0) -> "FollowingPolicy":
+    def policy(self, run: int = 0) -> FollowingPolicy:
         """The greedy policy of one run, to be called with the observations of an episode one after the other."""
         self._at(run)  # an environment that must not be imported is refused here, not at the first observation
         return FollowingPolicy(self, int(run))
@@ -157,6 +157,25 @@ class Run:
         how = film.write(path, env, states, np.asarray(episode.reward))
         return path, how, float(np.sum(episode.reward))
 
+    def inspect(
+        self,
+        run: int = 0,
+        episode: int = 0,
+        steps: int | None = None,
+        beside: "Run | None" = None,
+        beside_run: int | None = None,
+    ) -> inspection.Inspection:
+        """One greedy episode, step by step, as a page that a notebook shows and `save` writes.
+
+        Args:
+            run: which of the runs.
+            episode: the seed of the episode, as that of `render`.
+            steps: how many decisions of it; all by default.
+            beside: another run in the same environment, shown from the same start.
+            beside_run: which of its runs; the same number by default.
+        """
+        return inspection.inspect(self, run, episode, steps, beside, beside_run)
+
     def refuse_without_env(self) -> None:
         """Raises if the run is on an environment that only its user has, and it was not given."""
         name = self.config.env.name
@@ -242,7 +261,10 @@ class Run:
 
         def play(config: Config, learner: Any, key: Any) -> Any:
             agent, noise = make_agent(config, env), make_noise(config.noise, env.observation_size)
-            return rollout(agent, learner, env, noise, agent_steps(config), key, keep=lambda state: state)
+            return rollout(agent, learner, env, noise, agent_steps(config), key, keep=lambda state, moment: state)
+
+        def watch(steps: int, config: Config, learner: Any, key: Any) -> Any:
+            return inspection.watch(config, learner, env, steps, key)
 
         def evaluate(episodes: int, key: Any, configs: Config, learners: Any) -> Any:
             def one(config: Config, learner: Any) -> dict[str, jax.Array]:
@@ -252,7 +274,7 @@ class Run:
             return jax.vmap(one)(configs, learners)
 
         programs = {f.__name__: jax.jit(f) for f in (act, value, foresee, start, follow, play)}
-        return programs | {"evaluate": jax.jit(evaluate, static_argnums=0)}
+        return programs | {f.__name__: jax.jit(f, static_argnums=0) for f in (watch, evaluate)}
 
     def _observed(self, observation: Any, gaps: bool = False) -> tuple[np.ndarray, tuple[int, ...]]:
         """Observations as rows, and the axes that stood before."""

@@ -4,19 +4,14 @@ The page is made from the templates beside this module; its script draws the cha
 path goes in, so the same study is the same bytes. What comes from files is text, never markup.
 """
 
-import base64
-import hashlib
-import html
-import json
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import jinja2
 import numpy as np
 from markupsafe import Markup
 
+from moca import pages
 from moca.files import writing
 from moca.looks import label, look
 from moca.studies import grid, registry, report_charts, report_origin, report_tables, results, statistics
@@ -28,6 +23,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 AXES = (("full", "full"), ("zoomed", "zoomed on the second half"), ("log", "logarithmic away from 0"))
+OURS, SHARED = "moca.studies", "moca"
+STYLE = ((SHARED, "page.css"), (OURS, "report.css"), (SHARED, "charts.css"), (OURS, "print.css"))
+SCRIPT = ((OURS, "head.js"), (SHARED, "drawing.js"), (OURS, "numbers.js"), (OURS, "charts.js"))
 LINES = (("mean", "mean with its 95 % interval"), ("median", "median and middle half of the seeds"))
 
 
@@ -45,24 +43,12 @@ def write(directory: Path, out: Path | None = None) -> Path:
     return out
 
 
-def templates(package: str) -> jinja2.Environment:
-    """The templates of a package, and ours; all that they are given is escaped, unless it is markup."""
-    return jinja2.Environment(
-        loader=jinja2.ChoiceLoader([jinja2.PackageLoader(name) for name in (package, "moca.studies")]),
-        autoescape=True,
-        finalize=_escaped,
-        keep_trailing_newline=True,
-        trim_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-
-
 def render(directory: Path, beside: Path) -> str:
     """The page as text; large films are linked as seen from the folder `beside`."""
     plan, table = results.load_grid(directory), _sorted(results.load_results(directory))
     origin = results.load_origin(directory)
-    style = report_charts.rules() + _asset("report.css")
-    script = _asset("numbers.js") + _asset("charts.js")
+    style = pages.rules() + "".join(pages.asset(*each) for each in STYLE)
+    script = "".join(pages.asset(*each) for each in SCRIPT)
     agents, presets = _ordered(table, plan), list(table["preset"].unique())
     data = report_charts.collect(table, agents, presets)
     charts = {panel["section"] for panel in data["panels"]}
@@ -75,9 +61,8 @@ def render(directory: Path, beside: Path) -> str:
         **({"films": "Films"} if films else {}),
         "configuration": "Configuration", "origin": "Versions", "again": "Do it again",
     }  # fmt: skip
-    return templates("moca.studies").get_template("report.html").render(
-        policy=f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; media-src data:; "
-        "base-uri 'none'; form-action 'none'",
+    return pages.templates("moca.studies").get_template("report.html").render(
+        policy=pages.policy(script, style),
         style=Markup(style),
         script=Markup(script),
         plan=plan,
@@ -96,7 +81,7 @@ def render(directory: Path, beside: Path) -> str:
         origin=report_origin.origin(origin),
         origin_file=results.ORIGIN,
         again=report_origin.again(plan, origin),
-        data=_embedded(data),
+        data=pages.embedded(data),
     )  # fmt: skip
 
 
@@ -143,23 +128,3 @@ def _selectors(metrics: Sequence[str], presets: Sequence[str], typical: bool) ->
         ("axis", "Axis", AXES),
         ("line", "Lines", LINES[::-1] if typical else LINES),
     ]
-
-
-def _asset(name: str) -> str:
-    return (files("moca.studies") / "templates" / name).read_text(encoding="utf-8")
-
-
-def _escaped(value: Any) -> Any:
-    """Markup as it is, all else escaped, quotes as the standard library does it."""
-    return value if hasattr(value, "__html__") else Markup(html.escape(str(value)))
-
-
-def _hash(content: str) -> str:
-    """The hash by which a page's security policy names its own script or style."""
-    return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
-
-
-def _embedded(data: Any) -> Markup:
-    """JSON that cannot end the script element it stands in, nor begin a comment there."""
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return Markup(text.replace("<", "\\u003c"))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from moca.looks import COLOURS, look
+from moca.looks import look
 from moca.studies import results, statistics
 from moca.studies.grid import parse_noise
 from moca.studies.registry import task
@@ -18,8 +18,6 @@ from moca.studies.registry import task
 if TYPE_CHECKING:
     import pandas as pd
 
-PAPER = {"light": "#ffffff", "dark": "#16191d"}  # what the lines are drawn on
-CONTRAST = {"light": 3.0, "dark": 4.5}  # of a line with that, at least; 3 is what WCAG 2.2, 1.4.11 asks for
 EACH = 1_200_000  # characters: so much of a page may go to the curves of single seeds
 DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
@@ -116,37 +114,6 @@ def noise_label(noise: str) -> str:
     if sigma == 0:
         return "no noise"
     return f"σ {sigma:g}" if kind == "homoscedastic" else f"{kind} {sigma:g}"
-
-
-def rules() -> str:
-    """Style sheet rules for the background and the agents' colours in both schemes."""
-
-    def scheme(name: str) -> str:
-        inks = "".join(f".ink-{ink}{{color:{legible(colour, name)}}}" for ink, colour in COLOURS.items())
-        return f":root{{--paper:{PAPER[name]}}}{inks}"
-
-    return f"{scheme('light')}\n@media screen and (prefers-color-scheme: dark){{{scheme('dark')}}}\n"
-
-
-def legible(colour: str, scheme: str) -> str:
-    """The colour, made as much darker or lighter as it takes to stand out from the background of a scheme."""
-    own, end = _channels(colour), np.full(3, float(scheme == "dark"))
-    mixes = ((1 - share) * own + share * end for share in np.linspace(0, 1, 101))
-    found = ("#" + "".join(f"{round(255 * channel):02x}" for channel in mix) for mix in mixes)
-    return next(mix for mix in found if contrast(mix, PAPER[scheme]) >= CONTRAST[scheme])
-
-
-def contrast(one: str, other: str) -> float:
-    """The contrast of two colours as WCAG defines it, 1 to 21."""
-    weights = np.array([0.2126, 0.7152, 0.0722])
-    channels = [_channels(colour) for colour in (one, other)]
-    linear = [np.where(each <= 0.04045, each / 12.92, ((each + 0.055) / 1.055) ** 2.4) for each in channels]
-    low, high = sorted(float(each @ weights) for each in linear)
-    return (high + 0.05) / (low + 0.05)
-
-
-def _channels(colour: str) -> np.ndarray:
-    return np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
 
 
 def _with_seeds(table: "pd.DataFrame") -> list[str]:

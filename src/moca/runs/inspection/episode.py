@@ -1,0 +1,101 @@
+"""What an agent thought in one greedy episode, from its own functions: one compiled program over all steps."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Key
+
+from moca.agents import Agent, make_agent
+from moca.agents.quadratic import QuadraticAgent
+from moca.config import Config
+from moca.critic import ActionSlice, first
+from moca.diagnostics import outlook
+from moca.drivers.host_evaluation import GreedyEpisodes, Playing
+from moca.envs.environment import Environment, Spaces, make_noise
+from moca.envs.host import HostEnvironment
+from moca.evaluation import Episode, Moment, rollout
+from moca.loop import PolicyState, agent_steps, follow
+from moca.replay import Transition
+
+Arrays = dict[str, Float[Array, "steps *rest"]]
+PLACES = (-1.0, 0.0, 1.0)  # of the box, where Q is noted: three points are a parabola
+
+
+def watch(config: Config, learner: Any, env: Environment, steps: int, key: Key[Array, ""]) -> tuple[Any, Arrays]:
+    """The states of an episode in a compiled environment, which are those of a film of it, and what `describe` says."""
+    agent, noise = make_agent(config, env), make_noise(config.noise, env.observation_size)
+    keep = lambda state, moment: (state, moment)  # noqa: E731
+    (states, moments), happened = rollout(agent, learner, env, noise, steps, key, keep=keep)
+    return states, describe(agent, learner, moments, happened)
+
+
+def watch_on_host(config: Config, learner: Any, env: HostEnvironment, seed: int) -> Arrays:
+    """The same in an environment of the host, but for the last step, whose outcome nobody acts in."""
+    noise, times = make_noise(config.noise, env.observation_size), iter(range(agent_steps(config)))
+    seen: list[tuple[Any, PolicyState, Any]] = []
+
+    def note(observation: np.ndarray, playing: Playing) -> None:
+        measured = noise(jnp.asarray(observation[0, 0]), playing.normals[0, 0, next(times)])
+        kept = jax.tree.map(lambda leaf: np.array(leaf)[0, 0], (playing.policy, playing.executed))
+        seen.append((np.array(measured), *kept))
+
+    configs, learners = jax.tree.map(lambda leaf: np.asarray(leaf)[None], (config, learner))
+    episodes = GreedyEpisodes(env, config, env.vector(1, config.env.action_repeat), 1)
+    played = episodes.play(configs, learners, jax.random.key(seed)[None], np.array([[seed]]), watch=note)
+    observed, policies, executed = jax.tree.map(lambda *leaves: np.stack(leaves), *seen)
+    before = lambda tree: jax.tree.map(lambda leaf: leaf[:-1], tree)  # noqa: E731
+    moments = Moment(before(observed), before(policies), before(executed), observed[1:])
+    happened = Episode(*(part[0, 0, : len(seen) - 1] for part in played))
+
+    def program(config: Config, learner: Any) -> Arrays:
+        return describe(make_agent(config, env), learner, moments, happened)
+
+    return jax.jit(program)(config, learner)
+
+
+def describe(agent: Agent, learner: Any, moments: Moment, happened: Episode) -> Arrays:
+    """What the agent thought at every step; what it has no notion of is not there.
+
+    `observed`, `believed`, `uncertainty` (with a filter: the deviation of the belief), `action`, `executed`, `reward`,
+    `running`, `value` of every agent; of one with a model what `_predictions` adds; of a quadratic one `greedy`, the
+    best action, `vertex`, where Q(s, ·) peaks along each dimension, and `advantage`, Q(s, a) − V(s) at both ends and in
+    the middle of each; and where s′ is predicted the fields of `Stakes`.
+    """
+    belief, action = moments.policy
+    found = {"observed": moments.observed, "believed": belief.mean, "action": action, "executed": moments.executed}
+    found |= {"reward": happened.reward, "running": happened.running, "value": happened.value}
+    if belief.covariance is not None:
+        found["uncertainty"] = jnp.sqrt(jnp.diagonal(belief.covariance, axis1=-2, axis2=-1))
+    together = jax.vmap(lambda *each: follow(agent, learner, *each)[1])
+    episode = together(belief, action, moments.following, happened.reward, happened.terminated)
+    episode = episode._replace(action=agent.env.from_bounds(action))
+    if learner.model is not None:
+        found |= _predictions(agent, learner, episode)
+    if isinstance(agent, QuadraticAgent):
+        found |= jax.vmap(lambda s: _parabolas(agent.env, first(learner.critics).slice(s)))(belief.mean)
+        if agent.predicts:
+            found |= agent.stakes(learner, episode)._asdict()
+    return found
+
+
+def _predictions(agent: Agent, learner: Any, episode: Transition) -> Arrays:
+    """`predicted` and `deviation` of what is observed next, the `members` of which it is made, their two kinds of
+    uncertainty as deviations, the outcome (`following`) and its `distance` in predicted deviations."""
+    mixtures = learner.model.ensemble.predict_batch(episode.observation, episode.action)
+    seen = outlook(mixtures, episode, agent.filter.noise_variance(learner.model, episode.next_observation))
+    roots = (seen.variance, seen.aleatoric, seen.epistemic)
+    deviation, aleatoric, epistemic = (jnp.sqrt(variance) for variance in roots)
+    return {
+        "predicted": seen.mean, "deviation": deviation, "aleatoric": aleatoric, "epistemic": epistemic,
+        "members": mixtures.components.mean, "following": seen.following, "distance": seen.distance,
+    }  # fmt: skip
+
+
+def _parabolas(env: Spaces, at: ActionSlice) -> Arrays:
+    """Q(s, ·) along each dimension of the action, the others at the best one, in the environment's units."""
+    own = jnp.eye(env.action_size, dtype=bool)
+    moved = [jnp.where(own, place, at.greedy) for place in PLACES]
+    advantage = jnp.stack([jax.vmap(at.advantage)(actions) for actions in moved], axis=-1)
+    return {"greedy": env.to_bounds(at.greedy), "vertex": env.to_bounds(at.vertices()), "advantage": advantage}

@@ -1,0 +1,216 @@
+"""The page about one episode: made from the templates beside this module, one file that opens offline."""
+
+import base64
+import dataclasses
+import html
+import tempfile
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from moca import files
+from moca.config import ConfigError, as_path, shown, whole
+from moca.envs.environment import Spaces
+from moca.envs.host import HostEnvironment
+from moca.looks import Look, look
+from moca.loop import agent_steps
+from moca.names import OWN
+from moca.runs import film
+from moca.runs.inspection.episode import watch_on_host
+
+if TYPE_CHECKING:
+    from moca.runs.run import Run
+
+OURS, SHARED = "moca.runs.inspection", "moca"
+STYLE = ((SHARED, "page.css"), (SHARED, "charts.css"), (OURS, "inspect.css"))
+SCRIPT = ((OURS, "panels.js"), (SHARED, "drawing.js"), (OURS, "inspect.js"))
+UNSENT = ("running", "distance")  # arrays that the script has no use for
+SHARES = {1: 68.27, 2: 95.45}  # % of a Gaussian within so many standard deviations
+DIMENSIONS = {  # what the paper's tasks show
+    "CartpoleBalance": ("x", "cos θ", "sin θ", "ẋ", "θ̇"),
+    "PendulumSwingup": ("sin θ", "cos θ", "θ̇"),
+}
+NO_MODEL = "{} has no model of the next state: nothing is predicted."
+NO_PARABOLA = "{} has no quadratic Q(s, ·): there is no parabola, only the action."
+NO_STAKES = "{} takes the next state as it is observed: it has no E[V(s′)]."
+NO_FILTER = "{} has no filter: it takes each observation for the state."
+
+
+@dataclasses.dataclass(frozen=True)
+class View:
+    """One agent in the episode."""
+
+    look: Look
+    told: str  # which run of which settings it is
+    arrays: dict[str, np.ndarray]  # see `episode.describe`; as many steps as the episode has
+    film: bytes | None
+    unfilmed: str  # why there is no film
+
+    @property
+    def lacks(self) -> dict[str, str]:
+        """A sentence for each panel that stays empty."""
+        need = {"filter": ("uncertainty", NO_FILTER), "model": ("predicted", NO_MODEL)}
+        need |= {"parabola": ("vertex", NO_PARABOLA), "stakes": ("expected", NO_STAKES)}
+        found = {panel: text for panel, (name, text) in need.items() if name not in self.arrays}
+        if "model" in found and "stakes" in found:
+            found["stakes"] = NO_MODEL
+        return {panel: text.format(self.look.label) for panel, text in found.items()}
+
+    @property
+    def film_text(self) -> str:
+        """The film, as a page holds it."""
+        return base64.b64encode(self.film or b"").decode()
+
+    @property
+    def coverage(self) -> dict[int, np.ndarray]:
+        """The shares of outcomes within one and two predicted deviations, per dimension, in %."""
+        distance = self.arrays["distance"]
+        return {count: 100 * np.mean(distance <= count, axis=0) for count in SHARES}
+
+
+@dataclasses.dataclass(frozen=True)
+class Inspection:
+    """An episode, as a page; a notebook shows it where it is the last line of a cell."""
+
+    env: str
+    episode: int
+    names: tuple[str, ...]  # of the dimensions of the state
+    spaces: Spaces
+    views: tuple[View, ...]
+
+    @cached_property
+    def html(self) -> str:
+        """The page as text."""
+        from markupsafe import Markup
+
+        from moca import pages  # an extra
+
+        style = pages.rules() + "".join(pages.asset(*each) for each in STYLE)
+        script = "".join(pages.asset(*each) for each in SCRIPT)
+        return pages.templates(OURS).get_template("inspect.html").render(
+            policy=pages.policy(script, style),
+            style=Markup(style),
+            script=Markup(script),
+            page=self,
+            steps=max(len(view.arrays["value"]) for view in self.views),
+            shares=SHARES,
+            data=pages.embedded(self._data),
+        )  # fmt: skip
+
+    @property
+    def _data(self) -> dict[str, Any]:
+        """All that the script needs."""
+        return {
+            "names": self.names,
+            "low": self.spaces.action_low,
+            "high": self.spaces.action_high,
+            "views": [
+                {
+                    "label": view.look.label, "ink": view.look.ink,
+                    "arrays": {name: _packed(array) for name, array in view.arrays.items() if name not in UNSENT},
+                }
+                for view in self.views
+            ],
+        }  # fmt: skip
+
+    def save(self, path: Path | str) -> Path:
+        """Writes the page to a file."""
+        path = as_path("path", path)
+        content = self.html.encode()
+        files.refuse_odd(path)
+        with files.writing(f"the page {path}"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            files.write(path, content)
+        return path
+
+    def _repr_html_(self) -> str:
+        return (
+            f'<iframe srcdoc="{html.escape(self.html)}" sandbox="allow-scripts" width="100%" height="900" '
+            'style="border: 0"></iframe>'
+        )
+
+
+def inspect(
+    run: "Run",
+    number: int = 0,
+    episode: int = 0,
+    steps: int | None = None,
+    beside: "Run | None" = None,
+    beside_number: int | None = None,
+) -> Inspection:
+    """See `Run.inspect`."""
+    episode, number = whole("episode", episode), run._refuse_run(number)
+    shown_runs: list[tuple[Run, int]] = [(run, number)]
+    if beside is not None:
+        shown_runs.append((_refuse_stranger(run, beside), beside._refuse_run(_other(beside_number, number))))
+    most = min(agent_steps(each.config) for each, _ in shown_runs)
+    steps = most if steps is None else whole("steps", steps, 1, most)
+    views = tuple(_view(each, place, episode, steps) for each, place in shown_runs)
+    name, size = run.config.env.name.removeprefix(OWN), run.environment.observation_size
+    names = DIMENSIONS.get(name, tuple(f"s{i}" for i in range(1, size + 1)))
+    return Inspection(name, episode, names, run.environment, views)
+
+
+def _other(number: int | None, first: int) -> int:
+    return first if number is None else number
+
+
+def _refuse_stranger(run: "Run", beside: Any) -> "Run":
+    """The run to show beside another, if it is a run in the same environment."""
+    if not isinstance(beside, type(run)):
+        raise ConfigError(f"beside = {shown(beside)} must be a run, as moca.load gives it")
+    for name, ours, theirs in (
+        ("env.name", run.config.env.name, beside.config.env.name),
+        ("env.action_repeat", run.config.env.action_repeat, beside.config.env.action_repeat),
+    ):
+        if ours != theirs:
+            raise ConfigError(f"beside: {beside.path} has {name} = {theirs}, {run.path} has {ours}: they must agree")
+    return beside
+
+
+def _view(run: "Run", number: int, episode: int, steps: int) -> View:
+    """What one agent makes of the episode."""
+    config, learner = run._at(number)
+    settings, env = run.directory.configs[number], run.environment
+    if isinstance(env, HostEnvironment):
+        found = watch_on_host(settings, learner, env, episode)
+        states = None
+    else:
+        states, found = run._programs["watch"](steps, config, learner, jax.random.key(episode))
+    count = int(np.sum(found["running"][:steps]))
+    if count == 0:
+        raise ConfigError(f"episode = {episode} ends at once: there is nothing to show; choose another")
+    arrays = {name: np.asarray(array, np.float32)[:count] for name, array in found.items()}
+    if states is not None:
+        states = jax.tree.map(lambda leaf: leaf[:count], states)
+    reel, why = _film(run, number, episode, states, arrays["reward"])
+    noise, seed = settings.noise, run.directory.runs[number]["seed"]
+    told = f"seed {seed}, {f'{noise.kind} noise σ {noise.sigma:g}' if noise.sigma else 'no noise'}"
+    told += f", return {arrays['reward'].sum():.1f}".replace("-", "−")
+    return View(look(settings.agent), told, arrays, reel, why)
+
+
+def _film(run: "Run", number: int, episode: int, states: Any, rewards: np.ndarray) -> tuple[bytes | None, str]:
+    """A small film of the episode, or why there is none."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "film.mp4"
+        try:
+            if states is None:
+                config, learner = run.directory.configs[number], run._at(number)[1]
+                film.record(path, run.environment, config, learner, episode, small=True)
+            else:
+                film.write(path, run.environment, states, rewards, small=True)
+        except Exception as error:  # pictures are not what the page is for, and foreign drawing fails in many ways
+            return None, str(error) or type(error).__name__
+        return path.read_bytes(), ""
+
+
+def _packed(array: np.ndarray) -> dict[str, Any]:
+    """An array as its shape and its 32-bit floats."""
+    numbers = np.ascontiguousarray(array, "<f4")
+    if not np.isfinite(numbers).all():
+        raise ConfigError("the policy has no numbers to show here: they overflow")
+    return {"shape": numbers.shape, "data": base64.b64encode(numbers.tobytes()).decode()}

@@ -1,0 +1,173 @@
+"""The page about an episode in a real browser."""
+
+import dataclasses
+import warnings
+
+import imageio_ffmpeg
+import numpy as np
+import pytest
+
+from moca import pages
+from moca.config import Config, override
+from tests.browser import Chromium, find, opener
+from tests.runs.test_inspect import SMALL, Two, held, write
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    browser = Chromium(find(), tmp_path_factory.mktemp("profile"))
+    yield browser
+    browser.close()
+
+
+def film(path, frames):
+    """As many grey pictures, each lighter than the one before."""
+    writer = imageio_ffmpeg.write_frames(str(path), (64, 48), fps=10, output_params=["-g", "1"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # JAX warns of any subprocess
+        writer.send(None)
+    for number in range(frames):
+        writer.send(np.full((48, 64, 3), 20 * number, np.uint8))
+    writer.close()
+    return path.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    """MoCA, with a film, beside SAC, which has none; 60 steps."""
+    folder = tmp_path_factory.mktemp("runs")
+    settings = SMALL | {"env.episode_length": 60, "train.steps": 60, "noise.action": 0.0}
+    one, two = (write(folder / name, override(Config(), settings | {"agent": name}), Two()) for name in ("moca", "sac"))
+    made = one.inspect(beside=two)
+    first, second = made.views
+    return dataclasses.replace(made, views=(dataclasses.replace(first, film=film(folder / "a.mp4", 12)), second))
+
+
+@pytest.fixture(scope="module")
+def path(page, tmp_path_factory):
+    return page.save(tmp_path_factory.mktemp("page") / "inspect.html")
+
+
+@pytest.fixture
+def opened(browser, path):
+    yield from opener(browser, path)
+
+
+def now(page):
+    page.settle()
+    return page("document.getElementById('now').textContent")
+
+
+def keys(page, panel, view=0, figure=0):
+    """What is written below a chart."""
+    cell = f"document.querySelectorAll('[data-view=\"{view}\"] [data-panel={panel}] .keys')[{figure}]"
+    return [" ".join(text.split()) for text in page(f"[...{cell}.children].map((item) => item.textContent)")]
+
+
+def shown(number, digits=2):
+    return f"{number:.{digits}f}".replace("-", "−")
+
+
+def test_scrubbing_shows_the_numbers_of_the_step(opened, page):
+    tab, arrays = opened(), held(page)["views"][0]["arrays"]
+    assert tab("document.title") == "Episode 0 on Two"
+    for step in (0, 17, 59):
+        tab(f"slider.value = {step}; slider.dispatchEvent(new Event('input'))")
+        rewards = [view.arrays["reward"][step] for view in page.views]
+        assert now(tab) == f"step {step} of 59, reward {shown(rewards[0])} and {shown(rewards[1])}"
+        found = tab("times[0][0].lines.map((line) => line.of(current))")
+        wanted = [arrays[name][step] for name in ("value", "expected")]
+        np.testing.assert_allclose(found, [*wanted, wanted[1] - arrays["bias"][step]], rtol=1e-5)
+        assert keys(tab, "stage")[0] == f"best action {shown(arrays['action'][step, 0])}"
+        assert "NaN" not in tab("document.querySelector('main').innerHTML")
+
+
+def test_keys_the_mouse_and_playing(opened):
+    tab = opened()
+    tab.press("ArrowRight")
+    tab.press("ArrowRight")
+    tab.press("ArrowLeft")
+    assert now(tab).startswith("step 1 of 59")
+    box = tab("(c => { c.scrollIntoView(); return c.getBoundingClientRect().toJSON() })(times[0][0].svg)")
+    ends = tab("[times[0][0].x(0), times[0][0].x(59)]")
+    tab.point(box["x"] + (ends[0] + ends[1]) / 2, box["y"] + 60, "mousePressed", "mouseReleased")
+    assert 28 <= tab("current") <= 31
+    tab("button.click()")
+    assert tab("button.textContent") == "Pause"
+    tab("new Promise((done) => setTimeout(done, 300))")
+    assert tab("current") > 31
+    tab("button.click()")
+    stopped = tab("current")
+    tab("new Promise((done) => setTimeout(done, 150))")
+    assert tab("[current, button.textContent]") == [stopped, "Play"]
+
+
+def test_the_parabola_is_q_in_the_box(opened, page):
+    """At any action and along either of the two, which the reader chooses; the peak where the agent has it."""
+    tab, arrays = opened(), page.views[0].arrays
+    assert tab("[...form.elements.dimension.options].length") == 2
+    for d in range(2):
+        tab(f"form.elements.dimension.value = {d}; form.dispatchEvent(new Event('change')); go(7)")
+        low, middle, high = arrays["advantage"][7, d]
+        for place in (-1, 0, 0.3, 1):
+            bend, slope = (low + high) / 2 - middle, (high - low) / 2
+            wanted = middle + slope * place + bend * place**2
+            assert tab(f"parabolas[0].cost(7, {d}, {place})") == pytest.approx(wanted, abs=1e-5)
+        assert keys(tab, "stage")[2].startswith(f"peak {shown(arrays['vertex'][7, d])}")
+    assert len(keys(tab, "stage", view=1, figure=1)) == 3  # SAC: the action alone, and V
+    assert "there is no parabola" in tab("document.querySelector('[data-view=\"1\"]').textContent")
+
+
+def test_members_lie_where_they_predicted(opened, page):
+    tab, arrays = opened(), page.views[0].arrays
+    tab("go(9)")
+    rings = tab("[...document.querySelectorAll('.member')].map((ring) => Number(ring.getAttribute('cx')))")
+    away = (arrays["members"][9] - arrays["predicted"][9]) / arrays["deviation"][9]
+    slope, middle = np.polyfit(away.T.ravel(), rings, 1)
+    np.testing.assert_allclose(rings, middle + slope * away.T.ravel(), atol=0.5)
+    came = tab("[...document.querySelectorAll('.came')].map((dot) => Number(dot.getAttribute('cx')))")
+    off = (arrays["following"][9] - arrays["predicted"][9]) / arrays["deviation"][9]
+    np.testing.assert_allclose(came, middle + slope * np.clip(off, -4, 4), atol=0.5)
+
+
+def test_switching_agents_and_windows(opened):
+    tab = opened()
+    visible = (
+        "[...document.querySelectorAll('.view')].filter((cell) => cell.checkVisibility()).map((c) => c.dataset.view)"
+    )
+    assert sorted(set(tab(visible))) == ["0", "1"]
+    for number in ("1", "0"):
+        tab(f"form.elements.shown.value = '{number}'; form.dispatchEvent(new Event('change'))")
+        assert set(tab(visible)) == {number}
+        tab("go(11)")
+    tab("form.elements.shown.value = 'all'; form.elements.window.value = '50'; form.dispatchEvent(new Event('change'))")
+    assert tab("[times[0][0].from, times[0][0].to]") == [0, 50]
+    tab("go(55)")
+    assert tab("[times[0][0].from, times[0][0].to]") == [50, 100]
+    assert tab("document.querySelectorAll('.band').length") > 0
+
+
+def test_the_film_follows(opened):
+    tab = opened()
+    ready = "v.readyState ? done() : (v.onloadedmetadata = done)"
+    tab(f"new Promise((done) => {{ const v = document.querySelector('video'); {ready} }})")
+    duration = tab("document.querySelector('video').duration")
+    tab("go(30)")
+    tab("new Promise((done) => setTimeout(done, 300))")
+    assert tab("document.querySelector('video').currentTime") == pytest.approx(duration / 2, abs=0.02)
+    assert tab("document.querySelectorAll('[data-view=\"1\"] [data-panel=overview] .line').length") > 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_fits_a_phone_in_both_schemes(opened, scheme):
+    tab = opened(width=390, height=844, prefers_color_scheme=scheme)
+    tab("form.elements.window.value = '50'; form.dispatchEvent(new Event('change')); go(20)")
+    assert tab("document.documentElement.scrollWidth") == 390
+    widths = tab("[...document.querySelectorAll('.chart')].map((c) => [c.clientWidth, c.viewBox.baseVal.width])")
+    assert all(240 < seen <= 358 and seen == drawn for seen, drawn in widths)  # text is as large as it says
+    paper = tab("getComputedStyle(document.body).backgroundColor")
+    assert paper == {"light": "rgb(255, 255, 255)", "dark": "rgb(22, 25, 29)"}[scheme]
+    ink = tab("getComputedStyle(document.querySelector('.view h3')).color")
+    channels = [int(part) for part in ink.removeprefix("rgb(").removesuffix(")").split(",")]
+    colour = "#" + "".join(f"{channel:02x}" for channel in channels)
+    assert pages.contrast(colour, pages.PAPER[scheme]) >= 3

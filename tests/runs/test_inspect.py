@@ -101,7 +101,7 @@ def make(tmp_path_factory):
 
 def pure(run, number=0):
     """The agent and what it learned."""
-    env, learners = run.restore()
+    env, learners = run.environment, run.learners
     return make_agent(run.config, env), jax.tree.map(lambda leaf: jnp.asarray(leaf[number]), learners)
 
 

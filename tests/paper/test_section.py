@@ -27,27 +27,44 @@ def test_the_conclusion():
         "Of the paper’s 3 claims about these tasks, 1 holds, 1 is refuted and 1 is undecided. "
         "Beyond the paper, at other noise or of other agents, 1 holds."
     )
-    assert tuned == "Of the paper’s 2 claims about these tasks, 2 are not measured."
+    assert tuned == (
+        "Of the paper’s 2 claims about these tasks, 2 are not measured. "
+        "2 claims were not measured: MoCA has not learned (2)."
+    )
     items = [e["text"].replace("\u00a0", " ") for e in parsed.all("li")]
     assert items == [
         "says above-moca-ce (by a rule): ✓holds at σ 0.05 (48 ± 25), σ 0.1 (−9 ± 1); ?undecided at σ 0.025 (48 ± 25).",
-        "says above-moca-ce (by a rule): –not measured at σ 0.05, σ 0.025 (MoCA has not learned).",
     ]
 
 
-def test_what_is_not_measured_or_beyond_the_paper_is_folded():
+def test_what_is_beyond_the_paper_is_folded_and_what_is_not_measured_is_one_line():
     found = [
         judged("above-sac", "0.05", "holds"), judged("above-sac", "0.1", "holds", beyond=True),
-        judged("above-bnaf", "0.05", "not measured"), judged("above-bnaf", "0.025", "not measured"),
+        judged("above-bnaf", "0.05", "not measured", measured="BNAF: not run"),
+        judged("above-bnaf", "0.025", "not measured", measured="neither gets there (0 of 2, 1 of 2)"),
+        judged("above-bnaf", "0.1", "not measured", measured="BNAF: not run"),
     ]  # fmt: skip
     parsed = Parsed(section.tables(found))
-    said = [e["text"] for e in parsed.all("summary")]
-    assert [text.partition(":")[0] for text in said] == ["Beyond the paper, other noise or agents", "Not measured"]
-    assert said[0].endswith("(one claim)")
-    assert said[1].endswith("(2 claims)")
+    (said,) = [e["text"] for e in parsed.all("summary")]
+    assert said.startswith("Beyond the paper, other noise or agents")
+    assert said.endswith("(one claim)")
     cells = [(e["text"][1:14], "details" in e["around"]) for e in parsed.all("td") if "data-preset" in e]
-    assert [folded for _, folded in cells] == [False, True, True, True]
+    assert [folded for _, folded in cells] == [False, True]
+    line = "3 claims were not measured: BNAF: not run (2), neither gets there (1)"
+    assert [e["text"] for e in parsed.all("p")] == [f"{line}."]
+    told = claims.to_markdown(found)
+    assert told.splitlines()[-2:] == ["", f"{line}."]
+    assert told.count("not measured") == 1
+    assert claims.to_markdown(found[2:]) == f"{line}.\n"
     # Measured under one preset, it is in sight under both.
     found.append(judged("above-bnaf", "0.05", "equal", preset="tuned"))
     cells = [e for e in Parsed(section.tables(found)).all("td") if "data-preset" in e]
     assert ["details" in e["around"] for e in cells].count(False) == 3
+
+
+def test_many_reasons_are_counted():
+    found = [[judged("above-sac", "0.05", "not measured", measured=f"reason {number}")] for number in range(7)]
+    told = claims.not_measured(found)
+    assert told.startswith("7 claims were not measured: reason 0 (1), ")
+    assert told.endswith("reason 4 (1), 2 other reasons")
+    assert claims.not_measured(found[:1]) == "One claim was not measured: reason 0 (1)"

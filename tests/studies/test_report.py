@@ -214,8 +214,15 @@ def test_speed(study, page, tmp_path):
 
 
 def test_the_claims(study, page):
-    """Every verdict once, with its word and its symbol, in a group; the notes after them all."""
-    verdicts = claims.judge(results.load_results(study))
+    """Every verdict once, with its word and its symbol, in a group; the notes after them all.
+
+    What was not measured is counted, in the conclusion and below the tables, and takes no lines of its own.
+    """
+    judged = claims.judge(results.load_results(study))
+    verdicts = [verdict for verdict in judged if verdict.verdict != claims.ABSENT]
+    absent = claims.not_measured([[verdict] for verdict in judged if verdict not in verdicts])
+    assert [e["text"].count(absent) for e in Parsed(page).all("p") if "not measured" in e["text"]] == [1, 1]
+    assert absent.startswith("72 claims were not measured: ")
     symbols = section.SYMBOLS
     cells = [e["text"] for e in Parsed(page).all("td") if "data-preset" in e]
     assert sorted(cells) == sorted(f"{symbols[v.verdict]}{v.verdict} {plain(v.measured)}" for v in verdicts)
@@ -226,6 +233,12 @@ def test_the_claims(study, page):
     assert {line[2:].replace("`", "") for line in claims.NOTES.splitlines()} <= {
         e["text"] for e in Parsed(page).all("li")
     }
+
+
+def test_no_markdown_is_left_on_the_page(page):
+    """Notes are Markdown where claims.md has them."""
+    text = page[page.index("<body>") : page.index('<script type="application/json"')]
+    assert not re.search(r"`|\*\*", text)
 
 
 def plain(measured):

@@ -46,11 +46,13 @@ def conclusion(verdicts: Sequence[Verdict]) -> str:
     for preset in _presets(verdicts):
         own = [verdict for verdict in verdicts if verdict.preset == preset]
         paper, beyond = ([v for v in own if v.beyond == far] for far in (False, True))
-        main = [found for name in MAIN if (found := [v for v in own if v.claim == name])]
+        measured = {verdict.claim for verdict in own if verdict.verdict != claims.ABSENT}
+        main = [[v for v in own if v.claim == name] for name in MAIN if name in measured]
+        absent = [[verdict] for verdict in own if verdict.verdict == claims.ABSENT]
         presets.append(
             {
                 "name": preset, "count": len(paper), "counted": _counted(paper), "claims": list(map(_main, main)),
-                "beyond": _counted(beyond) if beyond else "",
+                "beyond": _counted(beyond) if beyond else "", "absent": claims.not_measured(absent) if absent else "",
             }
         )  # fmt: skip
     return _template().conclusion(presets)
@@ -96,7 +98,7 @@ def _measured(verdict: Verdict) -> str:
 def tables(verdicts: Sequence[Verdict]) -> str:
     """All verdicts: for each task and family a table with claims and noise levels down, presets across; as markup.
 
-    What goes beyond the paper and what could not be measured is folded away.
+    What goes beyond the paper is folded away, and what could not be measured is one line.
     """
     presets, tasks = _presets(verdicts), []
     for task in dict.fromkeys(verdict.task for verdict in verdicts):
@@ -111,14 +113,13 @@ def tables(verdicts: Sequence[Verdict]) -> str:
         parts = [
             *((name, [row for row in paper if _family(row[0].claim) == name], False) for name in (*FAMILIES, "Others")),
             ("Beyond the paper, other noise or agents", beyond, True),
-            ("Not measured", absent, True),
         ]
         shown = [
             (_table(f"{title}: {task}", own, presets), _count(own) if folded else "")
             for title, own, folded in parts
             if own
         ]
-        tasks.append({"name": task, "tables": shown})
+        tasks.append({"name": task, "tables": shown, "absent": claims.not_measured(absent) if absent else ""})
     notes = [line.removeprefix("- ").replace("`", "") for line in claims.NOTES.splitlines()]
     return _template().tables(tasks, notes)
 

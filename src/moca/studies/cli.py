@@ -5,8 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from moca.arguments import Parser, a_path, add_device, add_trust, at_least_one, from_zero, seconds
-from moca.config import ConfigError, parse_assignment
-from moca.studies import grid, look, registry
+from moca.config import ConfigError, nearest, parse_assignment
+from moca.studies import grid, look, registry, results
 
 
 def add_commands(command: Callable[[str, Callable[[argparse.Namespace], None], str], Parser]) -> None:
@@ -31,8 +31,8 @@ def add_commands(command: Callable[[str, Callable[[argparse.Namespace], None], s
 
     figure = command("figure", _figure, "draw a figure of the paper, or of a study")
     made = [f"{name}: {figure.text}" for name, figure in registry.figures().items()]
-    text = f"{'; '.join(made)}; {', '.join(registry.grids())}: from that study's results"
-    figure.add_argument("name", choices=[*registry.figures(), *registry.grids()], help=text)
+    own = f"{', '.join(registry.grids())}, a TOML file of your own, or a study's directory: from that study's results"
+    figure.add_argument("name", help=f"{'; '.join(made)}; {own}")
     figure.add_argument("--results", type=a_path, metavar="DIR", help="the study's directory (default: studies/NAME)")
     figure.add_argument("--out", type=a_path, default=Path("figures"), help="folder for the files (default: figures)")
     figure.add_argument(
@@ -56,7 +56,12 @@ def _study(arguments: argparse.Namespace) -> None:
     )
     out = arguments.out or Path("studies") / plan.name
     plan = look.complete(plan, out, arguments.trust)
-    jobs = grid.plan(plan)
+    jobs = grid.chosen(grid.plan(plan), arguments.only)
+    results.refuse_other(out, plan)
+    if arguments.launcher == "ray":
+        from moca.studies import launch
+
+        launch.import_ray()
     if arguments.dry_run:
         from moca.studies import display
 
@@ -85,16 +90,29 @@ def _figure(arguments: argparse.Namespace) -> None:
     if name in registry.figures():
         paths = registry.figures()[name].draw(out, formats)
     else:
-        directory = arguments.results or Path("studies") / name
-        if not directory.exists():
-            raise ConfigError(f"{directory} is not there: run moca study {name} first, or give --results DIR")
-        from moca.studies import curves, results
-
-        if (held := results.load_grid(directory).name) != name:
-            raise ConfigError(f"--results {directory} holds the study {held}, not {name}")
-        paths = curves.draw(directory, out, formats)
+        paths = _figures_of_study(name, arguments.results, out, formats)
     for path in paths:
         print(path)
+
+
+def _figures_of_study(name: str, directory: Path | None, out: Path, formats: tuple[str, ...]) -> list[Path]:
+    """The figures of a study that has a name or a file, or of the one in a directory."""
+    known = [*registry.figures(), *registry.grids()]
+    if (Path(name) / results.PLAN).is_file():
+        study, directory = results.load_grid(Path(name)).name, directory or Path(name)
+    elif name in known or name.endswith(".toml"):
+        study = grid.find(name).name
+        directory = directory or Path("studies") / study
+    else:
+        allowed = f"{', '.join(known)}, a file ending in .toml, or a study's directory"
+        raise ConfigError(f"figure = {name!r} is unknown.{nearest(name, known)} Allowed: {allowed}")
+    if not directory.exists():
+        raise ConfigError(f"{directory} is not there: run moca study {name} first, or give --results DIR")
+    if (held := results.load_grid(directory).name) != study:
+        raise ConfigError(f"--results {directory} holds the study {held}, not {study}")
+    from moca.studies import curves
+
+    return curves.draw(directory, out, formats)
 
 
 def _report(arguments: argparse.Namespace) -> None:

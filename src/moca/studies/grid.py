@@ -173,6 +173,15 @@ def plan(grid: Grid) -> list[Job]:
     return jobs
 
 
+def chosen(jobs: Sequence[Job], only: str | None) -> list[Job]:
+    """All jobs, or the one of that name or number, counted from zero."""
+    names = {job.name: job for job in jobs} | {str(number): job for number, job in enumerate(jobs)}
+    if only is not None and only not in names:
+        listed = ", ".join(job.name for job in jobs)
+        raise ConfigError(f"only = {only!r} is no job of this study. Allowed: 0 to {len(jobs) - 1}, or {listed}")
+    return list(jobs) if only is None else [names[only]]
+
+
 def narrowed(
     grid: Grid,
     *,

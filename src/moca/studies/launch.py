@@ -91,11 +91,7 @@ def prepare(directory: Path, plan: Grid, trust: bool = False) -> None:
         (directory / results.CELLS).mkdir(parents=True, exist_ok=True)
         if not (directory / results.PLAN).exists():
             results.write(directory / results.PLAN, (text + "\n").encode())
-    there = results.load_grid(directory)
-    if grid.to_json(there) != text:
-        names = ("name", "seeds", "seed", "presets", "films")
-        what = ", ".join(name for name in names if getattr(there, name) != getattr(plan, name)) or "blocks"
-        raise ConfigError(f"{directory} holds another study (it differs in {what}): choose another --out")
+    results.refuse_other(directory, plan)
     for block in plan.blocks if trust else ():
         remember(directory, block.env)
 
@@ -196,10 +192,7 @@ def _ray(directory: Path, jobs: Sequence[Job], options: Options, board: Board) -
     A job has a GPU, or its share of one, where the cluster has any, else a share of the CPUs. Where workers and this
     process do not see the same files, results come back with the task.
     """
-    try:
-        import ray
-    except ImportError:
-        raise ConfigError("--launcher ray needs Ray: pip install 'moca-rl[ray]'") from None
+    ray = import_ray()
     waiting = [job for job in jobs if not results.finished(directory, job)]
     failed: Failures = {}
     with _cluster(ray, options.ray_address), noted() as request:  # Ray sets signal handlers of its own when it starts
@@ -236,6 +229,15 @@ def _ray(directory: Path, jobs: Sequence[Job], options: Options, board: Board) -
                 for reference in names:  # a running job then ends its episode and saves
                     ray.cancel(reference, force=False, recursive=False)
         return failed, request.name
+
+
+def import_ray() -> Any:
+    """Returns the package Ray; raises `ConfigError` where it is not installed."""
+    try:
+        import ray
+    except ImportError:
+        raise ConfigError("--launcher ray needs Ray: pip install 'moca-rl[ray]'") from None
+    return ray
 
 
 @contextlib.contextmanager
@@ -281,14 +283,9 @@ def work(directory: Path, name: str, options: Options, console: Console | None =
     from moca.devices import use_device
     from moca.studies.work import run_job
 
-    jobs = {job.name: job for job in grid.plan(results.load_grid(directory))}
-    name = dict(enumerate(jobs)).get(int(name), name) if name.isdigit() else name
-    if name not in jobs:
-        raise ConfigError(
-            f"only = {name!r} is no job of this study. Allowed: 0 to {len(jobs) - 1}, or {', '.join(jobs)}"
-        )
+    (job,) = grid.chosen(grid.plan(results.load_grid(directory)), name)
     use_device(options.device)
-    run_job(directory, jobs[name], options.checkpoint_every, console, options.trust)
+    run_job(directory, job, options.checkpoint_every, console, options.trust)
 
 
 def _stop_with_parent() -> None:

@@ -1,4 +1,4 @@
-"""Settings for the tasks of a grid that nobody tuned. Nothing here imports jax: another process looks at the tasks."""
+"""Settings for the tasks of a grid that nobody tuned; another process looks at the tasks, so that this one is light."""
 
 import json
 import os
@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from moca.config import ConfigError
-from moca.envs.trust import SAFE_PATH, refuse_untrusted, remembered
+from moca.envs.trust import SAFE_PATH, module_of, refuse_untrusted, remembered
+from moca.names import GYMNASIUM, OWN
 from moca.studies import grid, results
 from moca.studies.grid import Grid
 
@@ -29,7 +30,9 @@ except ConfigError as error:
 
 
 def complete(plan: Grid, directory: Path, trust: bool = False) -> Grid:
-    """The grid with all that its tasks need; what the study in that directory found before is taken from there.
+    """The grid with all that its tasks need, each of which is there.
+
+    What the study in that directory found before is taken from there.
 
     Raises `ConfigError` at a task for which a module of someone's own would be imported, unless the user said so
     (`trust`) or did so before in that directory.
@@ -47,7 +50,13 @@ def complete(plan: Grid, directory: Path, trust: bool = False) -> Grid:
             seen[env] = before.get(env) or _look(env)
         return seen[env]
 
-    return grid.looked(plan, look)
+    plan = grid.looked(plan, look)
+    for block in plan.blocks:
+        if not block.found and block.env.startswith((GYMNASIUM, OWN)) and module_of(block.env) is None:
+            from moca.envs.named import refuse_unknown  # which imports JAX
+
+            refuse_unknown(block.env)
+    return plan
 
 
 def _look(env: str) -> Mapping[str, Any]:

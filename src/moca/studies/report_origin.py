@@ -106,6 +106,7 @@ def again(plan: Grid, origin: Mapping[str, Any]) -> Again:
         code = f"p = Path({directory!r}); launch.study(results.load_grid(p), p)"
         imports = "from pathlib import Path; from moca.studies import launch, results"
         lines.append(shlex.join(["python", "-c", f"{imports}; {code}"]))
+        lines.append(shlex.join(["moca", "figure", directory]))
         notes.append(f"The study is a grid of its own; its {results.PLAN} has to be in {directory}.")
     if dirty:
         changes = f"The tree had uncommitted changes, on top of {listed(dirty)}"

@@ -178,8 +178,9 @@ def _probability(ours: "pd.Series | None", theirs: "pd.Series | None") -> Cell |
     if min(ours.size, theirs.size) < FEW:
         return "too few runs"
     found = statistics.improvement(ours, theirs)
-    if found.low == found.high:  # every run of one beats every run of the other: no draws can tell how sure that is
-        return Cell(_number(found.value, 2), {}, (f"{'all' if found.value else 'no'} pairs",))
+    if not math.isfinite(found.low):
+        word = {0.0: "no pairs", 1.0: "all pairs"}.get(found.value, "ties alone")
+        return Cell(_number(found.value, 2), {}, (word,))
     return _number(found.value, 2) + _interval(found, 2)
 
 

@@ -120,6 +120,19 @@ def load_grid(directory: Path) -> grid.Grid:
         raise ConfigError(str(error) if str(path) in str(error) else f"{path} cannot be read: {error}") from None
 
 
+def refuse_other(directory: Path, plan: grid.Grid) -> None:
+    """Raises if the directory is none, or holds another study than that."""
+    if directory.exists() and not directory.is_dir():
+        raise ConfigError(f"{directory} is there already, and is no directory: choose another --out")
+    if not (directory / PLAN).exists():
+        return
+    there = load_grid(directory)
+    if grid.to_json(there) != grid.to_json(plan):
+        names = ("name", "seeds", "seed", "presets", "films")
+        what = ", ".join(name for name in names if getattr(there, name) != getattr(plan, name)) or "blocks"
+        raise ConfigError(f"{directory} holds another study (it differs in {what}): choose another --out")
+
+
 def load_origin(directory: Path) -> dict[str, Any]:
     """Versions, device, commit and seconds of each job; empty where they are not known."""
     path = directory / ORIGIN

@@ -199,7 +199,7 @@ def improvement(
     """The probability that a run of ours scores above one of theirs, a tie counting half, averaged over the tasks.
 
     A run that diverged loses against every one that did not. The interval is as in `bootstrap`, both sides drawn anew;
-    where all of ours beat all of theirs it has no length, however few they are.
+    its ends are NaN where all pairs went the same way, for then no draws can tell how sure that is.
 
     Args:
         ours: (runs,) or (runs, tasks).
@@ -212,7 +212,7 @@ def improvement(
     x, y = (np.where(np.isnan(side), -np.inf, side).reshape(len(side), -1) for side in sides)
     won = (x[:, None] > y) + 0.5 * (x[:, None] == y)  # (ours, theirs, tasks)
     draws = np.array([np.nan])
-    if min(len(x), len(y)) > 1:
+    if min(len(x), len(y)) > 1 and (won != won[:1, :1]).any():
         rng = np.random.default_rng(seed)
         draws = np.zeros(resamples)
         for task in np.moveaxis(won, 2, 0):

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from math import isfinite
 
 from moca.paper.claims.judging import Verdict
-from moca.paper.claims.rules import WORDS
+from moca.paper.claims.rules import ABSENT, WORDS
+
+REASONS = 5  # that are told in full
 
 NOTES = """\
 - A claim holds, or is refuted, if the difference is significant and at least as large as the smallest effect of interest: 20 points of return on Cartpole, 40 on Pendulum, a tenth of all steps, ten percentage points of seeds. It is equal if the difference is significantly smaller than that, and otherwise undecided. All tests are corrected for the number of claims under the preset. The full rules are in docs/replication.md.
@@ -20,18 +22,33 @@ NOTES = """\
 
 
 def to_markdown(verdicts: Sequence[Verdict]) -> str:
-    """The verdicts as a table: a row for each claim, task and noise, a column for each preset."""
+    """The verdicts as a table: a row for each claim, task and noise, a column for each preset.
+
+    Claims that were measured under no preset are one line below it.
+    """
     presets = list(dict.fromkeys(verdict.preset for verdict in verdicts))
     rows: dict[tuple[str, str, str], dict[str, Verdict]] = {}
     for verdict in verdicts:
         rows.setdefault((verdict.claim, verdict.task, verdict.noise), {})[verdict.preset] = verdict
+    shown = {key: row for key, row in rows.items() if any(v.verdict != ABSENT for v in row.values())}
+    absent = [list(row.values()) for key, row in rows.items() if key not in shown]
     heads = [preset or "verdict" for preset in presets]
     lines = [f"| {' | '.join(('claim', 'judged by', 'task', 'noise', *heads))} |", "|---" * (4 + len(presets)) + "|"]
-    for (_, task, noise), row in rows.items():
+    for (_, task, noise), row in shown.items():
         first = next(iter(row.values()))
         found = [f"**{row[p].verdict}** {row[p].measured}".strip() if p in row else "" for p in presets]
         lines.append(f"| {' | '.join((first.statement, first.rule, task, noise, *found))} |")
-    return "\n".join(lines) + "\n"
+    if absent:
+        lines += ["", f"{not_measured(absent)}."]
+    return "\n".join(lines if shown else lines[3:]) + "\n"
+
+
+def not_measured(rows: Sequence[Sequence[Verdict]]) -> str:
+    """How many claims were not measured, and why; the verdicts of a claim are those under each preset."""
+    found = Counter(why for row in rows for why in {verdict.measured.partition(" (")[0] for verdict in row})
+    told = [f"{why} ({count})" for why, count in found.most_common(REASONS)]
+    told += [f"{len(found) - REASONS} other reasons"] if len(found) > REASONS else []
+    return f"{'One claim was' if len(rows) == 1 else f'{len(rows)} claims were'} not measured: {', '.join(told)}"
 
 
 def counts(verdicts: Sequence[Verdict]) -> str:

@@ -1,0 +1,80 @@
+"""The command line about studies: a dry run refuses what the study would, and own studies have figures."""
+
+import sys
+
+import pytest
+
+from moca.cli import main
+from moca.studies import grid, launch
+from tests.studies import synthetic
+
+MINE = """
+presets = ["raw"]
+seeds = 2
+films = []
+[[blocks]]
+env = "{env}"
+agents = {agents}
+noises = ["0", "0.05"]
+steps = 2000
+"""
+
+
+@pytest.fixture
+def mine(tmp_path, monkeypatch):
+    """A study of one's own, in the folder where commands run."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(launch, "study", lambda *_, **__: pytest.fail("it was run"))
+    monkeypatch.setattr(launch, "work", lambda *_, **__: pytest.fail("a job was run"))
+    path = tmp_path / "mine.toml"
+    path.write_text(MINE.format(env="CartpoleBalance", agents='["moca", "sac"]'))
+    (tmp_path / "file").touch()
+    (tmp_path / "nowhere.toml").write_text(MINE.format(env="Nowhere-v1", agents='["sac"]'))
+    (tmp_path / "own.toml").write_text(MINE.format(env="own:Spring", agents='["sac"]'))
+    synthetic.write(tmp_path / "other", grid.narrowed(grid.find("mine.toml"), seeds=3))
+    monkeypatch.setitem(sys.modules, "ray", None)
+    return path
+
+
+@pytest.mark.parametrize("dry", [["--dry-run"], []])
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["mine.toml", "--only", "nothing"], "only = 'nothing' is no job of this study. Allowed: 0 to 1, or raw-Cart"),
+        (["mine.toml", "--only", "2"], "only = '2' is no job of this study"),
+        (["mine.toml", "--out", "other"], "other holds another study (it differs in seeds): choose another --out"),
+        (["mine.toml", "--out", "file"], "file is there already, and is no directory: choose another --out"),
+        (["mine.toml", "--launcher", "ray"], "--launcher ray needs Ray: pip install 'moca-rl[ray]'"),
+        (["nowhere.toml"], "Gymnasium has no Nowhere-v1"),
+        (["own.toml"], "an environment of your own is used from Python"),
+        (["mine.toml", "--set", "critic.lrr=1"], "there is no setting 'critic.lrr'"),
+    ],
+)
+def test_a_dry_run_refuses_what_the_study_would(mine, capsys, arguments, told, dry):
+    with pytest.raises(SystemExit) as stopped:
+        main(["study", *arguments, *dry])
+    assert stopped.value.code == 2
+    assert told in capsys.readouterr().err
+    assert not (mine.parent / "studies").exists()
+
+
+def test_a_dry_run_shows_the_jobs_that_would_be_run(mine, capsys):
+    main(["study", "mine.toml", "--dry-run"])
+    assert "4 cells in 2 jobs" in capsys.readouterr().out
+    main(["study", "mine.toml", "--only", "1", "--dry-run"])
+    told = capsys.readouterr().out
+    assert "raw-CartpoleBalance-sac" in told
+    assert "raw-CartpoleBalance-moca" not in told
+
+
+def test_figures_of_ones_own_study(mine, capsys):
+    with pytest.raises(SystemExit):
+        main(["figure", "mine.toml", "--formats", "png"])
+    assert "studies/mine is not there: run moca study mine.toml first" in capsys.readouterr().err
+    synthetic.write(mine.parent / "studies" / "mine", grid.find("mine.toml"))
+    drawn = []
+    for name in ("mine.toml", "studies/mine"):
+        main(["figure", name, "--formats", "png"])
+        drawn.append(capsys.readouterr().out.split())
+    assert drawn[0] == drawn[1]
+    assert "figures/learning-CartpoleBalance-raw.png" in drawn[0]

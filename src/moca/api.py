@@ -22,6 +22,7 @@ from moca.config import Config, ConfigError, as_path, field_of, shown
 from moca.devices import use_all_cores
 from moca.envs.defaults import defaults
 from moca.envs.environment import Spaces
+from moca.envs.named import as_environment
 from moca.envs.trust import import_module_of
 from moca.runs.answers import FollowingPolicy, Model
 from moca.runs.inspection import Inspection
@@ -41,7 +42,7 @@ class MoCA:
     """An agent before or after it has learned.
 
     Args:
-        env: a name, Playground's or Gymnasium's, or an environment of one's own: what `moca.train` takes.
+        env: a name, Playground's or Gymnasium's; an environment that `gymnasium.make` made; or one of your own.
         seed: the first of the seeds.
         seeds: how many runs learn at once; questions take `run=` and are answered by the first, 0, unless told.
         preset: the settings to start from; for an environment without any, some are taken from a short look at it.
@@ -72,10 +73,10 @@ class MoCA:
                 raise ConfigError(f"{name} is no setting of moca.{type(self).__name__}: {_FIXED[name]}")
         one = chosen.get("env.episode_length", Config().env.episode_length)  # until learn says how many steps
         chosen |= {"agent": self.agent, "seed": seed, "seeds": seeds, "train.steps": one}
-        if not isinstance(env, str | Spaces):
+        if not isinstance(env := as_environment(env), str | Spaces):
             raise ConfigError(
-                "an environment is a name, such as CartpoleBalance, or an object of one of moca's classes for them, "
-                f"but got {shown(env)}"
+                "an environment is a name, such as CartpoleBalance, one of Gymnasium's, or an object of one of moca's "
+                f"classes for them, but got {shown(env)}"
             )
         task = env if isinstance(env, str) else None
         self._env: Spaces | None = None if isinstance(env, str) else env

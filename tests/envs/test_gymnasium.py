@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections import namedtuple
 from types import SimpleNamespace
 
@@ -134,7 +135,7 @@ def spaces(observation=Box(-1, 1, (2,)), action=Box(-1, 1, (1,))):  # noqa: B008
         ("Pendulum-v9", r"Gymnasium has no Pendulum-v9\. Did you mean Pendulum-v1\?"),
         ("Pndlum-v1", r"Did you mean Pendulum-v1\?"),
         ("nowhere:Pendulum-v1", "Gymnasium cannot make nowhere:Pendulum-v1: .*nowhere"),
-        (hosted.Walk(), "a function that makes an environment"),
+        (3, "or a function that makes one"),
     ],
 )
 def test_what_cannot_be_is_refused_in_a_sentence(make, sentence):
@@ -470,3 +471,28 @@ def test_a_bare_name_of_gymnasiums_is_known(monkeypatch):
         moca.MoCA("Pendulum-v9")
     monkeypatch.setitem(registry.ENVS, "Pendulum-v1", hosted.Walk)  # one that the user registered comes first
     assert registry.full_name("Pendulum-v1") == "Pendulum-v1"
+
+
+def test_an_environment_that_was_made_is_made_again():
+    plain = Gymnasium(gymnasium.make("Pendulum-v1"))
+    assert plain.name == "gymnasium:Pendulum-v1"
+    assert plain.limit == 200
+    heavy = Gymnasium(gymnasium.make("Pendulum-v1", g=20.0, max_episode_steps=50))
+    assert heavy.name is None  # a config could not say so
+    assert heavy.limit == 50
+    one, two = heavy.make(), heavy.make()
+    assert one.unwrapped is not two.unwrapped
+    assert one.unwrapped.g == 20.0
+    bare = gymnasium.make("Pendulum-v1").unwrapped
+    bare.spec = None
+    assert Gymnasium(bare).make() is not bare
+    bare.lock = threading.Lock()  # which cannot be copied
+    with pytest.raises(ConfigError, match=r"cannot be made again.*Gymnasium\(lambda"):
+        Gymnasium(bare)
+
+
+def test_agents_take_environments_as_gymnasium_makes_them():
+    agent = moca.SAC(gymnasium.make("Pendulum-v1"), belief__filter=False, env__episode_length=200)
+    assert agent._env.name == "gymnasium:Pendulum-v1"
+    with pytest.raises(ConfigError, match="but got"):
+        moca.SAC(gymnasium.Env)

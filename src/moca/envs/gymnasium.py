@@ -4,6 +4,7 @@ Gymnasium's vector environment steps them; its automatic resets are off, and wha
 observation of an episode is the true one, and the end of a task and a time limit are told apart.
 """
 
+import copy
 import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +31,8 @@ class Gymnasium(HostEnvironment):
     """A Gymnasium environment with a Box of observations, which are flattened, and a bounded Box of actions.
 
     Args:
-        env: a registered name, or a function that makes a new environment whenever it is called.
+        env: a registered name; an environment that `gymnasium.make` made, or that can be copied; or a function that
+            makes a new one whenever it is called.
         settings: for `gymnasium.make`, where a name was given.
     """
 
@@ -42,16 +44,18 @@ class Gymnasium(HostEnvironment):
     terminates: bool = eqx.field(static=True)
     max_steps: int | None = eqx.field(static=True)
 
-    def __init__(self, env: str | Callable[[], gymnasium.Env], **settings: Any) -> None:
+    def __init__(self, env: str | gymnasium.Env | Callable[[], gymnasium.Env], **settings: Any) -> None:
         if isinstance(env, str):
             self.name = None if settings else GYMNASIUM + env
             self.make = partial(_registered, env, settings)
+        elif isinstance(env, gymnasium.Env) and not settings:
+            self.name, self.make = _name_of(env), partial(_again, env)
         elif callable(env) and not settings:
             self.name, self.make = None, lambda render_mode=None: env()
         else:
             raise ConfigError(
-                f"Gymnasium(…) takes a name, such as Pendulum-v1, with settings for gymnasium.make; or a function that "
-                f"makes an environment, for every run needs one of its own, and no settings. It got {env!r}"
+                f"Gymnasium(…) takes a name, such as Pendulum-v1, with settings for gymnasium.make; or an environment, "
+                f"or a function that makes one, for every run needs one of its own, and no settings. It got {env!r}"
             )
         one = self.make()
         observed, acted = one.observation_space, one.action_space
@@ -157,6 +161,29 @@ def _registered(name: str, settings: dict[str, Any], render_mode: str | None = N
         raise ConfigError(f"Gymnasium has no {name}.{nearest(name, gymnasium.registry)} It says: {error}") from None
     except (gymnasium.error.Error, ImportError) as error:
         raise ConfigError(f"Gymnasium cannot make {name}: {error}") from None
+
+
+def _name_of(env: gymnasium.Env) -> str | None:
+    """The name by which a config can make the same again; None if it has settings or wrappers of its own."""
+    spec = env.spec
+    known = gymnasium.registry.get(spec.id) if spec else None
+    if spec is None or known is None or spec.additional_wrappers:
+        return None
+    settings = {name: value for name, value in spec.kwargs.items() if name != "render_mode"}
+    same = settings == known.kwargs and spec.max_episode_steps == known.max_episode_steps
+    return GYMNASIUM + spec.id if same else None
+
+
+def _again(env: gymnasium.Env, render_mode: str | None = None) -> gymnasium.Env:
+    """Another environment of the same kind."""
+    options: dict[str, Any] = {"render_mode": render_mode} if render_mode else {}
+    try:
+        return gymnasium.make(env.spec, **options) if env.spec else copy.deepcopy(env)
+    except Exception as error:  # a wrapper that does not say how it was made, or what cannot be copied
+        raise ConfigError(
+            f"{env} cannot be made again, and every run needs one of its own: give a function that makes it, as in "
+            f"Gymnasium(lambda: …). Gymnasium says: {error}"
+        ) from None
 
 
 def _refuse_spaces(observed: Any, acted: Any) -> None:

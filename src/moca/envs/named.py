@@ -1,5 +1,8 @@
 """Environments by the name a config has for them."""
 
+import sys
+from typing import Any
+
 from moca.config import ENVS, ConfigError, full_name, shown
 from moca.envs.environment import Environment, Spaces
 from moca.envs.playground import Playground
@@ -28,6 +31,16 @@ def named(name: str) -> Spaces:
     if not isinstance(env := make(), Spaces):
         raise ConfigError(f"env.name = {name!r} is registered as what makes {shown(env)}, which is no environment")
     return env
+
+
+def as_environment(env: Any) -> Any:
+    """An environment as ours: one of Gymnasium's is adapted, anything else is returned as it is."""
+    gymnasium = sys.modules.get("gymnasium")  # which is loaded if there is one of its environments
+    if gymnasium is None or not isinstance(env, gymnasium.Env):
+        return env
+    from moca.envs.gymnasium import Gymnasium
+
+    return Gymnasium(env)
 
 
 def refuse_unknown(name: str) -> None:

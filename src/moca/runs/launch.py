@@ -17,7 +17,7 @@ from moca.drivers import Trainer, make_trainer
 from moca.envs.check import refuse_broken
 from moca.envs.environment import Environment, Spaces
 from moca.envs.host import HostEnvironment
-from moca.envs.named import refuse_unknown
+from moca.envs.named import as_environment, refuse_unknown
 from moca.envs.trust import import_trusted, remember
 from moca.files import writing
 from moca.moments import NoClosedFormError
@@ -66,6 +66,7 @@ def train(
         DivergedRun: where every run diverged; it then stops at once.
     """
     config, out, varied = override(config, {}), as_path("out", out), sweep.points(config, varied)
+    env = as_environment(env)
     options = _checked(env, console, callback, checkpoint_every, keep)
     refuse_foreign(out)
     if isinstance(env, HostEnvironment) and env.name:
@@ -108,6 +109,7 @@ def resume(
         steps: environment steps in all, by which a run becomes longer, a finished one too. Learning rates and
             exploration then keep the values they had at the end.
     """
+    env = as_environment(env)
     options = _checked(env, console, callback, checkpoint_every, keep)
     directory = RunDirectory.open(as_path("path", path))
     import_trusted(directory.path, directory.config.env.name, trust)

@@ -25,6 +25,7 @@ from moca.drivers import make_env
 from moca.drivers.host_evaluation import evaluate_on_host
 from moca.envs.environment import Spaces, make_noise
 from moca.envs.host import HostEnvironment
+from moca.envs.named import as_environment
 from moca.envs.trust import import_trusted
 from moca.evaluation import evaluate as evaluate_learner
 from moca.evaluation import rollout
@@ -281,13 +282,13 @@ class Run:
         return as_rows("an observation", observation, self.environment.observation_size, gaps)
 
 
-def load(path: Path | str, env: Spaces | None = None, *, which: str = LAST, trust: bool = False) -> Run:
+def load(path: Path | str, env: Any = None, *, which: str = LAST, trust: bool = False) -> Run:
     """The run in that directory, finished or not; one on an environment of your own needs that environment again.
 
     With `which="best"` its policies are the best that `KeepBest` found. With `trust` it may name an environment for
     which a module of someone's own is imported.
     """
-    refuse_other_env(env)
+    refuse_other_env(env := as_environment(env))
     if which not in (LAST, BEST):
         raise ConfigError(f"which = {shown(which)} is unknown. Allowed: {LAST}, {BEST}")
     directory = RunDirectory.open(as_path("path", path))

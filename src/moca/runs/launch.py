@@ -24,7 +24,7 @@ from moca.moments import NoClosedFormError
 from moca.names import OWN
 from moca.runs import interrupts, refuse_foreign
 from moca.runs.directory import RunDirectory
-from moca.runs.display import Display, label, learning_curve
+from moca.runs.display import Display, label, learning_curve, title
 from moca.runs.events import EventFile
 from moca.runs.run import Run, refuse_other_env
 from moca.runs.saving import Saver, go_back_to_checkpoint
@@ -145,9 +145,8 @@ def _train(
             f"compiled in {time.perf_counter() - started:.0f} s; training {len(runs)} run{'s' * (len(runs) > 1)}"
         )
         _follow(trainer, directory, console, Saver(trainer, directory, *saving), request)
-    title = f"{config.agent} on {config.env.name.removeprefix(OWN)}, {config.noise.kind} σ = {config.noise.sigma:g}"
     with writing(f"a figure to {directory.path}"):
-        learning_curve(directory.rows(), directory.points, title, directory.path / "figures")
+        learning_curve(directory.rows(), directory.points, title(config, directory.points), directory.path / "figures")
     return run
 
 

@@ -22,6 +22,8 @@ _LAZY = {
     ),
 }
 
+__all__ = tuple(_LAZY)
+
 
 def __getattr__(name: str) -> object:
     """The names of the Python interface, imported when first used."""

@@ -40,9 +40,9 @@ def test_the_conclusion():
 def test_what_is_beyond_the_paper_is_folded_and_what_is_not_measured_is_one_line():
     found = [
         judged("above-sac", "0.05", "holds"), judged("above-sac", "0.1", "holds", beyond=True),
-        judged("above-bnaf", "0.05", "not measured", measured="BNAF: not run"),
+        judged("above-bnaf", "0.05", "not measured", measured="MoCA-MC (K = 4): not run"),
         judged("above-bnaf", "0.025", "not measured", measured="neither gets there (0 of 2, 1 of 2)"),
-        judged("above-bnaf", "0.1", "not measured", measured="BNAF: not run"),
+        judged("above-bnaf", "0.1", "not measured", measured="MoCA-MC (K = 4): not run"),
     ]  # fmt: skip
     parsed = Parsed(section.tables(found))
     (said,) = [e["text"] for e in parsed.all("summary")]
@@ -50,7 +50,7 @@ def test_what_is_beyond_the_paper_is_folded_and_what_is_not_measured_is_one_line
     assert said.endswith("(one claim)")
     cells = [(e["text"][1:14], "details" in e["around"]) for e in parsed.all("td") if "data-preset" in e]
     assert [folded for _, folded in cells] == [False, True]
-    line = "3 claims were not measured: BNAF: not run (2), neither gets there (1)"
+    line = "3 claims were not measured: MoCA-MC (K = 4): not run (2), neither gets there (1)"
     assert [e["text"] for e in parsed.all("p")] == [f"{line}."]
     told = claims.to_markdown(found)
     assert told.splitlines()[-2:] == ["", f"{line}."]

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 import moca
-from moca import sweep
+from moca import figures, presets, sweep
 from moca.cli import main
-from moca.config import ConfigError
-from moca.runs.display import learning_curve
+from moca.config import ConfigError, override
+from moca.names import PLAYGROUND
+from moca.runs.display import learning_curve, title
 from moca.runs.origin import commit
 from tests import probes
 
@@ -182,6 +183,28 @@ def test_an_environment_of_ones_own_is_needed_again(tmp_path):
     assert run.evaluate(2)[0]["return_mean"] == moca.load(run.path, env=probes.Drift()).evaluate(2)[0]["return_mean"]
     with pytest.raises(ConfigError, match="was trained on Drift, an environment of your own"):
         moca.load(run.path).evaluate(2)
+
+
+def test_a_run_figure_says_what_was_run_and_is_not_cut_off(tmp_path, monkeypatch):
+    quiet = presets.build("raw", "PendulumSwingup", {"agent": "moca-ce"})
+    assert title(quiet, [{}]) == "MoCA-CE on PendulumSwingup, no noise"
+    assert title(override(quiet, {"noise.sigma": 0.1}), [{}]) == "MoCA-CE on PendulumSwingup, σ = 0.1"
+    assert title(quiet, [{"noise.sigma": 0.0}, {"noise.sigma": 0.1}]) == "MoCA-CE on PendulumSwingup"
+    longest = {"agent": "moca-mixture", "env.name": max(PLAYGROUND, key=len), "noise.kind": "state-norm"}
+    wide = override(quiet, longest | {"noise.scales": [1.0], "noise.sigma": 0.05, "noise.action": 0.5})
+    assert "state-norm noise, σ ≤ 0.05, action noise 0.5" in title(wide, [{}]).replace("\n", " ")
+    drawn = []
+    monkeypatch.setattr(figures, "save", lambda figure, *_: drawn.append(figure) or [])
+    points = [{"noise.sigma": 0.0, "critic.lr": 0.1}, {"noise.sigma": 0.1, "critic.lr": 0.1}]
+    rows = [{"step": 1, "seed": 0, "return_mean": 1.0, "return_noise_free": 1.0, **point} for point in points]
+    learning_curve(rows, points, title(wide, [{}]), tmp_path)
+    (figure,) = drawn
+    figure.canvas.draw()
+    shown = figure.axes[0]._left_title.get_window_extent()
+    assert shown.x1 <= figure.bbox.x1
+    assert shown.y1 <= figure.bbox.y1
+    told = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    assert told == ["no noise, critic.lr = 0.1", "noise.sigma = 0.1, critic.lr = 0.1"]
 
 
 def test_a_run_that_diverges_is_a_gap_in_the_picture(tmp_path):

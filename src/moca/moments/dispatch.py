@@ -12,9 +12,13 @@ from moca.moments.distributions import Distribution
 from moca.moments.functions import Function
 
 CLOSED_FORMS: dict[tuple[type, type], Callable] = {}
+"""What `expectation` calls for a class of distributions and one of functions."""
 VARIANCES: dict[tuple[type, type], Callable] = {}
+"""The same for `variance`."""
 CROSS_COVARIANCES: dict[tuple[type, type], Callable] = {}
+"""The same for `cross_covariance`."""
 COVARIANCES: dict[tuple[type, type, type], Callable] = {}
+"""The same for `covariance`: a class of distributions and two of functions, in either order."""
 
 
 class NoClosedFormError(TypeError):

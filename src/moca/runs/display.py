@@ -1,5 +1,6 @@
 """Progress of a run for people, and the picture that remains."""
 
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,8 +10,12 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from moca import figures
+from moca import figures, looks
+from moca.config import CONSTANT, Config
 from moca.drivers import Report
+from moca.names import OWN
+
+TITLE = 52  # letters in a line of a figure's title
 
 
 class Display:
@@ -56,6 +61,30 @@ def label(settings: Mapping[str, float]) -> str:
     return ", ".join(f"{name} = {value:g}" for name, value in settings.items()) or "all"
 
 
+def _legend(point: Mapping[str, float]) -> str:
+    """A point of a sweep in a legend, where one without noise says so."""
+    noise = {name: value for name, value in point.items() if name.startswith("noise.")}
+    if not noise or any(noise.values()):
+        return label(point)
+    rest = {name: value for name, value in point.items() if name not in noise}
+    return f"no noise, {label(rest)}" if rest else "no noise"
+
+
+def title(config: Config, varied: Sequence[Mapping[str, float]]) -> str:
+    """The agent, the task, and the noise unless that is what varies; in lines that fit a figure."""
+    noise, words = config.noise, []
+    if noise.sigma:
+        words.append(f"σ = {noise.sigma:g}" if noise.kind == CONSTANT else f"{noise.kind} noise, σ ≤ {noise.sigma:g}")
+    if noise.action:
+        words.append(f"action noise {noise.action:g}")
+    if any(name.startswith("noise.") for point in varied for name in point):
+        words = []
+    elif not words:
+        words = ["no noise"]
+    text = ", ".join([f"{looks.label(config.agent)} on {config.env.name.removeprefix(OWN)}", *words])
+    return "\n".join(textwrap.wrap(text, TITLE, break_on_hyphens=False))
+
+
 def learning_curve(
     rows: list[dict[str, Any]], varied: Sequence[Mapping[str, float]], title: str, folder: Path
 ) -> list[Path]:
@@ -68,7 +97,9 @@ def learning_curve(
     steps = sorted({row["step"] for row in rows if row["return_mean"] is not None})
     if not steps:
         return []
-    curves = [(point, "return_mean", label(point) if len(varied) > 1 else "as the agent observes") for point in varied]
+    curves = [
+        (point, "return_mean", _legend(point) if len(varied) > 1 else "as the agent observes") for point in varied
+    ]
     if len(varied) == 1:
         curves.append((varied[0], "return_noise_free", "without observation noise"))
     with figures.style():

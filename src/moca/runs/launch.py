@@ -25,7 +25,7 @@ from moca.names import OWN
 from moca.runs import interrupts, refuse_foreign, starting
 from moca.runs.callbacks import Callback, Training, as_callback
 from moca.runs.directory import RunDirectory
-from moca.runs.display import Display, label, learning_curve
+from moca.runs.display import Display, label, learning_curve, title
 from moca.runs.events import EventFile
 from moca.runs.run import Run, refuse_other_env
 from moca.runs.saving import Saver, go_back_to_checkpoint
@@ -177,9 +177,8 @@ def _train(directory: RunDirectory, env: Spaces | None, overlap: bool, options: 
         )
         saver = Saver(trainer, directory, options.checkpoint_every, options.keep)
         _follow(trainer, run, console, saver, options.callback, request)
-    title = f"{config.agent} on {config.env.name.removeprefix(OWN)}, {config.noise.kind} σ = {config.noise.sigma:g}"
     with writing(f"a figure to {directory.path}"):
-        learning_curve(directory.rows(), directory.points, title, directory.path / "figures")
+        learning_curve(directory.rows(), directory.points, title(config, directory.points), directory.path / "figures")
     return run
 
 

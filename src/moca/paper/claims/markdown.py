@@ -1,6 +1,7 @@
 """Verdicts as Markdown and as JSON."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Sequence
 from math import isfinite
@@ -45,7 +46,7 @@ def to_markdown(verdicts: Sequence[Verdict]) -> str:
 
 def not_measured(rows: Sequence[Sequence[Verdict]]) -> str:
     """How many claims were not measured, and why; the verdicts of a claim are those under each preset."""
-    found = Counter(why for row in rows for why in {verdict.measured.partition(" (")[0] for verdict in row})
+    found = Counter(why for row in rows for why in {re.sub(r" \([^()]*\)$", "", verdict.measured) for verdict in row})
     told = [f"{why} ({count})" for why, count in found.most_common(REASONS)]
     told += [f"{len(found) - REASONS} other reasons"] if len(found) > REASONS else []
     return f"{'One claim was' if len(rows) == 1 else f'{len(rows)} claims were'} not measured: {', '.join(told)}"

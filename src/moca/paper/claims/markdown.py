@@ -48,7 +48,8 @@ def not_measured(rows: Sequence[Sequence[Verdict]]) -> str:
     """How many claims were not measured, and why; the verdicts of a claim are those under each preset."""
     found = Counter(why for row in rows for why in {re.sub(r" \([^()]*\)$", "", verdict.measured) for verdict in row})
     told = [f"{why} ({count})" for why, count in found.most_common(REASONS)]
-    told += [f"{len(found) - REASONS} other reasons"] if len(found) > REASONS else []
+    more = len(found) - REASONS
+    told += [f"{more} other reason{'s' * (more > 1)}"] if more > 0 else []
     return f"{'One claim was' if len(rows) == 1 else f'{len(rows)} claims were'} not measured: {', '.join(told)}"
 
 

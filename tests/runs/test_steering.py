@@ -54,6 +54,15 @@ def test_a_run_made_longer_is_the_longer_run_with_the_same_schedules(copy, tmp_p
     assert longer.directory.status["state"] == "finished"
 
 
+def test_a_run_that_was_made_longer_and_died_goes_on(copy):
+    directory = RunDirectory.open(copy)
+    with directory.locked():
+        directory.extend(4 * LENGTH)
+    assert not RunDirectory.open(copy).over  # finished, at fewer steps than it has
+    assert len(moca.load(copy, env=probes.Drift()).evaluate(2)) == 2
+    assert moca.resume(copy, env=probes.Drift()).directory.status == {"state": "finished", "step": 80}
+
+
 def test_a_run_is_not_made_shorter_nor_odd(copy):
     with pytest.raises(ConfigError, match="fewer than the 60"):
         moca.resume(copy, steps=40, env=probes.Drift())

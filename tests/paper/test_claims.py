@@ -478,8 +478,13 @@ def test_markdown_has_a_row_per_claim_and_a_column_per_preset():
     found = claims.judge([given, given.assign(preset="paper", return_mean=given["return_mean"] / 2)], NOTHING)
     lines = claims.to_markdown(found).splitlines()
     assert lines[0] == "| claim | judged by | task | noise | raw | paper |"
-    assert len(lines) == 2 + len(found) // 2
-    assert {line.count("|") for line in lines} == {7}
+    claimed = {(v.claim, v.task, v.noise) for v in found}
+    measured = {(v.claim, v.task, v.noise) for v in found if v.verdict != claims.ABSENT}
+    table = lines[: 2 + len(measured)]
+    assert {line.count("|") for line in table} == {7}
+    assert lines[len(table)] == ""
+    assert lines[-1].startswith(f"{len(claimed - measured)} claims were not measured: ")
+    assert len(lines) == len(table) + 2
     row = next(line for line in lines if line.startswith("| MoCA ends higher than BNAF |") and f"| {HIGH} |" in line)
     both = [v for v in found if (v.claim, v.noise) == ("above-bnaf", HIGH)]
     assert row.endswith(" | ".join(f"**holds** {v.measured}" for v in both) + " |")

@@ -225,8 +225,9 @@ def test_median_and_middle_half(opened, study):
     assert page.count(".band") == page.count(".line") == [3, 3, 3]
 
 
-def test_folded_claims_open_by_keyboard(opened):
-    page = opened()
+def test_folded_claims_open_by_keyboard(opened, tmp_path):
+    """Those that go beyond the paper, at noise that it does not have."""
+    page = opened(report.write(synthetic.write(tmp_path, grid.narrowed(GRIDS["degradation"], seeds=5, steps=20_000))))
     folded = "document.querySelector('section[aria-labelledby=claims] details')"
     assert page(f"{folded}.open") is False
     page(f"{folded}.querySelector('summary').focus()")

@@ -47,7 +47,8 @@ def to_markdown(verdicts: Sequence[Verdict]) -> str:
 def not_measured(rows: Sequence[Sequence[Verdict]]) -> str:
     """How many claims were not measured, and why; the verdicts of a claim are those under each preset."""
     found = Counter(why for row in rows for why in {re.sub(r" \([^()]*\)$", "", verdict.measured) for verdict in row})
-    told = [f"{why} ({count})" for why, count in found.most_common(REASONS)]
+    often = sorted(found.items(), key=lambda item: (-item[1], item[0]))  # equal counts in one order, always
+    told = [f"{why} ({count})" for why, count in often[:REASONS]]
     more = len(found) - REASONS
     told += [f"{more} other reason{'s' * (more > 1)}"] if more > 0 else []
     return f"{'One claim was' if len(rows) == 1 else f'{len(rows)} claims were'} not measured: {', '.join(told)}"

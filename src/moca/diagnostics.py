@@ -15,7 +15,7 @@ CENTRAL = {percent: float(ndtri(0.5 + percent / 200)) for percent in range(10, 1
 
 
 class Outlook(NamedTuple):
-    """What the model expected to observe of s′, and what was observed, for each transition and dimension."""
+    """The predicted and the actual observation of s′, for each transition and dimension."""
 
     mean: Float[Array, "n obs"]
     variance: Float[Array, "n obs"]  # of the observation, all that is known to add to it included
@@ -25,7 +25,7 @@ class Outlook(NamedTuple):
 
     @property
     def distance(self) -> Float[Array, "n obs"]:
-        """How far the outcome lies from its prediction, in predicted standard deviations."""
+        """The distance of the outcome from its prediction, in predicted standard deviations."""
         return jnp.abs(self.following - self.mean) / jnp.sqrt(self.variance)
 
 
@@ -68,7 +68,7 @@ def ce_bias(predictions: mm.GaussianMixture, value: mm.Function) -> tuple[Float[
 
 
 class Stakes(NamedTuple):
-    """What the next state of each transition is worth, and how far actions and the covariance change that."""
+    """The value of the next state of each transition, and how far actions and the covariance change it."""
 
     expected: Float[Array, "n"]  # E[V(s′)]
     bias: Float[Array, "n"]  # E[V(s′)] − V(E[s′])

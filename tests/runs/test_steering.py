@@ -247,3 +247,29 @@ def test_weights_of_another_shape_or_kind_are_refused(short, tmp_path):
     moca.train(config(2), tmp_path / "run", env=env, callback=lambda training: False)
     with pytest.raises(ConfigError, match="began without the weights of another"):
         moca.train(config(2), tmp_path / "run", env=env, start=short)
+
+
+def test_weights_that_were_copied_and_not_noted_are_copied_again(short, tmp_path):
+    """The process died between the two writes."""
+    env, path = probes.Drift(), tmp_path / "run"
+    path.mkdir()
+    directory = RunDirectory(path)
+    moca.runs.learned.write(path / "start.npz", {"other": np.zeros(3)})
+    with directory.locked():
+        directory.begin(short.config, short.directory.runs)
+        moca.runs.starting.keep(directory, short)
+        found = directory.load_policy(short.learners, "start.npz")
+        assert all((a == b).all() for a, b in zip(*map(jax.tree.leaves, (found, short.learners)), strict=True))
+        moca.runs.starting.keep(directory, short)  # noted
+        with pytest.raises(ConfigError, match="began with other weights"):
+            moca.runs.starting.keep(directory, moca.load(short.save(tmp_path / "other"), env=env))
+
+
+def test_a_run_without_an_evaluation_has_no_score(tmp_path):
+    """Interrupted when only one of two had any."""
+    keep = Tracked([[1.0, np.nan]])
+    run = moca.train(config(1), tmp_path / "run", env=probes.Drift(), callback=keep)
+    keep.end(moca.Training(20, {}, keep.learners[0], run), interrupted=True)
+    assert [row["return_mean"] for row in moca.runs.callbacks.read_scores(run)] == [1.0, None]
+    keep.start(run)
+    assert list(keep._highest) == [1.0, -np.inf]

@@ -226,7 +226,7 @@ class QuadraticAgent(Agent):
         return info
 
     def stakes(self, state: QuadraticState, episode: Transition) -> Stakes:
-        """What E[V(s′)] and V(E[s′]) are at each transition, with actions in [−1, 1], and how far actions move them."""
+        """E[V(s′)] and V(E[s′]) at each transition, with actions in [−1, 1], and how far actions move them."""
         least, most = (
             self._mixtures(state, episode._replace(action=jnp.full_like(episode.action, end))) for end in (-1, 1)
         )

@@ -74,7 +74,7 @@ def _transposed(form: Callable) -> Callable:
 
 
 def check_order(verb: str, p: object, *functions: object) -> None:
-    """Raises unless the first argument is a distribution, and the others are none."""
+    """Raises unless the first argument is a distribution and the others are functions."""
     given = ", ".join(type(each).__name__ for each in (p, *functions))
     if isinstance(p, Function) or (not isinstance(p, Distribution) and any(map(_is_distribution, functions))):
         raise TypeError(f"{verb}: the distribution comes first, then the function, but got ({given})")

@@ -19,7 +19,7 @@ FRESH = 1 << 30  # seeds from here on choose among candidates, those after it sc
 
 
 class Training(NamedTuple):
-    """What a callback is shown after an episode."""
+    """The state of training after an episode, as a callback sees it."""
 
     step: int  # environment steps so far, per run
     metrics: Mapping[str, np.ndarray]  # one number per run; NaN where nothing was measured
@@ -137,7 +137,7 @@ class KeepBest(Callback):
         if (run.path / f"{BEST}.npz").exists():
             scores = read_scores(run)
             self._held = [(jax.tree.map(np.array, run.best.learners), np.array([row["step"] for row in scores]))]
-            self._highest = np.array([row["return_mean"] for row in scores])
+            self._highest = np.array([-np.inf if row["return_mean"] is None else row["return_mean"] for row in scores])
             self._seen += 1
 
     def __call__(self, training: Training) -> None:
@@ -165,7 +165,7 @@ class KeepBest(Callback):
         run, runs = training.run, np.arange(len(self._seen))
         seeds = range(FRESH, FRESH + 2)
         if interrupted:
-            chosen = (self._seen - 1) % self._most
+            chosen = np.maximum(self._seen - 1, 0) % self._most
         else:
             scores = np.array([self._scores(run, held, seeds[0])[0] for held, _ in self._held])
             taken = np.arange(len(self._held))[:, None] < self._seen  # the rest are copies of others' times
@@ -175,7 +175,7 @@ class KeepBest(Callback):
         mean, half = (self._highest, self._highest * np.nan) if interrupted else self._scores(run, picked, seeds[1])
         with files.writing(f"to {run.path}"):
             rows = [
-                {**each, "step": int(steps[i]), "return_mean": float(mean[i]),
+                {**each, "step": int(steps[i]), "return_mean": float(mean[i]) if np.isfinite(mean[i]) else None,
                  "interval": None if interrupted else float(half[i]), "episodes": 0 if interrupted else self._episodes}
                 for i, each in enumerate(run.directory.runs)
             ]  # fmt: skip
@@ -201,7 +201,8 @@ def read_scores(run: Run) -> list[dict[str, Any]]:
         not isinstance(rows, list)
         or len(rows) != len(runs)
         or not all(isinstance(row, dict) and wanted <= row.keys() for row in rows)
-        or not all(is_number(row[name]) for row in rows for name in wanted)
+        or not all(is_number(row["step"]) for row in rows)
+        or not all(row["return_mean"] is None or is_number(row["return_mean"]) for row in rows)
     ):
         raise ConfigError(f"{path} does not list a score for each run: remove it, and {BEST}.npz with it")
     return rows

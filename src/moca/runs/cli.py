@@ -194,6 +194,8 @@ def _resume(arguments: argparse.Namespace, directory: Path) -> None:
     _refuse_no_run(directory)
     from moca.runs.directory import RunDirectory
 
+    if arguments.start:
+        raise ConfigError(f"--from {arguments.start} contradicts --resume {directory}: a run begins with weights once")
     run, steps = RunDirectory.open(directory), arguments.steps
     arguments.steps = None  # a new total makes the run longer
     _refuse_contradictions(arguments, run.config)

@@ -232,21 +232,33 @@ def _follow(
     finally:
         diverged = _diverged(directory)
         directory.write_status(state, trainer.step, diverged)
+    _conclude(run, console, request, state, trainer.step, diverged)
+
+
+def _conclude(
+    run: Run,
+    console: Console,
+    request: interrupts.Request,
+    state: str,
+    step: int,
+    diverged: list[dict[str, Any]],
+) -> None:
+    """Says how training ended; raises if that was neither at its end nor by a callback."""
     for lost in diverged:
         console.print(
             f"seed {lost['seed']} diverged in the episode that ended at step {lost['step']:,}: {lost['cause']}"
         )
     if state == "stopped":
-        console.print(f"stopped by a callback at step {trainer.step:,}")
+        console.print(f"stopped by a callback at step {step:,}")
     if state == "interrupted":
         raise interrupts.InterruptedRun(
-            f"stopped by {request.name} at step {trainer.step:,}; go on with: moca train --resume {directory.path}"
+            f"stopped by {request.name} at step {step:,}; go on with: moca train --resume {run.path}"
         )
     if state == "diverged":
-        last = diverged[-1]
+        last, which = diverged[-1], "every run" if len(run.directory.runs) > 1 else "the run"
         raise interrupts.DivergedRun(
-            f"{'every run' if runs > 1 else 'the run'} diverged, the last one (seed {last['seed']}) by step "
-            f"{last['step']:,}: {last['cause']}; what was learned until then is in {directory.path}"
+            f"{which} diverged, the last one (seed {last['seed']}) by step {last['step']:,}: {last['cause']}; what was "
+            f"learned until then is in {run.path}"
         )
 
 

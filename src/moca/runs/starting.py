@@ -14,11 +14,14 @@ FILE = "start.npz"
 
 
 def keep(directory: RunDirectory, start: Any) -> None:
-    """Copies what another run has learned into a directory that is locked; a copy that is there already stays."""
+    """Copies what another run has learned into a directory that is locked, unless it was noted there before."""
     if not (hasattr(start, "learners") and hasattr(start, "directory")):
         raise ConfigError(f"start = {shown(start)} must be a run, as moca.load returns it")
-    if (directory.path / FILE).exists():
+    told = directory.meta.get("start")
+    if isinstance(told, dict) and told.get("run") == str(start.path):
         return
+    if told is not None:
+        raise ConfigError(f"{directory.path} holds a run that began with other weights than those of {start.path}")
     if any(directory.checkpoints.glob("*")) or directory.rows():
         raise ConfigError(f"{directory.path} holds a run already, which began without the weights of another")
     count = len(start.directory.runs)

@@ -45,7 +45,7 @@ def to_markdown(verdicts: Sequence[Verdict]) -> str:
 
 
 def not_measured(rows: Sequence[Sequence[Verdict]]) -> str:
-    """How many claims were not measured, and why; the verdicts of a claim are those under each preset."""
+    """The number of claims that were not measured, and the reasons; a claim is its verdicts under each preset."""
     found = Counter(why for row in rows for why in {re.sub(r" \([^()]*\)$", "", verdict.measured) for verdict in row})
     often = sorted(found.items(), key=lambda item: (-item[1], item[0]))  # equal counts in one order, always
     told = [f"{why} ({count})" for why, count in often[:REASONS]]

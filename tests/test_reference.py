@@ -24,7 +24,7 @@ def shown(tmp_path_factory):
     site = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(site)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    return set(re.findall(r'id="(moca\.[\w.]+)"', (site / "reference" / "index.html").read_text()))
+    return set(re.findall(r'id="(moca\.[\w.]+)"', (site / "reference.html").read_text()))
 
 
 def test_the_python_interface(shown):

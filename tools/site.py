@@ -27,6 +27,7 @@ PAGES = {
 }
 SHOWN = (".png", ".html", ".mp4")  # the files of results/ that the site has
 LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\]\([^)]*\))*)\]\(([^)\s#:]+)(#[^)\s]*)?\)")
+ATTRIBUTE = re.compile(r'\b(src|href)="([^":#]+)"')  # of HTML within Markdown
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 _sources: dict[str, str] = {}  # where each generated page comes from
 
@@ -34,7 +35,8 @@ _sources: dict[str, str] = {}  # where each generated page comes from
 def on_files(files, config):
     """Adds the pages and the pictures that lie elsewhere."""
     for source, page in PAGES.items():
-        _add(files, config, page, source, (ROOT / source).read_text())
+        head = "---\nhide: [navigation]\n---\n\n" if page == "index.md" else ""
+        _add(files, config, page, source, head + (ROOT / source).read_text())
     for path in (ROOT / "examples").glob("*.py"):
         _add(files, config, f"tutorials/{path.stem}.md", f"examples/{path.name}", _script(path.read_text()))
     for path in (ROOT / "notebooks").glob("*.ipynb"):
@@ -52,11 +54,14 @@ def on_page_markdown(markdown, page, **_):
     """Has links point to where things are on the site; what the site does not have loses its link."""
     uri = page.file.src_uri
     folder = posixpath.dirname(_sources.get(uri, f"docs/{uri}"))
-    return LINK.sub(lambda found: _link(found, folder, posixpath.dirname(uri)), markdown)
+    here = posixpath.dirname(uri)
+    markdown = ATTRIBUTE.sub(lambda found: f'{found[1]}="{_moved(found[2], folder, here) or found[2]}"', markdown)
+    return LINK.sub(lambda found: _link(found, folder, here), markdown)
 
 
 def on_page_content(content, **_):
-    """Typesets the formulas."""
+    """Typesets the formulas, and keeps a figure and its interval on one line."""
+    content = content.replace(" ± ", "&nbsp;±&nbsp;")
     return FORMULA.sub(
         lambda found: convert(html.unescape(found[2]), display="inline" if found[1] == "span" else "block"), content
     )
@@ -68,12 +73,18 @@ def _add(files, config, page: str, source: str, text: str) -> None:
 
 
 def _link(found: re.Match, folder: str, here: str) -> str:
-    text, target, part = found[1], posixpath.normpath(posixpath.join(folder, found[2])), found[3] or ""
-    text = LINK.sub(lambda inner: _link(inner, folder, here), text)  # a picture that is a link
-    if not (ROOT / target).exists():
-        return found[0]  # mkdocs reports it
-    place = _place(target)
-    return f"[{text}]({posixpath.relpath(place, here or '.')}{part})" if place else text
+    text = LINK.sub(lambda inner: _link(inner, folder, here), found[1])  # a picture that is a link
+    place = _moved(found[2], folder, here)
+    return text if place is None else f"[{text}]({place}{found[3] or ''})"
+
+
+def _moved(target: str, folder: str, here: str) -> str | None:
+    """The address of a file as a page of the site needs it; None where the site does not have the file."""
+    path = posixpath.normpath(posixpath.join(folder, target))
+    if not (ROOT / path).exists():
+        return target  # mkdocs reports it
+    place = _place(path)
+    return place and posixpath.relpath(place, here or ".")
 
 
 def _place(target: str) -> str | None:

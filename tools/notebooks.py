@@ -4,6 +4,7 @@ build/light/bin/python tools/notebooks.py    # as CI: with few training steps, a
 python tools/notebooks.py --write            # in full; what the cells print and draw is kept in the files
 """
 
+import os
 import re
 import sys
 import tempfile
@@ -15,7 +16,7 @@ from nbclient import NotebookClient
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 FEW = 1_000
-QUIET = {"record_timing": False, "coalesce_streams": True}
+HOW = {"timeout": 1200, "startup_timeout": 300, "record_timing": False, "coalesce_streams": True}
 
 
 def run(path: Path, write: bool) -> str:
@@ -25,7 +26,7 @@ def run(path: Path, write: bool) -> str:
         for cell in notebook.cells:
             cell.source = re.sub(r"^STEPS = [\d_]+$", f"STEPS = {FEW}", cell.source, flags=re.MULTILINE)
     with tempfile.TemporaryDirectory() as folder:
-        NotebookClient(notebook, resources={"metadata": {"path": folder}}, timeout=600, **QUIET).execute()
+        NotebookClient(notebook, resources={"metadata": {"path": folder}}, **HOW).execute()
     if not any("image/png" in output.get("data", ()) for cell in notebook.cells for output in cell.get("outputs", ())):
         raise RuntimeError(f"{path.name} shows no picture")
     if write:
@@ -35,6 +36,8 @@ def run(path: Path, write: bool) -> str:
 
 
 def main(write: bool) -> None:
+    if not write:  # there is more to compile than to compute
+        os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
     with ThreadPoolExecutor(2) as pool:
         for name in pool.map(lambda path: run(path, write), sorted(NOTEBOOKS.glob("*.ipynb"), reverse=True)):
             print(name)

@@ -70,4 +70,4 @@ lock: ## write constraints.txt anew: make lock PYTHONS="python3.11 python3.12"
 	$(PYTHON) tools/lock.py $(PYTHONS)
 
 clean: ## remove what was built
-	rm -rf .venv build dist site demo figures .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist site demo figures .pytest_cache .mypy_cache .ruff_cache */.ruff_cache .hypothesis

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import effect
 import pandas as pd
+import searches
 
 import moca
 from moca.config import Config
@@ -53,6 +54,7 @@ def made(out: Path, drawn: Sequence[str]) -> dict[Path, Path]:
         (out / name).write_text(text)
         files[out / name] = ROOT / "results" / name
     files[effect.draw(table, out / "effect.png")] = ROOT / "results" / "effect.png"
+    found = ROOT / "results" / "searches"
     whole = {"effect": effect.table(table), "paragraph": paragraph(table, verdicts)}
     for name, parts in {
         "README.md": whole,
@@ -60,9 +62,10 @@ def made(out: Path, drawn: Sequence[str]) -> dict[Path, Path]:
             **whole,
             "conclusion": conclusion(verdicts),
             "overestimation": effect.overestimation(table),
-            "rates": effect.rates(ROOT / "results" / "searches" / "rates.parquet"),
-            "sac": effect.sac(ROOT / "results" / "searches" / "sac.parquet"),
-            "completions": effect.completions(ROOT / "results" / "searches" / "completions.parquet"),
+            "rates": searches.rates(found / "rates.parquet"),
+            "sac": searches.sac(found / "sac.parquet"),
+            "ladder": searches.ladder(found / "ladder.parquet", nothing()),
+            "completions": searches.completions(found / "completions.parquet", found / "completed.parquet"),
             "process": effect.process(table),
             "predictor": predictor(table),
         },
@@ -79,11 +82,15 @@ def made(out: Path, drawn: Sequence[str]) -> dict[Path, Path]:
     return files
 
 
+def nothing() -> dict[str, float]:
+    """The return of doing nothing on each task."""
+    return json.loads((ROOT / "results" / "nothing.json").read_text())
+
+
 def judged(tables: list[pd.DataFrame]) -> tuple[list[claims.Verdict], list[claims.Verdict]]:
     """The verdicts on what hangs on a preset, and on what does not."""
-    nothing = json.loads((ROOT / "results" / "nothing.json").read_text())
     benchmarks = [json.loads(path.read_text()) for path in sorted((ROOT / "results" / "benchmarks").glob("*.json"))]
-    return claims.judge(tables, nothing), claims.judge_fixed(benchmarks)
+    return claims.judge(tables, nothing()), claims.judge_fixed(benchmarks)
 
 
 def claims_page(verdicts: list[claims.Verdict], fixed: list[claims.Verdict]) -> str:

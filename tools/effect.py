@@ -64,6 +64,19 @@ def overestimation(results: pd.DataFrame) -> str:
     return "\n".join(lines) + "\n"
 
 
+def at_100k(results: pd.DataFrame) -> str:
+    """Where the seeds of the study stand on Pendulum at σ = 0.05 when the README's two commands end."""
+    cells = results[results[["preset", "env", "noise"]].eq(["raw", PENDULUM, "0.05"]).all(axis=1)]
+    early = cells[cells["step"].between(80_001, 100_000)].groupby(["agent", "seed"])["return_mean"].mean()
+    late = statistics.final_scores(cells)
+    medians = [f"{early[agent].median():.0f}" for agent in ("moca", "moca-ce")]
+    end = late.loc["raw", PENDULUM, "moca-ce", "0.05"].median()
+    return (
+        f"The {early['moca-ce'].size} seeds of the study have medians of {medians[0]} (MoCA) and {medians[1]} "
+        f"(MoCA-CE)\nbetween 80k and 100k steps. MoCA-CE's fall takes longer: at 250k steps its median is {end:.0f}.\n"
+    )
+
+
 def process(results: pd.DataFrame) -> str:
     """Final returns under a disturbance of the actions, `raw` and `tuned`: mean with its 95 % interval."""
     finals = statistics.final_scores(results[results["noise"] == "action 0.5"])

@@ -141,7 +141,7 @@ def ladder() -> list[dict[str, Any]]:
     programs: dict[str, dict[str, Any]] = {}
     for env, steps in (("CartpoleBalance", 100_000), ("PendulumSwingup", 150_000)):
         for agent in ("moca", "moca-ce"):
-            for preset, _, settings in rungs:
+            for preset, rung, settings in rungs:
                 words = {k: v for k, v in settings.items() if not isinstance(v, float)}
                 numbers = {k: v for k, v in settings.items() if isinstance(v, float)}
                 key = json.dumps([env, agent, preset, words])
@@ -153,8 +153,10 @@ def ladder() -> list[dict[str, Any]]:
                     "train.eval_every": steps // 25_000,
                 }
                 program = {"preset": preset, "env": env, "steps": steps, "settings": fixed, "points": [],
-                           "seeds": list(range(200, 208))}  # fmt: skip
-                programs.setdefault(key, program)["points"].append(numbers)
+                           "rungs": [], "seeds": list(range(200, 208))}  # fmt: skip
+                own = programs.setdefault(key, program)
+                own["points"].append(numbers)
+                own["rungs"].append(rung)
     return list(programs.values())
 
 
@@ -303,6 +305,7 @@ def run(name: str, number: int) -> Path:
     print(f"{name} {number}: {len(configs)} runs compiled in {time.perf_counter() - started:.0f} s", flush=True)
     started, rows, path = time.perf_counter(), [], _folder() / f"{name}-{number}.parquet"
     labels = [json.dumps(point) for point in points for _ in seeds]
+    rungs = [{"rung": rung} for rung in program.get("rungs", ()) for _ in seeds] or [{}] * len(labels)
     for report in trainer:
         if not np.isfinite(report.metrics["return_mean"]).any():
             continue
@@ -310,7 +313,7 @@ def run(name: str, number: int) -> Path:
             rows.append(
                 {"search": name, "preset": preset, "env": program["env"], "agent": settings["agent"],
                  "program": json.dumps(program["settings"]), "point": label, "seed": seeds[i % len(seeds)],
-                 "step": report.step,
+                 "step": report.step, **rungs[i],
                  **{m: np.float32(report.metrics[m][i]) for m in ("return_mean", "q_mean", "curvature", "ce_bias")
                     if m in report.metrics}}
             )  # fmt: skip

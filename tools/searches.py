@@ -1,0 +1,123 @@
+"""The tables of docs/replication.md that come from the searches in results/searches."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from effect import TASKS
+
+from moca.paper.claims.scores import Scores
+from moca.paper.tasks import CARTPOLE, PENDULUM, SOLVED
+from moca.presets import SAC_USUAL
+from moca.studies import statistics
+
+
+def rates(path: Path) -> str:
+    """Each agent at its own best of nine pairs of rates, and all at those of `raw`, by mean final return."""
+    searched = pd.read_parquet(path)
+    for name in ("value.lr", "critic.lr"):
+        searched[name] = searched["point"].map(lambda point, name=name: json.loads(point)[name])
+    last = searched[searched["step"] > 0.9 * searched.groupby("env")["step"].transform("max")]
+    by_seed = last.groupby(["env", "agent", "value.lr", "critic.lr", "seed"])["return_mean"].mean().unstack("seed")
+    agents = ("moca", "moca-ce", "bnaf")
+    lines = ["| task, σ 0.05 | rates | MoCA | MoCA-CE | BNAF |", "|---" * 5 + "|"]
+    for env in (CARTPOLE, PENDULUM):
+        best = {agent: by_seed.loc[env, agent].mean(axis=1).idxmax() for agent in agents}
+        for label, pick in (("of `raw`", dict.fromkeys(agents, (1e-2, 1e-3))), ("each at its best", best)):
+            shown = []
+            for agent in agents:
+                value, critic = pick[agent]
+                scores = by_seed.loc[env, agent, value, critic].dropna()
+                own = f" ({value:g}, {critic:g})" if pick is best else ""
+                shown.append(statistics.mean_t(scores).brief + own)
+            lines.append(f"| {TASKS[env]} | {label} | {' | '.join(shown)} |")
+    return "\n".join(lines) + "\n"
+
+
+def sac(path: Path) -> str:
+    """The five best of SAC's 64 settings, the best without random actions, and the usual one."""
+    searched = _with_settings(pd.read_parquet(path), ("sac.", "train.b", "train.u"))
+    last = searched[searched["step"] > 0.8 * searched.groupby("env")["step"].transform("max")]
+    scores = last.groupby(["settings", "env"])["return_mean"].mean().unstack()
+    scores = scores.assign(mean=scores.mean(axis=1)).sort_values("mean", ascending=False)
+    known = {key: json.loads(key) for key in scores.index}
+    unaided = next(key for key in scores.index if not known[key]["sac.probability"])
+    usual = next(key for key in scores.index if all(known[key][k] == v for k, v in SAC_USUAL.items()))
+    lines = [
+        "| place | width | batch | updates | rate | target entropy | random actions | Cartpole | Pendulum | mean |"
+    ]
+    lines.append("|---" * 10 + "|")
+    for key in dict.fromkeys([*scores.index[:5], unaided, usual]):
+        own, row = known[key], scores.loc[key]
+        place = f"{scores.index.get_loc(key) + 1}{', the usual' if key == usual else ''}"
+        settings = (own["sac.width"], own["train.batch"], own["train.updates"], own["sac.actor_lr"])
+        rest = (own["sac.entropy_per_action"], own["sac.probability"])
+        numbers = [f"{number:g}" for number in (*settings, *rest)]
+        lines.append(f"| {' | '.join([place, *numbers, *(f'{row[c]:.0f}' for c in (CARTPOLE, PENDULUM, 'mean'))])} |")
+    return "\n".join(lines) + "\n"
+
+
+def ladder(path: Path, nothing: dict[str, float]) -> str:
+    """From what is printed to `raw`, a change a row: final returns, and by the rules which rung learns and orders."""
+    searched = pd.read_parquet(path)
+    searched = searched.assign(preset=searched["rung"], noise="0.05", diverged=searched["return_mean"].isna())
+    heads = [f"{TASKS[env]}: {agent}" for env in TASKS for agent in ("MoCA", "MoCA-CE", "difference")]
+    lines = [f"| rung | {' | '.join(heads)} |", "|---" * (1 + len(heads)) + "|"]
+    for rung in dict.fromkeys(searched["rung"]):
+        cells = []
+        for env in TASKS:
+            scores = Scores([searched], rung, env, nothing)
+            finals = {agent: scores.of(agent, "0.05", "final") for agent in ("moca", "moca-ce")}
+            for agent, each in finals.items():
+                solved = f" ({int((each >= SOLVED[env]).sum())})" if env == PENDULUM else ""
+                text = statistics.mean_t(each).brief + solved
+                cells.append(f"**{text}**" if scores.learned(agent, "0.05") else text)
+            found = statistics.difference(finals["moca"], finals["moca-ce"])
+            learned = scores.learned("moca", "0.05")
+            cells.append(("holds, " if found.low > 0 else "open, ") + found.brief if learned else "–")
+        lines.append(f"| {rung} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def completions(path: Path, with_moca: Path) -> str:
+    """The best completions of what is printed on each task: by seed, with peaks, and the rest's range."""
+    starts = ("value.", "critic.v", "critic.c", "train.g", "train.c", "exp", "own")
+    bnaf, moca = (_with_settings(pd.read_parquet(each), starts) for each in (path, with_moca))
+    lines = ["| task | completion | BNAF, by seed | MoCA, by seed |", "|---" * 4 + "|"]
+    for env in (CARTPOLE, PENDULUM):
+        theirs, ours = (_by_seed(each[each["env"] == env]) for each in (bnaf, moca))
+        peaks = [_peaks(each[each["env"] == env]) for each in (bnaf, moca)]
+        for key in theirs.index.intersection(ours.index, sort=False):
+            words = ", ".join(_setting(k, v) for k, v in json.loads(key).items() if not k.endswith("_end"))
+            cells = [
+                ", ".join(f"{score:.0f} ({peak:.0f})" for score, peak in zip(each.loc[key], top.loc[key], strict=True))
+                for each, top in zip((theirs, ours), peaks, strict=True)
+            ]
+            lines.append(f"| {TASKS[env]} | {words} | {' | '.join(cells)} |")
+        rest = theirs.drop(ours.index).mean(axis=1)
+        lines.append(f"| {TASKS[env]} | the other {len(rest)} | {rest.min():.0f} to {rest.max():.0f} (means) | |")
+    return "\n".join(lines) + "\n"
+
+
+def _by_seed(searched: pd.DataFrame) -> pd.DataFrame:
+    """Mean returns over the last tenth, a row for each setting, the best first, and a column for each seed."""
+    last = searched[searched["step"] > 0.9 * searched.groupby("settings")["step"].transform("max")]
+    by_seed = last.groupby(["settings", "seed"])["return_mean"].mean().unstack()
+    return by_seed.loc[by_seed.mean(axis=1).sort_values(ascending=False).index]
+
+
+def _peaks(searched: pd.DataFrame) -> pd.DataFrame:
+    """The largest mean of three evaluations in a row, a row for each setting and a column for each seed."""
+    curves = searched.pivot_table("return_mean", "step", ["settings", "seed"])
+    return curves.rolling(3).mean().max().unstack()
+
+
+def _setting(name: str, value: Any) -> str:
+    return name if value is True else f"{name} = {value if isinstance(value, str) else f'{value:g}'}"
+
+
+def _with_settings(searched: pd.DataFrame, starts: tuple[str, ...]) -> pd.DataFrame:
+    """A search's table with a column of the settings in which its runs differ, as JSON."""
+    both = [json.loads(p) | json.loads(q) for p, q in zip(searched["program"], searched["point"], strict=True)]
+    return searched.assign(settings=[json.dumps({k: v for k, v in s.items() if k.startswith(starts)}) for s in both])

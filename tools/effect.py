@@ -29,7 +29,7 @@ def name(agent: str) -> str:
     return look(agent).label.replace("MoCA-MC", "MC").replace(" (", ", ").removesuffix(")")
 
 
-def table(results: pd.DataFrame) -> str:
+def table(results: pd.DataFrame, nothing: dict[str, float]) -> str:
     """Final returns under `raw` in six rows: mean with its 95 % interval, on Pendulum with the seeds that solve it."""
     finals = statistics.final_scores(results[results["preset"] == "raw"])
     agents = [agent for agent in AGENTS if agent in finals.index.unique("agent")]
@@ -44,7 +44,10 @@ def table(results: pd.DataFrame) -> str:
                 text += f" ({int((scores >= SOLVED[PENDULUM]).sum())} of {scores.size})"
             cells.append(text)
         lines.append(f"| {place(env, noise)} | {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+    means = finals.loc["raw", CARTPOLE].mean(axis=1).groupby("noise").max()
+    poor = [place(CARTPOLE, noise) for env, noise in ROWS if env == CARTPOLE and means[noise] < nothing[CARTPOLE]]
+    below = f": at {' and '.join(each.removeprefix('Cartpole, ') for each in poor)} every agent ends below that"
+    return "\n".join(lines) + f"\n\nDoing nothing scores {nothing[CARTPOLE]:.0f} on Cartpole{below if poor else ''}.\n"
 
 
 def place(env: str, noise: str) -> str:

@@ -21,16 +21,16 @@ def rates(path: Path) -> str:
     last = searched[searched["step"] > 0.9 * searched.groupby("env")["step"].transform("max")]
     by_seed = last.groupby(["env", "agent", "value.lr", "critic.lr", "seed"])["return_mean"].mean().unstack("seed")
     agents = ("moca", "moca-ce", "bnaf")
-    lines = ["| task, σ 0.05 | rates | MoCA | MoCA-CE | BNAF |", "|---" * 5 + "|"]
+    lines = ["| task, σ 0.05 | rates | MoCA | MoCA-CE | BNAF | MoCA − MoCA-CE |", "|---" * 6 + "|"]
     for env in (CARTPOLE, PENDULUM):
         best = {agent: by_seed.loc[env, agent].mean(axis=1).idxmax() for agent in agents}
         for label, pick in (("of `raw`", dict.fromkeys(agents, (1e-2, 1e-3))), ("each at its best", best)):
+            scores = {agent: by_seed.loc[(env, agent, *pick[agent])].dropna() for agent in agents}
             shown = []
-            for agent in agents:
-                value, critic = pick[agent]
-                scores = by_seed.loc[env, agent, value, critic].dropna()
-                own = f" ({value:g}, {critic:g})" if pick is best else ""
-                shown.append(statistics.mean_t(scores).brief + own)
+            for agent, each in scores.items():
+                own = " ({:g}, {:g})".format(*pick[agent]) if pick is best else ""
+                shown.append(statistics.mean_t(each).brief + own)
+            shown.append(statistics.difference(scores["moca"], scores["moca-ce"]).brief)
             lines.append(f"| {TASKS[env]} | {label} | {' | '.join(shown)} |")
     return "\n".join(lines) + "\n"
 
@@ -69,13 +69,13 @@ def ladder(path: Path, nothing: dict[str, float]) -> str:
         for env in TASKS:
             scores = Scores([searched], rung, env, nothing)
             finals = {agent: scores.of(agent, "0.05", "final") for agent in ("moca", "moca-ce")}
+            learned = {agent: scores.of(agent, "0.05", "above the bar").mean() > 0 for agent in finals}
             for agent, each in finals.items():
                 solved = f" ({int((each >= SOLVED[env]).sum())})" if env == PENDULUM else ""
                 text = statistics.mean_t(each).brief + solved
-                cells.append(f"**{text}**" if scores.learned(agent, "0.05") else text)
+                cells.append(f"**{text}**" if learned[agent] else text)
             found = statistics.difference(finals["moca"], finals["moca-ce"])
-            learned = scores.learned("moca", "0.05")
-            cells.append(("holds, " if found.low > 0 else "open, ") + found.brief if learned else "–")
+            cells.append(("holds, " if found.low > 0 else "open, ") + found.brief if learned["moca"] else "–")
         lines.append(f"| {rung} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 

@@ -123,7 +123,7 @@ _WITHOUT: list[tuple[str, dict[str, Any]]] = [
     ("raw, bases fixed, M = 256", {"value.kind": "rbf", "value.basis_lr": 0.0, "value.bases": 256}),
     ("raw, random actions as printed", {"exploration.random": "uniform", "exploration.hold": 1.0}),
     ("raw, weights of V at 1e-4", {"value.lr": 1e-4}),
-    ("raw, critic and vertex as printed", {"critic.lr": 1e-4, "critic.lr_end": 1e-4, "critic.vertex_lr": 1e-5,
+    ("raw, critic at 1e-4, vertex at 1e-5", {"critic.lr": 1e-4, "critic.lr_end": 1e-4, "critic.vertex_lr": 1e-5,
                                           "critic.vertex_lr_end": 1e-5}),
 ]  # fmt: skip
 

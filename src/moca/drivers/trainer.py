@@ -29,12 +29,25 @@ class Report(NamedTuple):
     metrics: dict[str, np.ndarray]  # one number per run; NaN where nothing was measured
 
 
+def episode_ends(length: int, totals: Sequence[int]) -> list[int]:
+    """The steps at which episodes end: each is `length` long, but for the last before one of the totals.
+
+    A run that was made longer has several totals, at each of which an episode ended, whole or not.
+    """
+    starts = [0, *totals[:-1]]
+    return [
+        min(end, total)
+        for start, total in zip(starts, totals, strict=True)
+        for end in range(start + length, total + length, length)
+    ]
+
+
 def make_env(config: Config, env: Spaces | None = None) -> Spaces:
     """The environment the config names, or the one given instead, with the config's action repeat.
 
     One on the host is told about the repeat only when many of it are made.
     """
-    env = env or named(config.env.name)
+    env = env or named(config.env.name, config.env.flatten)
     if isinstance(env, Environment) and config.env.action_repeat > 1:
         return ActionRepeat(env, config.env.action_repeat)
     return env
@@ -62,6 +75,7 @@ class Trainer(ABC):
         if low and len(low) != size:
             raise ConfigError(f"value.low has {len(low)} numbers, but the environment shows {size} dimensions")
         self.episode = 0
+        self.ends = episode_ends(self.config.env.episode_length, [self.config.train.steps])
         stacked = jax.tree.map(lambda *numbers: jnp.asarray(numbers, jnp.float32), *configs)
         keys = jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32))
         self._spread, self._everywhere = over_devices(len(configs))
@@ -77,12 +91,12 @@ class Trainer(ABC):
     @property
     def episodes(self) -> int:
         """The number of training episodes in all."""
-        return self.config.train.steps // self.config.env.episode_length
+        return len(self.ends)
 
     @property
     def step(self) -> int:
         """The number of environment steps so far, per run."""
-        return self.episode * self.config.env.episode_length
+        return self.ends[self.episode - 1] if self.episode else 0
 
     @property
     def learners(self) -> Any:

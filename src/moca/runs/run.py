@@ -288,10 +288,10 @@ def load(path: Path | str, env: Any = None, *, which: str = LAST, trust: bool = 
     With `which="best"` its policies are the best that `KeepBest` found. With `trust` it may name an environment for
     which a module of someone's own is imported.
     """
-    refuse_other_env(env := as_environment(env))
     if which not in (LAST, BEST):
         raise ConfigError(f"which = {shown(which)} is unknown. Allowed: {LAST}, {BEST}")
     directory = RunDirectory.open(as_path("path", path))
+    refuse_other_env(env := as_environment(env, directory.config.env.flatten))
     import_trusted(directory.path, directory.config.env.name, trust)
     return Run(directory, env, which)
 

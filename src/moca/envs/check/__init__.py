@@ -10,17 +10,18 @@ seen, nor an exact match with a restart where first states are few.
 """
 
 import warnings
-from typing import cast
+from typing import Any, cast
 
 import jax
 
 from moca.config import ConfigError
 from moca.envs.check.contract import check_contract
 from moca.envs.check.faults import Fault, Findings, said
+from moca.envs.check.hosted import check_hosted, check_quickly
 from moca.envs.check.trial import check_numbers
 from moca.envs.environment import Environment, Spaces
 from moca.envs.host import HostEnvironment
-from moca.envs.named import named
+from moca.envs.named import as_environment, named
 
 
 def check_env(env: Spaces | str, *, steps: int = 200, seed: int = 0, strict: bool = False) -> list[Fault]:
@@ -30,7 +31,7 @@ def check_env(env: Spaces | str, *, steps: int = 200, seed: int = 0, strict: boo
     mended is left for the next time.
 
     Args:
-        env: the environment, not its class, or a name. One of Gymnasium's goes to Gymnasium's own checker.
+        env: the environment, not its class, or a name. One of Gymnasium's may be given as it is.
         steps: how long it is tried, with a dozen sequences of actions at once.
         seed: of the first states and of the random actions.
         strict: raise a `ConfigError` that lists the faults, if there are any.
@@ -41,11 +42,10 @@ def check_env(env: Spaces | str, *, steps: int = 200, seed: int = 0, strict: boo
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            env = named(env) if isinstance(env, str) else env
+            env = named(env) if isinstance(env, str) else _adapted(env, found)
             if isinstance(env, HostEnvironment):
-                for serious, message in env.complaints():
-                    found.append(Fault("gymnasium", message, "fault" if serious else "note"))
-            else:
+                check_hosted(env, steps, seed, found)
+            elif env is not None:
                 env = cast(Environment, env)
                 if traced := check_contract(env, jax.random.key(seed), found):
                     check_numbers(env, steps, seed, *traced, found)
@@ -58,10 +58,25 @@ def check_env(env: Spaces | str, *, steps: int = 200, seed: int = 0, strict: boo
     return found.of("fault") + found.of("note")
 
 
-def refuse_broken(env: Environment) -> None:
-    """Raises a `ConfigError` with the faults that show without a step being taken: bounds, shapes, types, impurity."""
+def _adapted(env: Any, found: Findings) -> Any:
+    """The environment, one of Gymnasium's as ours; None where its spaces are a fault."""
+    try:
+        return as_environment(env)
+    except ConfigError as error:
+        found.append(Fault("spaces", str(error)))
+        return None
+
+
+def refuse_broken(env: Spaces) -> None:
+    """Raises a `ConfigError` with the faults that show soon.
+
+    Of a compiled environment these are the ones that show without a step being taken: bounds, shapes, types, impurity.
+    """
     found = Findings()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        check_contract(env, jax.random.key(0), found)
+        if isinstance(env, HostEnvironment):
+            check_quickly(env, found)
+        else:
+            check_contract(cast(Environment, env), jax.random.key(0), found)
     found.refuse(f"{type(env).__name__} cannot be trained on (moca.check_env may find more)")

@@ -14,7 +14,7 @@ def good_reset(space: Any, returned: Any, where: str, found: Findings) -> bool:
     """Returns True if a reset returns what training can go on with.
 
     Args:
-        space: that of the observations.
+        space: that of the observations; with None, these are left alone.
         returned: whatever was returned.
         where: when that was, in words.
         found: to which faults and notes are added, each kind once.
@@ -25,7 +25,7 @@ def good_reset(space: Any, returned: Any, where: str, found: Findings) -> bool:
     if not isinstance(returned[1], dict):
         found.once("info-type", f"reset() returns {short(returned[1])} as info {where}")
         return False
-    return _good_observation(space, returned[0], "reset()", where, found)
+    return space is None or _good_observation(space, returned[0], "reset()", where, found)
 
 
 def good_step(space: Any, returned: Any, where: str, found: Findings) -> bool:
@@ -36,7 +36,7 @@ def good_step(space: Any, returned: Any, where: str, found: Findings) -> bool:
         return False
     observation, reward, terminated, truncated, info = returned
     good = [
-        _good_observation(space, observation, "step()", where, found),
+        space is None or _good_observation(space, observation, "step()", where, found),
         _good_reward(reward, where, found),
         _good_end("terminated", terminated, where, found),
         _good_end("truncated", truncated, where, found),

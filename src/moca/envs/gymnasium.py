@@ -36,8 +36,8 @@ class Gymnasium(HostEnvironment):
     Args:
         env: a registered name, or `module:Class`; an environment that `gymnasium.make` made, or that can be copied; or
             a function that makes a new one whenever it is called.
-        flatten: whether observations of several parts (Dict, Tuple) become one vector, part after part in Gymnasium's
-            order, which for a Dict is that of its keys; of discrete parts, one-hot. As `env.flatten` of a config.
+        flatten: whether observations of several parts (Dict, Tuple) become one vector, part after part in the
+            order of the space; of discrete parts, one-hot. As `env.flatten` of a config.
         settings: for `gymnasium.make`, where a name was given.
     """
 

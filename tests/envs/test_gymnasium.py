@@ -388,7 +388,7 @@ def test_a_run_that_ended_in_the_middle_of_an_episode_is_made_longer(tmp_path):
     [
         ({}, ["its episodes end by themselves after 25 steps, and env.episode_length is 30"]),
         ({"env.action_repeat": 4}, ["end by themselves", "env.action_repeat = 4 does not divide .* counts as 2 steps"]),
-        ({"env.episode_length": 25, "env.action_repeat": 1}, ["train.steps = 90 is no multiple .* episode takes 15"]),
+        ({"env.episode_length": 25, "env.action_repeat": 1}, ["train.steps = 90 is no multiple .* has 15 steps"]),
         ({"env.episode_length": 25, "train.steps": 100, "env.action_repeat": 5}, []),
     ],
 )  # fmt: skip
@@ -562,6 +562,24 @@ def test_a_missing_package_is_named_with_what_brings_it(error, sentence, monkeyp
         Gymnasium("Pendulum-v1")
 
 
+def test_what_rendering_needs_is_named_where_it_is_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pygame", None)
+    monkeypatch.delitem(sys.modules, "pygame.gfxdraw", raising=False)
+    vector = Gymnasium("Pendulum-v1").vector(1, render_mode="rgb_array")
+    vector.reset([0])
+    with pytest.raises(
+        ConfigError, match=r"cannot draw this environment.*pip install 'moca-rl\[gymnasium\]' brings it"
+    ):
+        vector.picture()
+
+
+def test_the_extra_brings_what_rendering_needs():
+    pytest.importorskip("pygame")
+    vector = Gymnasium("Pendulum-v1").vector(1, render_mode="rgb_array")
+    vector.reset([0])
+    assert vector.picture().shape == (500, 500, 3)
+
+
 def test_nothing_compiles_after_the_first_episode():
     events = []
     trainer = make_trainer([config()] * 2, [0, 1], Gymnasium(hosted.Walk))
@@ -632,6 +650,8 @@ def test_a_film_is_gymnasiums_own_drawing(run, tmp_path):
     blind = moca.Run(run.directory, Gymnasium(hosted.Walk))
     with pytest.raises(ConfigError, match="render_mode='rgb_array'"):
         blind.render(path=tmp_path / "blind.mp4")
+    with pytest.raises(ConfigError, match=r"define render\(\)"):
+        moca.Run(run.directory, Gymnasium(hosted.Ramp)).render(path=tmp_path / "blind.mp4")
 
 
 def test_the_command_line_takes_the_name(capsys):

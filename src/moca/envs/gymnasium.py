@@ -125,10 +125,12 @@ class GymnasiumVector:
             picture = self.envs.envs[0].render()
         except gymnasium.error.DependencyNotInstalled as error:
             raise ConfigError(f"Gymnasium cannot draw this environment: {_with_extra(error)}") from None
+        except NotImplementedError:
+            picture = None
         if not isinstance(picture, np.ndarray):
             raise ConfigError(
-                "only an environment made with render_mode='rgb_array' can be filmed: let the function that makes it "
-                "say so"
+                "only an environment whose render() returns a picture can be filmed: define render(), take render_mode "
+                "in __init__ and keep it, or let the function that makes the environment say render_mode='rgb_array'"
             )
         return picture
 

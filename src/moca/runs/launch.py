@@ -208,7 +208,10 @@ def _reconciled(config: Config, limit: int | None) -> Iterator[str]:
             f"episode counts as {rest} step{'s' * (rest > 1)}"
         )
     if rest := steps % length:
-        yield f"train.steps = {steps} is no multiple of env.episode_length = {length}: the last episode takes {rest}"
+        yield (
+            f"train.steps = {steps} is no multiple of env.episode_length = {length}: the last episode has {rest} "
+            f"step{'s' * (rest > 1)}"
+        )
 
 
 def _follow(

@@ -22,6 +22,7 @@ from moca.envs.check.trial import check_numbers
 from moca.envs.environment import Environment, Spaces
 from moca.envs.host import HostEnvironment
 from moca.envs.named import as_environment, named
+from moca.names import GYMNASIUM
 
 
 def check_env(env: Spaces | str, *, steps: int = 200, seed: int = 0, strict: bool = False) -> list[Fault]:
@@ -42,19 +43,18 @@ def check_env(env: Spaces | str, *, steps: int = 200, seed: int = 0, strict: boo
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            env = named(env) if isinstance(env, str) else _adapted(env, found)
-            if isinstance(env, HostEnvironment):
-                check_hosted(env, steps, seed, found)
-            elif env is not None:
-                env = cast(Environment, env)
-                if traced := check_contract(env, jax.random.key(seed), found):
-                    check_numbers(env, steps, seed, *traced, found)
+            env = named(env) if isinstance(env, str) else env
+            tried: Any = _adapted(env, found)
+            if isinstance(tried, HostEnvironment):
+                check_hosted(tried, steps, seed, found)
+            elif env is tried and (traced := check_contract(tried, jax.random.key(seed), found)):
+                check_numbers(tried, steps, seed, *traced, found)
         except ConfigError:
             raise
         except Exception as error:  # a broken environment must not break its check
             found.fault("unchecked", f"the check could not go on after {said(error)}")
     if strict:
-        found.refuse(f"{type(env).__name__} is not a healthy environment")
+        found.refuse(f"{_name(env)} is not a healthy environment")
     return found.of("fault") + found.of("note")
 
 
@@ -65,6 +65,13 @@ def _adapted(env: Any, found: Findings) -> Any:
     except ConfigError as error:
         found.append(Fault("spaces", str(error)))
         return None
+
+
+def _name(env: Any) -> str:
+    """The name of an environment, or of its class."""
+    if not isinstance(env, HostEnvironment):
+        return type(env).__name__
+    return (env.name or type(env.single().unwrapped).__name__).removeprefix(GYMNASIUM)
 
 
 def refuse_broken(env: Spaces) -> None:
@@ -79,4 +86,4 @@ def refuse_broken(env: Spaces) -> None:
             check_quickly(env, found)
         else:
             check_contract(cast(Environment, env), jax.random.key(0), found)
-    found.refuse(f"{type(env).__name__} cannot be trained on (moca.check_env may find more)")
+    found.refuse(f"{_name(env)} cannot be trained on (moca.check_env may find more)")

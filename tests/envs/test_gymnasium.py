@@ -26,7 +26,7 @@ from moca import replay as memory
 from moca.agents import make_agent
 from moca.cli import main
 from moca.config import Config, ConfigError, flatten, override, registry
-from moca.drivers import HostTrainer, ScanTrainer, episode_ends, make_trainer
+from moca.drivers import HostTrainer, ScanTrainer, Schedule, make_trainer
 from moca.envs.defaults import defaults
 from moca.envs.gymnasium import Gymnasium
 from moca.envs.named import named
@@ -366,10 +366,17 @@ def test_an_action_repeat_need_not_divide_an_episode():
 
 
 def test_episodes_end_at_every_total():
-    assert episode_ends(30, [90]) == [30, 60, 90]
-    assert episode_ends(30, [70]) == [30, 60, 70]
-    assert episode_ends(30, [10]) == [10]
-    assert episode_ends(30, [70, 100, 160]) == [30, 60, 70, 100, 130, 160]
+    for totals, ends, decisions in [
+        ([90], [30, 60, 90], [8, 16, 24]),
+        ([70], [30, 60, 70], [8, 16, 19]),
+        ([10], [10], [3]),
+        ([70, 100, 165], [30, 60, 70, 100, 130, 160, 165], [8, 16, 19, 27, 35, 43, 45]),
+    ]:
+        schedule = Schedule(30, totals)
+        assert schedule.episodes == len(ends)
+        assert [schedule.steps(number) for number in range(len(ends) + 1)] == [0, *ends]
+        assert [schedule.decisions(number, 4) for number in range(len(ends) + 1)] == [0, *decisions]
+    assert Schedule(1, [2**31]).episodes == 2**31  # no list of them is made
 
 
 def test_a_run_that_ended_in_the_middle_of_an_episode_is_made_longer(tmp_path):

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from moca.config import Config, ConfigError
 from moca.drivers.host import HostTrainer
 from moca.drivers.scan import ScanTrainer
-from moca.drivers.trainer import Report, Trainer, episode_ends, make_env
+from moca.drivers.trainer import Report, Schedule, Trainer, make_env
 from moca.envs.environment import Spaces
 from moca.envs.host import HostEnvironment
 from moca.envs.named import named
 
-__all__ = ["HostTrainer", "Report", "ScanTrainer", "Trainer", "episode_ends", "make_env", "make_trainer"]
+__all__ = ["HostTrainer", "Report", "ScanTrainer", "Schedule", "Trainer", "make_env", "make_trainer"]
 
 
 def make_trainer(

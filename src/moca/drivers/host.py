@@ -64,12 +64,9 @@ class HostTrainer(Trainer):
         judged = self.env.vector(len(seeds) * episodes, repeat)
         self._greedy = GreedyEpisodes(self.env, self.config, judged, len(seeds))
         self._programs: Any = None
-        self._firsts: list[int] = []  # the index of every episode's first step, and of the one after all
 
     def compile(self) -> None:
         runs, number = len(self._seeds), np.int32(0)
-        lengths = np.diff([0, *self.ends])
-        self._firsts = np.cumsum([0, *-(-lengths // self.config.env.action_repeat)]).tolist()
         observation = np.zeros((runs, self.env.observation_size), np.float32)
         before = self.state._replace(replay=None)
         begin, begun = build(self._begin, (self.configs, self.state, number, number, observation), runs, shared=[2, 3])
@@ -101,7 +98,8 @@ class HostTrainer(Trainer):
             self.compile()
         begin, act_program, store, update, finish = self._programs
         number, configs = np.int32(self.episode), self.configs
-        first, after = self._firsts[self.episode : self.episode + 2]
+        repeat = self.config.env.action_repeat
+        first, after = (self.schedule.decisions(self.episode + more, repeat) for more in (0, 1))
         observation = self._envs.reset([env_seed(seed, self.episode, 0) for seed in self._seeds])
         draws, belief, learner, totals = begin(configs, self.state, number, np.int32(first), observation)
         state, ended = LoopState(belief, learner, self.state.replay), []
@@ -122,7 +120,7 @@ class HostTrainer(Trainer):
     def _scores(self, keys: Key[Array, "runs"], diverged: np.ndarray) -> dict[str, np.ndarray]:
         """The evaluation after an episode; NaN for runs that diverged, and where none is due."""
         scores = {name: np.full(len(self._seeds), np.nan) for name in SCORES}
-        if evaluation_due(self.config, self.episode) or self.ends[self.episode] == self.config.train.steps:
+        if evaluation_due(self.config, self.episode) or self.episode + 1 == self.episodes:
             numbers = range(1, self.config.train.eval_episodes + 1)
             seeds = np.array([[env_seed(seed, self.episode, each) for each in numbers] for seed in self._seeds])
             scores = self._greedy.scores(self.configs, self.learners, keys, seeds)

@@ -7,6 +7,7 @@ What all runs share (the step, the index into the replay) stays outside the vmap
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from operator import sub
 from typing import Any, NamedTuple
 
 import jax
@@ -29,17 +30,38 @@ class Report(NamedTuple):
     metrics: dict[str, np.ndarray]  # one number per run; NaN where nothing was measured
 
 
-def episode_ends(length: int, totals: Sequence[int]) -> list[int]:
-    """The steps at which episodes end: each is `length` long, but for the last before one of the totals.
+class Schedule(NamedTuple):
+    """The lengths of a run's episodes: all are `length` steps long, but for the last before one of the totals.
 
     A run that was made longer has several totals, at each of which an episode ended, whole or not.
     """
-    starts = [0, *totals[:-1]]
-    return [
-        min(end, total)
-        for start, total in zip(starts, totals, strict=True)
-        for end in range(start + length, total + length, length)
-    ]
+
+    length: int
+    totals: Sequence[int]
+
+    @property
+    def episodes(self) -> int:
+        """The number of episodes in all."""
+        return sum(count for _, count in self._parts(sum(self.totals)))
+
+    def steps(self, episodes: int) -> int:
+        """The number of environment steps in the first episodes."""
+        return sum(min(count * self.length, steps) for steps, count in self._parts(episodes))
+
+    def decisions(self, episodes: int, repeat: int) -> int:
+        """The number of decisions in them, if each takes `repeat` steps, or what is left of an episode."""
+        each, total = -(-self.length // repeat), 0
+        for steps, count in self._parts(episodes):
+            whole = min(count, steps // self.length)
+            total += whole * each + (count - whole) * -(-(steps % self.length) // repeat)
+        return total
+
+    def _parts(self, episodes: int) -> Iterator[tuple[int, int]]:
+        """Returns, from total to total, the steps there and how many of the first episodes they hold."""
+        for steps in map(sub, self.totals, [0, *self.totals]):
+            count = min(episodes, -(-steps // self.length))
+            yield steps, count
+            episodes -= count
 
 
 def make_env(config: Config, env: Spaces | None = None) -> Spaces:
@@ -75,7 +97,7 @@ class Trainer(ABC):
         if low and len(low) != size:
             raise ConfigError(f"value.low has {len(low)} numbers, but the environment shows {size} dimensions")
         self.episode = 0
-        self.ends = episode_ends(self.config.env.episode_length, [self.config.train.steps])
+        self.schedule = Schedule(self.config.env.episode_length, [self.config.train.steps])
         stacked = jax.tree.map(lambda *numbers: jnp.asarray(numbers, jnp.float32), *configs)
         keys = jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32))
         self._spread, self._everywhere = over_devices(len(configs))
@@ -91,12 +113,12 @@ class Trainer(ABC):
     @property
     def episodes(self) -> int:
         """The number of training episodes in all."""
-        return len(self.ends)
+        return self.schedule.episodes
 
     @property
     def step(self) -> int:
         """The number of environment steps so far, per run."""
-        return self.ends[self.episode - 1] if self.episode else 0
+        return self.schedule.steps(self.episode)
 
     @property
     def learners(self) -> Any:

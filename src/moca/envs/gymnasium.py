@@ -160,10 +160,10 @@ def _named(name: str, settings: dict[str, Any], render_mode: str | None = None) 
     options = settings | ({"render_mode": render_mode} if render_mode else {})
     module, colon, last = name.rpartition(":")
     try:
-        if colon and last not in gymnasium.registry:
-            importlib.import_module(module)  # which may register it
-        if colon and last not in gymnasium.registry:
-            return _of_module(module, last, options)
+        if colon and last.isidentifier():
+            held = vars(importlib.import_module(module))
+            if last not in gymnasium.registry:  # the module may have registered it
+                return _of_module(module, held, last, options)
         return gymnasium.make(name, **options)
     except ConfigError:
         raise
@@ -175,9 +175,8 @@ def _named(name: str, settings: dict[str, Any], render_mode: str | None = None) 
         raise ConfigError(f"{name} cannot be made: it raises {said(error)}{line_of(error)}") from None
 
 
-def _of_module(module: str, name: str, options: dict[str, Any]) -> gymnasium.Env:
+def _of_module(module: str, held: dict[str, Any], name: str, options: dict[str, Any]) -> gymnasium.Env:
     """The environment that a class, or a function without arguments, of an imported module makes."""
-    held = vars(importlib.import_module(module))
     classes = [each for each, value in held.items() if isinstance(value, type) and issubclass(value, gymnasium.Env)]
     if name not in held:
         there = f"its environments are {', '.join(classes)}" if classes else "it holds no environment either"

@@ -49,10 +49,15 @@ def _made(name: str, kind: Callable[[], Spaces]) -> Spaces:
         raise ConfigError(f"env.name = {name!r} cannot be made: it raises {type(error).__name__}: {error}") from None
 
 
+def is_gymnasiums(env: Any) -> bool:
+    """Returns True if it is one of Gymnasium's environments."""
+    gymnasium = sys.modules.get("gymnasium")  # which is loaded if there is one
+    return gymnasium is not None and isinstance(env, gymnasium.Env)
+
+
 def as_environment(env: Any, flatten: bool = False) -> Any:
     """An environment as ours: one of Gymnasium's is adapted, as by `named`, anything else is returned as it is."""
-    gymnasium = sys.modules.get("gymnasium")  # which is loaded if there is one of its environments
-    if gymnasium is None or not isinstance(env, gymnasium.Env):
+    if not is_gymnasiums(env):
         return env
     from moca.envs.gymnasium import Gymnasium
 

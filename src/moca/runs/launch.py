@@ -13,7 +13,7 @@ from moca.arguments import MOST
 from moca.config import Config, ConfigError, as_path, override, real, refuse_partial, shown, whole
 from moca.devices import use_all_cores
 from moca.divergence import CAUSES
-from moca.drivers import Trainer, episode_ends, make_trainer
+from moca.drivers import Schedule, Trainer, make_trainer
 from moca.envs.check import refuse_broken
 from moca.envs.environment import Environment, Spaces
 from moca.envs.host import HostEnvironment
@@ -110,9 +110,9 @@ def resume(
         steps: environment steps in all, by which a run becomes longer, a finished one too. Learning rates and
             exploration then keep the values they had at the end.
     """
+    options = _checked(env, console, callback, checkpoint_every, keep)
     directory = RunDirectory.open(as_path("path", path))
     env = as_environment(env, directory.config.env.flatten)
-    options = _checked(env, console, callback, checkpoint_every, keep)
     import_trusted(directory.path, directory.config.env.name, trust)
     use_all_cores()
     with directory.locked():
@@ -166,7 +166,7 @@ def _train(directory: RunDirectory, env: Spaces | None, overlap: bool, options: 
         with request.at_once(leave):
             seeds = [int(each["seed"]) for each in runs]
             trainer = make_trainer(directory.configs, seeds, env, overlap)
-            trainer.ends = episode_ends(config.env.episode_length, directory.totals)
+            trainer.schedule = Schedule(config.env.episode_length, directory.totals)
             go_back_to_checkpoint(trainer, directory, console)
             for sentence in _reconciled(config, getattr(trainer.env, "limit", None)):
                 console.print(f"note: {sentence}")

@@ -7,6 +7,8 @@ Each function is traced twice and the traces are compared, which shows Python's 
 randomness. Then one compiled program uses the environment as the training loop does (vmapped, scanned, started anew
 after an end) and shows what its numbers do. What a method decorated with `jax.jit` keeps from its first call is not
 seen, nor an exact match with a restart where first states are few.
+
+An environment on the host is stepped one sequence of actions after the other, and everything it returns is looked at.
 """
 
 import warnings
@@ -47,7 +49,7 @@ def check_env(env: Spaces | str, *, steps: int = 200, seed: int = 0, strict: boo
             tried: Any = _adapted(env, found)
             if isinstance(tried, HostEnvironment):
                 check_hosted(tried, steps, seed, found)
-            elif env is tried and (traced := check_contract(tried, jax.random.key(seed), found)):
+            elif not found and (traced := check_contract(tried, jax.random.key(seed), found)):
                 check_numbers(tried, steps, seed, *traced, found)
         except ConfigError:
             raise
@@ -59,7 +61,7 @@ def check_env(env: Spaces | str, *, steps: int = 200, seed: int = 0, strict: boo
 
 
 def _adapted(env: Any, found: Findings) -> Any:
-    """The environment, one of Gymnasium's as ours; None where its spaces are a fault."""
+    """The environment, one of Gymnasium's as ours; None, and a fault, where its spaces cannot be used."""
     try:
         return as_environment(env)
     except ConfigError as error:

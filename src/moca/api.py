@@ -18,12 +18,13 @@ import numpy as np
 from rich.console import Console
 
 from moca import presets
-from moca.config import Config, ConfigError, as_path, field_of, shown
+from moca.config import Config, ConfigError, as_path, checked, field_of, full_name, may_be_on_host, shown
 from moca.devices import use_all_cores
-from moca.envs.defaults import defaults
+from moca.envs.defaults import defaults, time_limit
 from moca.envs.environment import Spaces
 from moca.envs.named import as_environment
 from moca.envs.trust import import_module_of
+from moca.names import OWN
 from moca.runs.answers import FollowingPolicy, Model
 from moca.runs.inspection import Inspection
 from moca.runs.launch import train
@@ -71,9 +72,10 @@ class MoCA:
             field_of(name)
             if name in _FIXED:
                 raise ConfigError(f"{name} is no setting of moca.{type(self).__name__}: {_FIXED[name]}")
+        chosen |= checked(chosen)
         one = chosen.get("env.episode_length", Config().env.episode_length)  # until learn says how many steps
-        chosen |= {"agent": self.agent, "seed": seed, "seeds": seeds, "train.steps": one}
-        if not isinstance(env := as_environment(env), str | Spaces):
+        flatten = chosen.get("env.flatten", False)
+        if not isinstance(env := as_environment(env, flatten), str | Spaces):
             raise ConfigError(
                 "an environment is a name, such as CartpoleBalance, one of Gymnasium's, or an object of one of moca's "
                 f"classes for them, but got {shown(env)}"
@@ -82,7 +84,11 @@ class MoCA:
         self._env: Spaces | None = None if isinstance(env, str) else env
         use_all_cores()  # before a look at the environment starts JAX
         import_module_of(task or "")
-        found = defaults(env) if presets.lacks(preset, task, chosen) else {}
+        chosen |= {"agent": self.agent, "seed": seed, "seeds": seeds, "train.steps": one}
+        chosen |= {} if task else {"env.name": OWN + type(env).__name__}
+        found = defaults(env, flatten=flatten) if presets.lacks(preset, task, chosen) else {}
+        if not task or may_be_on_host(full_name(task)):
+            found |= time_limit(env, flatten)
         self._layers = (preset, task, chosen, found)
         self._build(one)  # refuses now what is wrong
         self._out = None if out is None else as_path("out", out)

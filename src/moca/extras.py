@@ -6,7 +6,7 @@ EXTRAS = {
         "train",
     ),
     **dict.fromkeys(("jinja2", "markupsafe", "pandas", "pyarrow"), "studies"),
-    "gymnasium": "gymnasium",
+    **dict.fromkeys(("gymnasium", "imageio", "pygame"), "gymnasium"),
     "ray": "ray",
 }
 

@@ -85,7 +85,7 @@ def init_run(config: Config, env: Spaces, key: Key[Array, ""]) -> RunState:
 
 def replay_size(config: Config, steps: int) -> int:
     """The number of transitions that the replay memory of a run of so many steps holds."""
-    return min(config.train.capacity, steps // config.env.action_repeat)
+    return min(config.train.capacity, -(-steps // config.env.action_repeat))
 
 
 def episode_keys(state: RunState, number: Int[Array, ""]) -> EpisodeKeys:
@@ -94,8 +94,8 @@ def episode_keys(state: RunState, number: Int[Array, ""]) -> EpisodeKeys:
 
 
 def agent_steps(config: Config) -> int:
-    """The number of agent steps in an episode."""
-    return config.env.episode_length // config.env.action_repeat
+    """The number of agent steps in an episode; on the host, the last may be longer than what is left of it."""
+    return -(-config.env.episode_length // config.env.action_repeat)
 
 
 def first_update(config: Config) -> int:
@@ -238,6 +238,7 @@ def finish_episode(
     number: Int[Array, ""],
     totals: StepInfo,
     ended: Float[Array, "steps"] | None = None,
+    first: Int[Array, ""] | None = None,
 ) -> tuple[RunState, Info]:
     """The run after an episode of training, and its metrics; with the learner of before if it diverged.
 
@@ -248,9 +249,10 @@ def finish_episode(
         number: the episode's, counted from zero.
         totals: sums over its steps.
         ended: one where another episode begins after a step; where the task ended, if not given.
+        first: the index of its first step, counted from the first ever, if the episodes before it were not all whole.
     """
     steps = agent_steps(agent.config)
-    indices = number * steps + jnp.arange(steps)
+    indices = (number * steps if first is None else first) + jnp.arange(steps if ended is None else len(ended))
     episode = memory.read(state.replay, indices, agent.env.observation_size, agent.env.action_size)
     metrics = {name: value / totals.learned for name, value in totals.info.items()}
     metrics |= agent.diagnose(before.learner, state.learner, episode, episode_keys(before, number).diagnose)

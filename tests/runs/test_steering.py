@@ -70,9 +70,13 @@ def test_a_run_is_not_made_shorter_nor_odd(copy):
         moca.resume(copy, steps=90, env=probes.Drift())
     with pytest.raises(ConfigError, match="it is finished"):
         moca.resume(copy, env=probes.Drift())
+    meta = json.loads((copy / "meta.json").read_text())
+    (copy / "meta.json").write_text(json.dumps(meta | {"extended": [90]}))  # as for an environment on the host
+    with pytest.raises(ConfigError, match=r"multiple of env\.episode_length"):
+        moca.resume(copy, env=probes.Drift())
 
 
-@pytest.mark.parametrize("extended", [3, [80, 80], [100, 80], ["80"], [80.0], [True], [0], [2**31], [90]])
+@pytest.mark.parametrize("extended", [3, [80, 80], [100, 80], ["80"], [80.0], [True], [0], [2**31]])
 def test_lengths_of_another_shape_are_refused(copy, extended):
     meta = json.loads((copy / "meta.json").read_text())
     (copy / "meta.json").write_text(json.dumps(meta | {"extended": extended}))

@@ -5,6 +5,7 @@ any other field compiles another program.
 """
 
 from moca.config.checks import *  # noqa: F403
+from moca.config.fitting import *  # noqa: F403
 from moca.config.registry import *  # noqa: F403
 from moca.config.sections import *  # noqa: F403
 from moca.config.texts import *  # noqa: F403

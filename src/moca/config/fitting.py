@@ -4,7 +4,8 @@ import math
 from typing import TYPE_CHECKING
 
 from moca.config.checks import INT32, ConfigError, shown, single
-from moca.config.registry import CONSTANT, NOISES, QUADRATIC_AGENTS
+from moca.config.registry import CONSTANT, ENVS, NOISES, QUADRATIC_AGENTS
+from moca.names import GYMNASIUM, OWN
 
 if TYPE_CHECKING:
     from moca.config.sections import Config
@@ -20,15 +21,8 @@ def _counts_fit(config: "Config") -> None:
     env, train = config.env, config.train
     if config.seed + config.seeds - 1 > INT32:
         raise ConfigError(f"seed = {config.seed} with seeds = {config.seeds} leads beyond {INT32}: take a smaller seed")
-    if env.episode_length % env.action_repeat:
-        raise ConfigError(
-            f"env.action_repeat = {env.action_repeat} must divide env.episode_length = {env.episode_length}"
-        )
-    if train.steps % env.episode_length:
-        raise ConfigError(
-            f"train.steps = {train.steps} must be a multiple of env.episode_length = {env.episode_length}: "
-            f"try {max(1, round(train.steps / env.episode_length)) * env.episode_length}"
-        )
+    if not may_be_on_host(env.name):
+        refuse_partial(config)
     if (updates := train.steps // env.action_repeat * train.updates) > INT32:
         raise ConfigError(
             f"train.steps = {train.steps} with train.updates = {train.updates} makes {updates} updates, more than "
@@ -38,12 +32,39 @@ def _counts_fit(config: "Config") -> None:
         raise ConfigError(f"train.batch = {train.batch} must not exceed train.capacity = {train.capacity}")
 
 
+def may_be_on_host(name: str) -> bool:
+    """Returns True unless an environment of that name is surely a compiled one."""
+    return name.startswith((GYMNASIUM, OWN)) or ENVS.get(name) is not None
+
+
+def refuse_partial(config: "Config") -> None:
+    """Raises if a decision or an episode would be partial, which a compiled environment has no program for."""
+    env, train = config.env, config.train
+    length = _multiple(env.action_repeat, env.episode_length)
+    steps, wrong, changed = _multiple(length, train.steps), [], {}
+    if length != env.episode_length:
+        wrong.append(f"env.action_repeat = {env.action_repeat} must divide env.episode_length = {env.episode_length}")
+        changed["env.episode_length"] = length
+    if train.steps % env.episode_length:
+        wrong.append(f"train.steps = {train.steps} must be a multiple of env.episode_length = {env.episode_length}")
+    if steps != train.steps:
+        changed["train.steps"] = steps
+    if wrong:
+        tried = " and ".join(f"{name} = {value}" for name, value in changed.items())
+        raise ConfigError(f"{', and '.join(wrong)}: try {tried}")
+
+
+def _multiple(unit: int, number: int) -> int:
+    """The multiple of `unit` that is nearest to a number, and not zero."""
+    return max(1, round(number / unit)) * unit
+
+
 def _belief_fits(config: "Config") -> None:
     if config.belief.noise != "learned":
         return
     if not config.belief.filter:
         raise ConfigError("belief.noise = learned needs belief.filter = true: nothing else uses the noise level")
-    if config.train.capacity < (needed := config.env.episode_length // config.env.action_repeat):
+    if config.train.capacity < (needed := -(-config.env.episode_length // config.env.action_repeat)):
         raise ConfigError(
             f"belief.noise = learned needs a whole episode: train.capacity = {config.train.capacity} must be at least "
             f"{needed}"

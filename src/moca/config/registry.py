@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from moca.config.checks import ConfigError
 from moca.looks import COLOURS, LOOKS, Look
-from moca.names import GYMNASIUM, PLAYGROUND, is_name
+from moca.names import GYMNASIUM, OWN, PLAYGROUND, is_name
 
 Load = Callable[[], Any]
 
@@ -77,8 +77,13 @@ def add_env(name: str, make: Load) -> None:
 
 
 def full_name(name: str) -> str:
-    """The name that a config has for an environment: one of Gymnasium's, such as `Pendulum-v1`, gets its prefix."""
-    bare = re.search(r"-v\d+$", name) and ":" not in name and name not in ENVS and is_name(name)
+    """The name that a config has for an environment.
+
+    One of Gymnasium's, such as `Pendulum-v1`, gets its prefix, and so does a class, as `module:Class`.
+    """
+    registered = re.search(r"-v\d+$", name) and ":" not in name
+    a_class = re.fullmatch(r"[^\W\d][\w.]*:[^\W\d]\w*", name) and not name.startswith((GYMNASIUM, OWN))
+    bare = (registered or a_class) and name not in ENVS and is_name(name)
     return GYMNASIUM + name if bare else name
 
 

@@ -46,6 +46,9 @@ class EnvConfig:
     )
     episode_length: int = _setting(1000, "The number of environment steps after which an episode is cut.", low=1)
     action_repeat: int = _setting(1, "The number of environment steps for which each action is held.", low=1)
+    flatten: bool = _setting(
+        False, "Whether Gymnasium's observations of several parts (Dict, Tuple) are flattened into one vector."
+    )
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,10 @@ class TrainConfig:
     """The loop that all agents share."""
 
     steps: int = _setting(
-        100_000, "The number of environment steps of each run, a multiple of env.episode_length.", low=1
+        100_000,
+        "The number of environment steps of each run, a multiple of env.episode_length but for environments on the "
+        "host.",
+        low=1,
     )
     horizon: int = _setting(
         0, "The number of environment steps over which exploration and learning rates change; 0 is train.steps.", low=0

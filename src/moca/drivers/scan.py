@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from moca.agents import Agent, make_agent
-from moca.config import Config, ConfigError
+from moca.config import Config, ConfigError, refuse_partial
 from moca.drivers import overlap as two_cores
 from moca.drivers.trainer import Trainer
 from moca.envs.environment import Environment, Noise, Spaces, make_noise
@@ -105,6 +105,7 @@ class ScanTrainer(Trainer):
         if overlap and len(configs) > 1:
             raise ConfigError(f"overlap is for one run alone, and there are {len(configs)}: several fill the cores")
         super().__init__(configs, seeds, env)
+        refuse_partial(self.config)
         program: Callable = jax.vmap(lambda c, s, e: train_episode(c, self.env, s, e), in_axes=(0, 0, None))
         spread, everywhere = self._spread, self._everywhere
         if overlap:

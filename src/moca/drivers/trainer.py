@@ -7,6 +7,7 @@ What all runs share (the step, the index into the replay) stays outside the vmap
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from operator import sub
 from typing import Any, NamedTuple
 
 import jax
@@ -29,12 +30,46 @@ class Report(NamedTuple):
     metrics: dict[str, np.ndarray]  # one number per run; NaN where nothing was measured
 
 
+class Schedule(NamedTuple):
+    """The lengths of a run's episodes: all are `length` steps long, but for the last before one of the totals.
+
+    A run that was made longer has several totals, at each of which an episode ended, whole or not.
+    """
+
+    length: int
+    totals: Sequence[int]
+
+    @property
+    def episodes(self) -> int:
+        """The number of episodes in all."""
+        return sum(count for _, count in self._parts(sum(self.totals)))
+
+    def steps(self, episodes: int) -> int:
+        """The number of environment steps in the first episodes."""
+        return sum(min(count * self.length, steps) for steps, count in self._parts(episodes))
+
+    def decisions(self, episodes: int, repeat: int) -> int:
+        """The number of decisions in them, if each takes `repeat` steps, or what is left of an episode."""
+        each, total = -(-self.length // repeat), 0
+        for steps, count in self._parts(episodes):
+            whole = min(count, steps // self.length)
+            total += whole * each + (count - whole) * -(-(steps % self.length) // repeat)
+        return total
+
+    def _parts(self, episodes: int) -> Iterator[tuple[int, int]]:
+        """Returns, from total to total, the steps there and how many of the first episodes they hold."""
+        for steps in map(sub, self.totals, [0, *self.totals]):
+            count = min(episodes, -(-steps // self.length))
+            yield steps, count
+            episodes -= count
+
+
 def make_env(config: Config, env: Spaces | None = None) -> Spaces:
     """The environment the config names, or the one given instead, with the config's action repeat.
 
     One on the host is told about the repeat only when many of it are made.
     """
-    env = env or named(config.env.name)
+    env = env or named(config.env.name, config.env.flatten)
     if isinstance(env, Environment) and config.env.action_repeat > 1:
         return ActionRepeat(env, config.env.action_repeat)
     return env
@@ -62,6 +97,7 @@ class Trainer(ABC):
         if low and len(low) != size:
             raise ConfigError(f"value.low has {len(low)} numbers, but the environment shows {size} dimensions")
         self.episode = 0
+        self.schedule = Schedule(self.config.env.episode_length, [self.config.train.steps])
         stacked = jax.tree.map(lambda *numbers: jnp.asarray(numbers, jnp.float32), *configs)
         keys = jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32))
         self._spread, self._everywhere = over_devices(len(configs))
@@ -77,12 +113,12 @@ class Trainer(ABC):
     @property
     def episodes(self) -> int:
         """The number of training episodes in all."""
-        return self.config.train.steps // self.config.env.episode_length
+        return self.schedule.episodes
 
     @property
     def step(self) -> int:
         """The number of environment steps so far, per run."""
-        return self.episode * self.config.env.episode_length
+        return self.schedule.steps(self.episode)
 
     @property
     def learners(self) -> Any:

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, Key
 
 from moca.config import ConfigError, ExplorationConfig
+from moca.envs.check import refuse_broken
 from moca.envs.environment import Environment, Spaces
 from moca.envs.host import HostEnvironment
 from moca.envs.named import named
@@ -27,7 +28,14 @@ MARGIN = 0.1  # of the range seen, added at either end
 LENGTH = 0.075
 
 
-def defaults(env: Spaces | str, seed: int = 0, steps: int = STEPS) -> dict[str, Any]:
+def time_limit(env: Spaces | str, flatten: bool = False) -> dict[str, Any]:
+    """The setting that an environment's own limit of an episode implies; nothing where it has none."""
+    env = named(env, flatten) if isinstance(env, str) else env
+    limit = env.limit if isinstance(env, HostEnvironment) else None
+    return {"env.episode_length": limit} if limit else {}
+
+
+def defaults(env: Spaces | str, seed: int = 0, steps: int = STEPS, flatten: bool = False) -> dict[str, Any]:
     """Settings by dotted name: range and lengthscales of V, bounds that rewards imply, scales of the noise.
 
     V stays on the observation itself (`value.encoder` = 0), however large: with the present presets a learned
@@ -37,8 +45,11 @@ def defaults(env: Spaces | str, seed: int = 0, steps: int = STEPS) -> dict[str, 
         env: the environment, or a name that a config may have for one.
         seed: of first states and actions.
         steps: how long it is looked at, in sixteen episodes at once.
+        flatten: as `env.flatten`, where it is named.
     """
-    env = named(env) if isinstance(env, str) else env
+    env = named(env, flatten) if isinstance(env, str) else env
+    if isinstance(env, HostEnvironment):
+        refuse_broken(env)
     play: Any = _play_on_host if isinstance(env, HostEnvironment) else _play
     observations, rewards = play(env, seed, steps)
     seen = observations.reshape(-1, env.observation_size)

@@ -5,34 +5,39 @@ observation of an episode is the true one, and the end of a task and a time limi
 """
 
 import copy
+import importlib
+import inspect
 import re
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import equinox as eqx
 import numpy as np
 
-from moca.config import ConfigError, nearest
+from moca.config import ConfigError, nearest, shown
+from moca.envs.check.faults import line_of, said
 from moca.envs.host import HostEnvironment, Outcome
 from moca.names import GYMNASIUM
 
 try:
     import gymnasium
-    from gymnasium.spaces import Box
-    from gymnasium.utils.env_checker import check_env
     from gymnasium.vector import AutoresetMode, SyncVectorEnv
+    from gymnasium.wrappers import FlattenObservation
+
+    from moca.envs.spaces import refuse_spaces
 except ImportError:
     raise ConfigError("Gymnasium's environments need the package gymnasium: pip install 'moca-rl[gymnasium]'") from None
 
 
 class Gymnasium(HostEnvironment):
-    """A Gymnasium environment with a Box of observations, which are flattened, and a bounded Box of actions.
+    """A Gymnasium environment with a Box of observations, of any shape, and a bounded Box of actions.
 
     Args:
-        env: a registered name; an environment that `gymnasium.make` made, or that can be copied; or a function that
-            makes a new one whenever it is called.
+        env: a registered name, or `module:Class`; an environment that `gymnasium.make` made, or that can be copied; or
+            a function that makes a new one whenever it is called.
+        flatten: whether observations of several parts (Dict, Tuple) become one vector, part after part in the
+            order of the space; of discrete parts, one-hot. As `env.flatten` of a config.
         settings: for `gymnasium.make`, where a name was given.
     """
 
@@ -43,25 +48,32 @@ class Gymnasium(HostEnvironment):
     action_high: tuple[float, ...] = eqx.field(static=True)
     terminates: bool = eqx.field(static=True)
     max_steps: int | None = eqx.field(static=True)
+    flattens: bool = eqx.field(static=True)
 
-    def __init__(self, env: str | gymnasium.Env | Callable[[], gymnasium.Env], **settings: Any) -> None:
+    def __init__(
+        self, env: str | gymnasium.Env | Callable[[], gymnasium.Env], *, flatten: bool = False, **settings: Any
+    ) -> None:
+        make: Callable[..., gymnasium.Env]
         if isinstance(env, str):
-            self.name = None if settings else GYMNASIUM + env
-            self.make = partial(_registered, env, settings)
+            self.name, make = None if settings else GYMNASIUM + env, partial(_named, env, settings)
         elif isinstance(env, gymnasium.Env) and not settings:
-            self.name, self.make = _name_of(env), partial(_again, env)
+            self.name, make = _name_of(env), partial(_again, env)
         elif callable(env) and not settings:
-            self.name, self.make = None, lambda render_mode=None: env()
+            self.name, make = None, lambda render_mode=None: env()
         else:
             raise ConfigError(
                 f"Gymnasium(…) takes a name, such as Pendulum-v1, with settings for gymnasium.make; or an environment, "
                 f"or a function that makes one, for every run needs one of its own, and no settings. It got {env!r}"
             )
-        one = self.make()
-        observed, acted = one.observation_space, one.action_space
+        one: Any = make()
+        if not isinstance(one, gymnasium.Env):
+            raise ConfigError(f"{shown(env)} makes {shown(one)}, which is no gymnasium.Env")
+        refuse_spaces(one.observation_space, one.action_space, flatten)
+        self.flattens = flatten
+        self.make = partial(_flattened, make) if flatten else make
+        observed, acted = (FlattenObservation(one) if flatten else one).observation_space, one.action_space
         self.max_steps = one.spec.max_episode_steps if one.spec else None
         one.close()
-        _refuse_spaces(observed, acted)
         self.observation_size = int(np.prod(observed.shape))  # type: ignore[arg-type]
         self.action_low = tuple(float(bound) for bound in acted.low.ravel())  # type: ignore[attr-defined]
         self.action_high = tuple(float(bound) for bound in acted.high.ravel())  # type: ignore[attr-defined]
@@ -71,26 +83,15 @@ class Gymnasium(HostEnvironment):
     def limit(self) -> int | None:
         return self.max_steps
 
+    @property
+    def flatten(self) -> bool:
+        return self.flattens
+
     def vector(self, count: int, repeat: int = 1, render_mode: str | None = None) -> "GymnasiumVector":
         return GymnasiumVector([lambda: _Repeat(self.make(render_mode=render_mode), repeat)] * count)
 
-    def complaints(self) -> Iterator[tuple[bool, str]]:
-        """Returns what Gymnasium's own checker finds: pairs of whether it is a fault, and a sentence."""
-        env = self.make().unwrapped
-        with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always")
-            try:
-                check_env(env, skip_render_check=True)
-            except Exception as error:  # it raises whatever the environment raises, and asserts
-                yield True, f"Gymnasium's checker stops at {type(error).__name__}: {error}"
-            finally:
-                env.close()
-        yield from ((False, f"Gymnasium's checker says: {_plain(str(each.message))}") for each in said)
-
-
-def _plain(text: str) -> str:
-    """Without the colours of a terminal."""
-    return re.sub(r"\x1b\[\d*m", "", text).removeprefix("WARN: ").strip()
+    def single(self) -> gymnasium.Env:
+        return self.make()
 
 
 class GymnasiumVector:
@@ -123,11 +124,13 @@ class GymnasiumVector:
         try:
             picture = self.envs.envs[0].render()
         except gymnasium.error.DependencyNotInstalled as error:
-            raise ConfigError(f"Gymnasium cannot draw this environment: {error}") from None
+            raise ConfigError(f"Gymnasium cannot draw this environment: {_with_extra(error)}") from None
+        except NotImplementedError:
+            picture = None
         if not isinstance(picture, np.ndarray):
             raise ConfigError(
-                "only an environment made with render_mode='rgb_array' can be filmed: let the function that makes it "
-                "say so"
+                "only an environment whose render() returns a picture can be filmed: define render(), take render_mode "
+                "in __init__ and keep it, or let the function that makes the environment say render_mode='rgb_array'"
             )
         return picture
 
@@ -152,15 +155,66 @@ class _Repeat(gymnasium.Wrapper):
         return observation, total, terminated, truncated, info
 
 
-def _registered(name: str, settings: dict[str, Any], render_mode: str | None = None) -> gymnasium.Env:
+def _named(name: str, settings: dict[str, Any], render_mode: str | None = None) -> gymnasium.Env:
     """The environment of that name, or a sentence that says why there is none."""
     options = settings | ({"render_mode": render_mode} if render_mode else {})
+    module, colon, last = name.rpartition(":")
     try:
+        if colon and last.isidentifier():
+            held = vars(importlib.import_module(module))
+            if last not in gymnasium.registry:  # the module may have registered it
+                return _of_module(module, held, last, options)
         return gymnasium.make(name, **options)
+    except ConfigError:
+        raise
     except gymnasium.error.UnregisteredEnv as error:
         raise ConfigError(f"Gymnasium has no {name}.{nearest(name, gymnasium.registry)} It says: {error}") from None
     except (gymnasium.error.Error, ImportError) as error:
-        raise ConfigError(f"Gymnasium cannot make {name}: {error}") from None
+        raise ConfigError(f"Gymnasium cannot make {name}: {_with_extra(error)}") from None
+    except Exception as error:  # whatever its code raises
+        raise ConfigError(f"{name} cannot be made: it raises {said(error)}{line_of(error)}") from None
+
+
+def _of_module(module: str, held: dict[str, Any], name: str, options: dict[str, Any]) -> gymnasium.Env:
+    """The environment that a class, or a function without arguments, of an imported module makes."""
+    classes = [each for each, value in held.items() if isinstance(value, type) and issubclass(value, gymnasium.Env)]
+    if name not in held:
+        there = f"its environments are {', '.join(classes)}" if classes else "it holds no environment either"
+        raise ConfigError(
+            f"{module} neither registers {name} with Gymnasium nor holds it.{nearest(name, held)} ({there})"
+        )
+    if not callable(held[name]):
+        raise ConfigError(f"{module}:{name} is {shown(held[name])}: it must be a class of environments")
+    known = inspect.signature(held[name]).parameters
+    if "render_mode" not in known and not any(each.kind is each.VAR_KEYWORD for each in known.values()):
+        options = {key: value for key, value in options.items() if key != "render_mode"}
+    if needed := [each.name for each in known.values() if _required(each) and each.name not in options]:
+        raise ConfigError(
+            f"{module}:{name} needs {', '.join(needed)}: give defaults, or name a function without arguments that "
+            "makes the environment"
+        )
+    return held[name](**options)
+
+
+def _required(parameter: inspect.Parameter) -> bool:
+    return parameter.default is parameter.empty and parameter.kind not in (
+        parameter.VAR_POSITIONAL,
+        parameter.VAR_KEYWORD,
+    )
+
+
+def _with_extra(error: Exception) -> str:
+    """The error's own words, and what to install where it misses a package."""
+    named = re.search(r"gymnasium\[([\w-]+)\]", str(error))
+    extra = named[1].replace("_", "-") if named else ""
+    package = getattr(error, "name", None) or ""
+    if extra in ("classic-control", "mujoco") or package.partition(".")[0] in ("imageio", "mujoco", "pygame"):
+        return f"{error} (pip install 'moca-rl[gymnasium]' brings it)"
+    return f"{error} (pip install 'gymnasium[{extra}]' brings it)" if extra else str(error)
+
+
+def _flattened(make: Callable[..., gymnasium.Env], render_mode: str | None = None) -> gymnasium.Env:
+    return FlattenObservation(make(render_mode=render_mode))
 
 
 def _name_of(env: gymnasium.Env) -> str | None:
@@ -184,23 +238,3 @@ def _again(env: gymnasium.Env, render_mode: str | None = None) -> gymnasium.Env:
             f"{env} cannot be made again, and every run needs one of its own: give a function that makes it, as in "
             f"Gymnasium(lambda: …). Gymnasium says: {error}"
         ) from None
-
-
-def _refuse_spaces(observed: Any, acted: Any) -> None:
-    """Raises if the observations are no Box, or the actions no bounded one."""
-    if not isinstance(observed, Box):
-        raise ConfigError(
-            f"observations must be a Box, not {observed}: wrap the environment so that they are, as in "
-            "Gymnasium(lambda: gymnasium.wrappers.FlattenObservation(gymnasium.make(…)))"
-        )
-    if not isinstance(acted, Box) or not np.issubdtype(acted.dtype, np.floating):
-        raise ConfigError(
-            f"actions must be a Box of real numbers, not {acted}: MoCA's agents choose from a continuum. Take the "
-            "continuous version of the task if there is one, MountainCarContinuous-v0 for MountainCar-v0"
-        )
-    if not (np.isfinite(acted.low).all() and np.isfinite(acted.high).all() and (acted.low < acted.high).all()):
-        raise ConfigError(
-            f"actions must have finite bounds that lie apart, not {acted}: give them some, as in Gymnasium(lambda: "
-            "gymnasium.wrappers.TransformAction(env, lambda a: a, gymnasium.spaces.Box(-1.0, 1.0, env.action_space."
-            "shape)))"
-        )

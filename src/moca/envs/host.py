@@ -1,8 +1,8 @@
 """Environments that are no JAX functions: they are stepped on the host, one decision of all runs at a time."""
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
 
 import equinox as eqx
 import numpy as np
@@ -36,6 +36,11 @@ class HostEnvironment(Spaces):
     name: eqx.AbstractVar[str | None]  # by which a config can name it; None if only its user can make it
 
     @property
+    def flatten(self) -> bool:
+        """Whether it flattens observations of several parts."""
+        return False
+
+    @property
     def limit(self) -> int | None:
         """The number of steps after which an episode ends by itself, where that is known."""
         return None
@@ -44,6 +49,6 @@ class HostEnvironment(Spaces):
     def vector(self, count: int, repeat: int = 1) -> Vector:
         """So many of it, all new. An action is taken `repeat` times; rewards add up, and nothing follows an end."""
 
-    def complaints(self) -> Iterable[tuple[bool, str]]:
-        """Returns what its own package finds wrong with it: pairs of whether it is a fault, and a sentence."""
-        return ()
+    def single(self) -> Any:
+        """One of it, with Gymnasium's `reset` and `step`, to be checked; None if it has none such."""
+        return None

@@ -13,7 +13,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from moca.config import ConfigError
+from moca.config import ConfigError, full_name
 from moca.names import GYMNASIUM
 
 SAFE_PATH = {"PYTHONSAFEPATH": "1"}  # the environment of processes that shall not import from the current directory
@@ -37,12 +37,15 @@ def refuse_untrusted(name: str) -> None:
 
 def import_module_of(name: str) -> None:
     """Imports the module that the name asks for, because the user did, too."""
-    module = module_of(name)
+    module = module_of(full_name(name))
     if module is not None:
         try:
             importlib.import_module(module)
         except Exception as error:  # whatever that code raises
-            raise ConfigError(f"env.name = {name!r}: cannot import {module!r}: {error}") from None
+            raise ConfigError(
+                f"env.name = {name!r}: cannot import {module!r}, {type(error).__name__}: {error}. A module must be "
+                f"installed or lie on PYTHONPATH, as by PYTHONPATH=. moca train …, if it is here"
+            ) from None
 
 
 def import_trusted(directory: Path, name: str, trust: bool) -> None:

@@ -17,6 +17,8 @@ from moca.config import (
     ConfigError,
     checked,
     flatten,
+    full_name,
+    may_be_on_host,
     parse_assignment,
     read_settings,
     shown,
@@ -88,7 +90,9 @@ def add_commands(command: Callable[[str, Callable[[argparse.Namespace], None], s
 
 
 def _add_run_options(parser: Parser) -> None:
-    parser.add_argument("--env", help="a MuJoCo Playground environment, or gymnasium:NAME (default: CartpoleBalance)")
+    parser.add_argument(
+        "--env", help="a MuJoCo Playground or Gymnasium environment, or MODULE:CLASS (default: CartpoleBalance)"
+    )
     parser.add_argument("--agent", help=f"one of {', '.join(AGENTS)} (default: moca)")
     parser.add_argument("--preset", help=f"one of {', '.join(presets.PRESETS)} (default: {PRESET})")
     parser.add_argument("--sigma", help="standard deviation of the observation noise (default: 0)")
@@ -151,18 +155,26 @@ def _config(arguments: argparse.Namespace) -> Config:
     env = settings.get("env.name", "CartpoleBalance")
     if arguments.trust or "env.name" in _options(arguments):
         import_module_of(str(env))
-    found = _look(arguments, env) if presets.lacks(preset, env, settings) else {}
-    return presets.build(preset, env, settings, found)
+    return presets.build(preset, env, settings, _found(arguments, preset, env, settings))
 
 
-def _look(arguments: argparse.Namespace, env: str) -> dict[str, Any]:
-    """Settings for an environment without a preset."""
+def _found(arguments: argparse.Namespace, preset: str, env: Any, settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings that only a look at the environment can tell: its own time limit, and what no preset has."""
+    lacking = presets.lacks(preset, env, settings)
+    limited = "env.episode_length" not in settings and may_be_on_host(full_name(str(env)))
+    if not lacking and not limited:
+        return {}
     from moca.devices import use_device
-    from moca.envs.defaults import defaults
+    from moca.envs.defaults import defaults, time_limit
 
-    print(f"{env} has no preset: taking ranges and scales from a look at it (config.json has them)", file=sys.stderr)
     use_device(arguments.device)
-    return defaults(env)
+    parts = checked({"env.flatten": settings.get("env.flatten", False)})["env.flatten"]
+    found = time_limit(env, parts) if limited else {}
+    if lacking:
+        text = f"{env} has no preset: taking ranges and scales from a look at it (config.json has them)"
+        print(text, file=sys.stderr)
+        found |= defaults(env, flatten=parts)
+    return found
 
 
 def _out(arguments: argparse.Namespace, config: Config) -> Path:

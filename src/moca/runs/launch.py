@@ -1,7 +1,7 @@
 """From a config to a finished run directory."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,14 +10,14 @@ from rich.console import Console
 
 from moca import sweep
 from moca.arguments import MOST
-from moca.config import Config, ConfigError, as_path, override, real, shown, whole
+from moca.config import Config, ConfigError, as_path, override, real, refuse_partial, shown, whole
 from moca.devices import use_all_cores
 from moca.divergence import CAUSES
-from moca.drivers import Trainer, make_trainer
+from moca.drivers import Schedule, Trainer, make_trainer
 from moca.envs.check import refuse_broken
 from moca.envs.environment import Environment, Spaces
 from moca.envs.host import HostEnvironment
-from moca.envs.named import as_environment, refuse_unknown
+from moca.envs.named import as_environment, found
 from moca.envs.trust import import_trusted, remember
 from moca.files import writing
 from moca.moments import NoClosedFormError
@@ -66,20 +66,21 @@ def train(
         DivergedRun: where every run diverged; it then stops at once.
     """
     config, out, varied = override(config, {}), as_path("out", out), sweep.points(config, varied)
-    env = as_environment(env)
+    env = as_environment(env, config.env.flatten)
     options = _checked(env, console, callback, checkpoint_every, keep)
     refuse_foreign(out)
     if isinstance(env, HostEnvironment) and env.name:
-        config, env = override(config, {"env.name": env.name}), None  # so that the directory tells all
+        same = {"env.name": env.name, "env.flatten": env.flatten}
+        config, env = override(config, same), None  # so that the directory tells all
     seeds = [config.seed + i for i in range(config.seeds)]
     use_all_cores()  # before the check of an environment, or the directory's notes, start JAX
     if env is None:
         import_trusted(out, config.env.name, trust)
-        refuse_unknown(config.env.name)
     else:
         config = override(config, {"env.name": OWN + type(env).__name__})
-        if isinstance(env, Environment):
-            refuse_broken(env)
+    if checked := env or found(config.env.name, config.env.flatten):
+        refuse_broken(checked)
+    _refuse_partial(config, checked)
     runs = [{"seed": seed, **settings} for settings in varied for seed in seeds]
     directory = RunDirectory(out)
     with directory.locked():
@@ -109,16 +110,24 @@ def resume(
         steps: environment steps in all, by which a run becomes longer, a finished one too. Learning rates and
             exploration then keep the values they had at the end.
     """
-    env = as_environment(env)
     options = _checked(env, console, callback, checkpoint_every, keep)
     directory = RunDirectory.open(as_path("path", path))
+    env = as_environment(env, directory.config.env.flatten)
     import_trusted(directory.path, directory.config.env.name, trust)
     use_all_cores()
     with directory.locked():
         if steps is not None:
-            directory.extend(whole("steps", steps, 1))
+            steps = whole("steps", steps, 1)
+            _refuse_partial(directory.longer(steps), env)
+            directory.extend(steps)
         directory.refuse_other(directory.config, directory.runs)
         return _train(directory, env, overlap, options)
+
+
+def _refuse_partial(config: Config, env: Spaces | None) -> None:
+    """Raises, before anything is written, if the last episode in a compiled environment would be partial."""
+    if isinstance(env or found(config.env.name, config.env.flatten), Environment):
+        refuse_partial(config)
 
 
 class _Options(NamedTuple):
@@ -157,13 +166,10 @@ def _train(directory: RunDirectory, env: Spaces | None, overlap: bool, options: 
         with request.at_once(leave):
             seeds = [int(each["seed"]) for each in runs]
             trainer = make_trainer(directory.configs, seeds, env, overlap)
+            trainer.schedule = Schedule(config.env.episode_length, directory.totals)
             go_back_to_checkpoint(trainer, directory, console)
-            limit, length = getattr(trainer.env, "limit", None), config.env.episode_length
-            if limit and limit != length:
-                console.print(
-                    f"note: its episodes end by themselves after {limit} steps, and env.episode_length is {length}: "
-                    f"what training counts as one is several, or a part of one, unless that is set to {limit}"
-                )
+            for sentence in _reconciled(config, getattr(trainer.env, "limit", None)):
+                console.print(f"note: {sentence}")
             started = time.perf_counter()
             with console.status("Compiling the training program (half a minute, once) …"):
                 try:
@@ -182,6 +188,32 @@ def _train(directory: RunDirectory, env: Spaces | None, overlap: bool, options: 
     return run
 
 
+def _reconciled(config: Config, limit: int | None) -> Iterator[str]:
+    """Sentences on what is done where lengths do not divide each other, as they need not on the host.
+
+    Args:
+        config: the settings.
+        limit: the number of steps after which the environment itself ends an episode, if it does.
+    """
+    env, steps = config.env, config.train.steps
+    length, repeat = env.episode_length, env.action_repeat
+    if limit and limit != length:
+        yield (
+            f"its episodes end by themselves after {limit} steps, and env.episode_length is {length}: what training "
+            f"counts as one is several, or a part of one, unless that is set to {limit}"
+        )
+    if rest := length % repeat:
+        yield (
+            f"env.action_repeat = {repeat} does not divide env.episode_length = {length}: the last decision of an "
+            f"episode counts as {rest} step{'s' * (rest > 1)}"
+        )
+    if rest := steps % length:
+        yield (
+            f"train.steps = {steps} is no multiple of env.episode_length = {length}: the last episode has {rest} "
+            f"step{'s' * (rest > 1)}"
+        )
+
+
 def _follow(
     trainer: Trainer,
     run: Run,
@@ -192,7 +224,7 @@ def _follow(
 ) -> None:
     """Trains to the end, or until it is asked to stop; then all there is has been saved."""
     directory = run.directory
-    length, points, runs = trainer.config.env.episode_length, directory.points, len(directory.runs)
+    points, runs, behind = directory.points, len(directory.runs), trainer.step
     display = Display(console, trainer.config.train.steps, runs, trainer.step)
     state, all_diverged, stopped, training = "failed", False, False, None
     try:
@@ -207,7 +239,8 @@ def _follow(
             for report in trainer:
                 now = time.perf_counter()
                 directory.append(report, now - before)
-                display.update(report, now - before, length)
+                display.update(report, now - before, report.step - behind)
+                behind = report.step
                 for number, event in enumerate(events):
                     own = {name: values.reshape(len(points), -1)[number] for name, values in report.metrics.items()}
                     scalars = {name: float(np.nanmean(v)) for name, v in own.items() if np.isfinite(v).any()}

@@ -25,7 +25,7 @@ from moca.drivers import make_env
 from moca.drivers.host_evaluation import evaluate_on_host
 from moca.envs.environment import Spaces, make_noise
 from moca.envs.host import HostEnvironment
-from moca.envs.named import as_environment
+from moca.envs.named import as_environment, is_gymnasiums
 from moca.envs.trust import import_trusted
 from moca.evaluation import evaluate as evaluate_learner
 from moca.evaluation import rollout
@@ -288,17 +288,18 @@ def load(path: Path | str, env: Any = None, *, which: str = LAST, trust: bool = 
     With `which="best"` its policies are the best that `KeepBest` found. With `trust` it may name an environment for
     which a module of someone's own is imported.
     """
-    refuse_other_env(env := as_environment(env))
+    refuse_other_env(env)
     if which not in (LAST, BEST):
         raise ConfigError(f"which = {shown(which)} is unknown. Allowed: {LAST}, {BEST}")
     directory = RunDirectory.open(as_path("path", path))
+    env = as_environment(env, directory.config.env.flatten)
     import_trusted(directory.path, directory.config.env.name, trust)
     return Run(directory, env, which)
 
 
 def refuse_other_env(env: Any) -> None:
     """Raises unless it is an environment, or None."""
-    if env is not None and not isinstance(env, Spaces):
+    if env is not None and not isinstance(env, Spaces) and not is_gymnasiums(env):
         raise ConfigError(
             f"env = {shown(env)} must be an environment, as an object of one of moca's classes for them, or None"
         )

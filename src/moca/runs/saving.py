@@ -80,10 +80,10 @@ def go_back_to_checkpoint(trainer: Trainer, directory: RunDirectory, console: Co
 
     def accept(path: Path, found: checkpoint.Checkpoint) -> None:
         episode, lengths, identity = found.facts
-        length, runs = trainer.config.env.episode_length, len(directory.runs)
+        runs = len(directory.runs)
         if identity != directory.meta.get("identity"):
             raise ConfigError(f"{path} is a checkpoint of another run: remove it")
-        if path.stem != f"{episode * length:012d}" or episode > trainer.episodes:
+        if episode > trainer.episodes or path.stem != f"{trainer.schedule.steps(episode):012d}":
             raise checkpoint.DamagedError(f"{path} is of another step than its name says")
         if lengths.keys() != set(LOGS):
             raise checkpoint.DamagedError(f"{path} is damaged: it counts on other logs than a run has")
@@ -93,7 +93,7 @@ def go_back_to_checkpoint(trainer: Trainer, directory: RunDirectory, console: Co
             steps = [row["step"] for row in directory.rows(lengths["metrics.jsonl"])]
         except ConfigError as error:
             raise checkpoint.DamagedError(f"{path} counts on rows that are damaged: {error}") from None
-        if steps != [length * (1 + number // runs) for number in range(episode * runs)]:
+        if steps != [end for number in range(episode) for end in [trainer.schedule.steps(number + 1)] * runs]:
             raise checkpoint.DamagedError(f"{path} counts on other rows than metrics.jsonl has")
         if not plausible(checkpoint.unflatten(found.arrays, trainer.state)):
             raise checkpoint.DamagedError(f"{path} holds numbers that no run can have")

@@ -53,9 +53,9 @@ def complete(plan: Grid, directory: Path, trust: bool = False) -> Grid:
     plan = grid.looked(plan, look)
     for block in plan.blocks:
         if not block.found and block.env.startswith((GYMNASIUM, OWN)) and module_of(block.env) is None:
-            from moca.envs.named import refuse_unknown  # which imports JAX
+            from moca.envs.named import named  # which imports JAX
 
-            refuse_unknown(block.env)
+            named(block.env)
     return plan
 
 

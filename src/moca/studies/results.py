@@ -259,7 +259,7 @@ def _job_table(run: Path, job: Job) -> "pd.DataFrame":
     while (step := measured[-1]["step"]) < last:  # all of it diverged, and it stopped there
         kept = ("seed", "diverged", *job.varied[0])
         gaps = [{name: row[name] for name in kept} for row in measured[-config.seeds * len(job.varied) :]]
-        measured += [{"step": step + config.env.episode_length, **row} for row in gaps]
+        measured += [{"step": min(step + config.env.episode_length, last), **row} for row in gaps]
     rows = pd.DataFrame([row for row in measured if row["step"] % every == 0 or row["step"] == last])
     names = {tuple(point.values()): noise for point, noise in zip(job.varied, job.noises, strict=True)}
     varied = list(job.varied[0])

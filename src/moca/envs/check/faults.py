@@ -2,15 +2,13 @@
 
 import dataclasses
 import re
+import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import equinox as eqx
-import jax
-import numpy as np
 from jax import errors
 
 from moca.config import ConfigError
@@ -61,6 +59,30 @@ FIXES = {
     "ignores-action": "use it, or drop it from the bounds",
     "flat-bounds": "if step() clips actions, give its limits as bounds",
 }
+# The same for environments on the host.
+ON_HOST = {
+    "raises": "mend it",
+    "reset-signature": "define it as reset(self, *, seed=None, options=None)",
+    "reset-items": "return both, info as {} if there is none",
+    "step-items": "return these; older versions of Gym had done in place of terminated and truncated",
+    "info-type": "return a dictionary, {} if there is nothing to say",
+    "observation-type": "return an array of numbers, np.array(…, np.float32)",
+    "observation-shape": "let both agree: squeeze or concatenate the observation, or change observation_space",
+    "observation-dtype": "return it as observation.astype(self.observation_space.dtype), or change the space's dtype",
+    "observation-range": "widen observation_space, with np.inf where there is no bound, or clip; training goes on",
+    "observation-not-finite": "guard divisions, roots and logarithms, bound what grows (np.clip), or end the episode "
+    "before",
+    "reward-not-finite": "guard divisions, roots and logarithms, bound what grows (np.clip), or end the episode before",
+    "reward-type": "return one number, as by float(reward) or float(np.sum(reward))",
+    "terminated-type": "return True or False, as by bool(…)",
+    "truncated-type": "return True or False, as by bool(…)",
+    "aliased": "return a copy, as by self.state.copy(); training makes one, but whoever keeps observations is misled",
+    "ignores-seed": "call super().reset(seed=seed) and draw from self.np_random, or a run can be neither repeated nor "
+    "resumed exactly",
+    "unrepeatable": "draw from self.np_random, not from np.random or random, and set all that changes in reset(), or a "
+    "run can be neither repeated nor resumed exactly",
+    "same-start": "draw the first state from self.np_random, unless one fixed start is meant",
+}
 _EXPLAINED: list[tuple[Any, str, str]] = [
     (errors.TracerBoolConversionError, "python-branch", "branches in Python on a traced value"),
     (errors.TracerArrayConversionError, "numpy-call", "gives a traced value to NumPy"),
@@ -74,7 +96,6 @@ _EXPLAINED: list[tuple[Any, str, str]] = [
     ),
     (dataclasses.FrozenInstanceError, "self-mutation", "changes an attribute of the environment"),
 ]
-_NOT_THEIRS = [Path(__file__).parent, *(Path(str(module.__file__)).parent for module in (jax, eqx, np))]
 
 
 @dataclass(frozen=True)
@@ -96,13 +117,18 @@ class Findings(list[Fault]):
         """Adds one that is mended as its kind is, and by `fix`."""
         self.append(Fault(kind, f"{what}; {FIXES.get(kind, '')}{fix}", severity))
 
+    def once(self, kind: str, what: str, severity: Severity = "fault") -> None:
+        """Adds one of an environment on the host, unless there is one of its kind."""
+        if not any(fault.kind == kind for fault in self.of(severity)):
+            self.append(Fault(kind, f"{what}; {ON_HOST[kind]}", severity))
+
     def note(self, kind: str, what: str, fix: str = "") -> None:
         """Adds one that does not count."""
         self.fault(kind, what, fix, "note")
 
     def raised(self, where: str, error: Exception) -> None:
         """Adds the fault that an exception of the environment shows."""
-        where += _line(error)
+        where += line_of(error)
         for error_type, kind, words in _EXPLAINED:
             if isinstance(error, error_type):
                 return self.fault(kind, f"{where} {words}")
@@ -120,11 +146,18 @@ class Findings(list[Fault]):
             raise ConfigError("\n".join([f"{what}:", *(f"- {fault.message}" for fault in faults)]))
 
 
-def _line(error: Exception) -> str:
+def _not_theirs() -> list[Path]:
+    """The folders of code that is not the environment's own."""
+    packages = [sys.modules[name] for name in ("jax", "equinox", "numpy", "gymnasium") if name in sys.modules]
+    ours = Path(__file__).parents[1]
+    return [ours / "check", ours / "gymnasium.py", *(Path(str(module.__file__)).parent for module in packages)]
+
+
+def line_of(error: Exception) -> str:
     """The place in the environment's own code where an exception arose, if that can be told."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         path = Path(frame.filename)
-        if not frame.filename.startswith("<frozen") and not any(map(path.is_relative_to, _NOT_THEIRS)):
+        if not frame.filename.startswith("<frozen") and not any(map(path.is_relative_to, _not_theirs())):
             return f" (line {frame.lineno} of {path.name})"
     return ""
 

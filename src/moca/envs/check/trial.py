@@ -10,7 +10,7 @@ import numpy as np
 
 from moca.envs.check.contract import Traced, is_key
 from moca.envs.check.faults import Findings, said
-from moca.envs.environment import Environment, Step
+from moca.envs.environment import Environment, Spaces, Step
 
 SMALL = 500  # equations up to which the functions are also called without compiling: each may be a compilation
 SCALE = 1e6  # of observations, above which networks learn badly
@@ -21,7 +21,7 @@ JUMP = 1.5  # times the longest ordinary step: a longer last step back among the
 def check_numbers(env: Environment, steps: int, seed: int, reset: Traced, step: Traced, found: Findings) -> None:
     """Tries the environment, whose functions were traced, and goes as far as what was found so far lets it."""
     key = jax.random.key(seed)
-    trial = _try(env, key, _actions(env, steps, np.random.default_rng(seed)), found)
+    trial = _try(env, key, action_sequences(env, steps, np.random.default_rng(seed)), found)
     if trial is None:
         return
     if not found.of("fault"):  # another would show here a second time
@@ -29,13 +29,13 @@ def check_numbers(env: Environment, steps: int, seed: int, reset: Traced, step: 
     _finite(trial, found)
     _random_starts(trial, reset, step, found)
     _ends(env, trial, found)
-    _actions_matter(env, trial, found)
+    actions_matter(env, trial, found)
 
 
 # The trial
 
 
-class _Actions(NamedTuple):
+class Actions(NamedTuple):
     """Sequences of actions, by name."""
 
     names: list[str]
@@ -43,7 +43,7 @@ class _Actions(NamedTuple):
     alike: int  # so many, the first ones, begin in the same state
 
 
-def _actions(env: Environment, steps: int, rng: np.random.Generator) -> _Actions:
+def action_sequences(env: Spaces, steps: int, rng: np.random.Generator) -> Actions:
     """Sequences at the bounds and between them."""
     low, high = np.array(env.action_low), np.array(env.action_high)
     shape, tenth = (steps, len(low)), (high - low) / 10
@@ -61,7 +61,7 @@ def _actions(env: Environment, steps: int, rng: np.random.Generator) -> _Actions
         sequences[f"drawn from the bounds, sequence {number}"] = np.where(rng.random(shape) < 0.5, low, high)
         sequences[f"drawn uniformly, sequence {number}"] = rng.uniform(low, high, shape)
     stacked = np.stack([np.broadcast_to(sequence, shape) for sequence in sequences.values()])
-    return _Actions(list(sequences), stacked.astype(np.float32), alike)
+    return Actions(list(sequences), stacked.astype(np.float32), alike)
 
 
 def _but_in(name: str, dimension: int) -> str:
@@ -72,7 +72,7 @@ def _but_in(name: str, dimension: int) -> str:
 class _Trial(NamedTuple):
     """The outcome of the actions; arrays have axes over sequences and steps."""
 
-    actions: _Actions
+    actions: Actions
     shown: np.ndarray  # observations before the actions
     step: Step
     fresh: np.ndarray | None  # where episodes may end: the observation of another first state at every step
@@ -88,7 +88,7 @@ class _Trial(NamedTuple):
         return np.concatenate([own, self.fresh[self.actions.alike - 1 :].reshape(-1, own.shape[-1])])
 
 
-def _try(env: Environment, key: jax.Array, actions: _Actions, found: Findings) -> _Trial | None:
+def _try(env: Environment, key: jax.Array, actions: Actions, found: Findings) -> _Trial | None:
     """The result of all actions, by one program that is built like the training loop; nothing if it cannot be."""
     count, steps, _ = actions.sequences.shape
 
@@ -196,7 +196,7 @@ def _finite(trial: _Trial, found: Findings) -> None:
         found.note("scale", f"the observation's dimension {largest.argmax()} reaches {largest.max():.0e}")
 
 
-def _first(hits: np.ndarray, actions: _Actions) -> str:
+def _first(hits: np.ndarray, actions: Actions) -> str:
     """The first of these steps, in words."""
     sequence, step = np.argwhere(hits)[0]
     return f"at step {step + 1} with actions {actions.names[sequence]}"
@@ -223,11 +223,11 @@ def _ends(env: Environment, trial: _Trial, found: Findings) -> None:
         found.fault("undeclared-end", f"terminates is False, but terminated was True {where}")
     elif env.terminates and not ended.any():
         found.note("never-ends", f"terminates is True, but no episode ended within {ended.shape[1]} steps")
-    elif env.terminates and (how := _restarted(env, trial)):
+    elif env.terminates and (how := restarted(env, trial)):
         found.fault("auto-reset", f"at the end of an episode step() seems to return a first observation ({how})")
 
 
-def _restarted(env: Environment, trial: _Trial) -> str:
+def restarted(env: Spaces, trial: _Trial) -> str:
     """The sign by which the observations at most ends look like those of resets; empty if they do not.
 
     A restart shows the episode's own first observation again (a cached one), or what `reset` gives for a key from the
@@ -267,7 +267,7 @@ def _equal(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     return np.abs(one - other).max(axis=-1) <= 1e-6 * (1 + np.abs(other).max(axis=-1))
 
 
-def _drawn(env: Environment, before: np.ndarray, after: np.ndarray, observations: np.ndarray) -> np.ndarray:
+def _drawn(env: Any, before: np.ndarray, after: np.ndarray, observations: np.ndarray) -> np.ndarray:
     """Marks of the observations that are those of resets with the keys of the state, or with keys split off them."""
 
     def resets(data: jax.Array) -> jax.Array:
@@ -279,7 +279,7 @@ def _drawn(env: Environment, before: np.ndarray, after: np.ndarray, observations
     return np.asarray(_equal(np.asarray(drawn), observations[:, None, None]).any(axis=(1, 2)))
 
 
-def _actions_matter(env: Environment, trial: _Trial, found: Findings) -> None:
+def actions_matter(env: Spaces, trial: _Trial, found: Findings) -> None:
     """Finds actions that change nothing."""
 
     def flat(name: str) -> list[str]:

@@ -7,6 +7,7 @@ EXTRAS = {
     ),
     **dict.fromkeys(("jinja2", "markupsafe", "pandas", "pyarrow"), "studies"),
     "gymnasium": "gymnasium",
+    **dict.fromkeys(("onnx", "onnxruntime"), "onnx"),
     "ray": "ray",
 }
 

@@ -85,7 +85,10 @@ class Run:
         return Model(self)
 
     def export(self, path: Path | str, run: int | None = None) -> Path:
-        """Writes one run's policy, that of `best_run` by default, as a file that `moca.deploy` runs without jax."""
+        """Writes one run's policy, that of `best_run` by default, as a file that `moca.deploy` runs without jax.
+
+        A name that ends in .onnx makes it an ONNX model, as `Policy.to_onnx` does.
+        """
         run = self.best_run if run is None else self._refuse_run(run)
         noise = self.directory.configs[run].noise
         origin = {

@@ -144,8 +144,7 @@ class Five(Plane):
 
 def test_without_the_extra_it_is_named(tmp_path):
     code = (
-        "import sys; sys.modules['onnx'] = None; import moca\n"
-        "moca.pretrained('CartpoleBalance').to_onnx('policy.onnx')"
+        "import sys; sys.modules['onnx'] = None; import moca\nmoca.pretrained('CartpoleBalance').to_onnx('policy.onnx')"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 1

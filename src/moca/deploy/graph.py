@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from . import Policy
 
 TOLD = (
-    "Maps an observation, and with a filter a state that is NaN everywhere at the start of an episode, to the action and "
-    "the next state. Where there is no action, every number of it is NaN, and the state stays as it was."
+    "Maps an observation, and with a filter a state that is NaN everywhere at the start of an episode, to the action "
+    "and the next state. Where there is no action, every number of it is NaN, and the state stays as it was."
 )
 OPSET, IR = 17, 8  # of 2022: old runtimes read them
 OPERATORS = {

@@ -27,6 +27,7 @@ from moca.envs.trust import import_module_of
 from moca.runs.answers import FollowingPolicy, Model
 from moca.runs.inspection import Inspection
 from moca.runs.launch import train
+from moca.runs.notebook import Film
 from moca.runs.run import Run
 
 _FIXED = {
@@ -142,6 +143,16 @@ class MoCA:
         """See `Run.model`."""
         return self.run.model
 
+    def __repr__(self) -> str:
+        name = type(self).__name__
+        if self._run is not None:
+            return f"{name}: {self._run!r}"
+        env = self._layers[1] or type(self._env).__name__
+        return f"{name}({env!r}): nothing learned yet, call learn(steps)"
+
+    def _repr_html_(self) -> str | None:
+        return None if self._run is None else self._run._repr_html_()
+
     def predict(self, observation: Any, run: int = 0) -> np.ndarray:
         """See `Run.predict`."""
         return self.run.predict(observation, run)
@@ -158,7 +169,7 @@ class MoCA:
         """See `Run.evaluate`."""
         return self.run.evaluate(episodes, seed)
 
-    def render(self, run: int = 0, seed: int = 0, path: Path | None = None) -> tuple[Path, str, float]:
+    def render(self, run: int = 0, seed: int = 0, path: Path | None = None) -> Film:
         """See `Run.render`; give a path if the run directory is a temporary one."""
         return self.run.render(run, seed, path)
 

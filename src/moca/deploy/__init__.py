@@ -81,6 +81,14 @@ class Policy:
         except ValueError as error:
             raise ValueError(f"{path} is no exported policy, as moca export DIR writes one: {error}") from None
 
+    def __repr__(self) -> str:
+        facts, count = self.facts, len(self.action_low)
+        return (
+            f"Policy({facts.get('agent', 'an agent')} on {facts.get('env', 'an environment')}: "
+            f"{facts['observation_size']} numbers observed, {count} action{'s' * (count > 1)}, "
+            f"{'a' if self._filter else 'no'} filter)"
+        )
+
     @property
     def action_repeat(self) -> int:
         """For how many steps of the environment each action is to be held."""

@@ -48,6 +48,7 @@ class MoCA:
         seeds: how many runs learn at once; questions take `run=` and are answered by the first, 0, unless told.
         preset: the settings to start from; for an environment without any, some are taken from a short look at it.
         out: the run directory; by default a temporary one that goes with the agent.
+        start: an agent, or a run, whose weights this one begins with; its networks have the same shapes.
         settings: any others by dotted name, as in config.json.
         named: the same as keywords, as `critic__lr=1e-3` for `critic.lr`.
     """
@@ -62,6 +63,7 @@ class MoCA:
         seeds: int = 1,
         preset: str = "tuned",
         out: Path | str | None = None,
+        start: "MoCA | Run | None" = None,
         settings: Mapping[str, Any] | None = None,
         **named: Any,
     ) -> None:
@@ -88,6 +90,11 @@ class MoCA:
         self._build(one)  # refuses now what is wrong
         self._out = None if out is None else as_path("out", out)
         self._run: Run | None = None
+        self._start = start.run if isinstance(start, MoCA) else start
+        if not isinstance(self._start, Run | None):
+            raise ConfigError(
+                f"start = {shown(start)} must be an agent that has learned, or a run, as moca.load gives it"
+            )
 
     def learn(self, steps: int, callback: Any = None, progress: bool | Console = False) -> Self:
         """The agent itself, after so many environment steps per run, or so many more if it has learned before.
@@ -107,7 +114,8 @@ class MoCA:
             if self._out is None:
                 self._out = Path(tempfile.mkdtemp(prefix="moca-"))
                 weakref.finalize(self, shutil.rmtree, self._out, ignore_errors=True)
-            self._run = train(config, self._out, env=self._env, console=progress, callback=callback)
+            options = {"env": self._env, "start": self._start, "console": progress, "callback": callback}
+            self._run = train(config, self._out, **options)
         directory = self._run.directory
         if lost := directory.status.get("diverged"):
             warnings.warn(
@@ -156,6 +164,10 @@ class MoCA:
     def predict(self, observation: Any, run: int = 0) -> np.ndarray:
         """See `Run.predict`."""
         return self.run.predict(observation, run)
+
+    def get_parameters(self, run: int = 0) -> dict[str, np.ndarray]:
+        """See `Run.get_parameters`."""
+        return self.run.get_parameters(run)
 
     def policy(self, run: int = 0) -> FollowingPolicy:
         """See `Run.policy`."""

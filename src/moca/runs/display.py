@@ -63,8 +63,9 @@ class Display:
 
 def make_console(quiet: bool) -> Console:
     """Returns the console for a run. It takes a notebook for a file: in one, `Display` has a bar of its own."""
-    plain: dict[str, bool] = {"force_jupyter": False, "force_terminal": False} if in_notebook() else {}
-    return Console(markup=False, emoji=False, quiet=quiet, **plain)  # a path may have brackets
+    is_one = False if in_notebook() else None
+    # A path may have brackets, which are no markup.
+    return Console(markup=False, emoji=False, quiet=quiet, force_jupyter=is_one, force_terminal=is_one)
 
 
 @contextmanager

@@ -31,7 +31,7 @@ from moca.evaluation import evaluate as evaluate_learner
 from moca.evaluation import rollout
 from moca.loop import PolicyState, agent_steps, init_run, policy_start, policy_step
 from moca.names import OWN
-from moca.runs import BEST, LAST, export, film, inspection, notebook, saving
+from moca.runs import BEST, LAST, export, film, inspection, learned, notebook, saving
 from moca.runs.answers import FollowingPolicy, Model, as_rows
 from moca.runs.directory import RunDirectory
 
@@ -87,6 +87,11 @@ class Run:
         asked = self._at(run)
         rows, lead = self._observed(observation)
         return np.array(self._programs["value"](*asked, rows)).reshape(lead)
+
+    def get_parameters(self, run: int = 0) -> dict[str, np.ndarray]:
+        """Returns copies of all arrays that one run has learned, by path, as `critics.trunk.weights.0`."""
+        learner = jax.tree.map(lambda leaf: leaf[self._refuse_run(run)], self.learners)
+        return {name: array.copy() for name, array in learned.by_path(learner).items()}
 
     @property
     def model(self) -> "Model":

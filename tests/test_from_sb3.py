@@ -7,12 +7,14 @@ from pathlib import Path
 
 import gymnasium
 import jax
+import numpy as np
 import pandas
 import pytest
 
 import moca
 from moca import api
 from moca.cli import main
+from moca.runs.callbacks import Training
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "from-sb3.md").read_text()
@@ -24,7 +26,9 @@ ROWS = [
 LINES = [match for row in ROWS for match in re.findall(r"`([^`]+)`", row[2])]
 PYTHON = [line for line in LINES if not line.startswith("moca ")]
 COMMANDS = [line for line in LINES if line.startswith("moca ")]
+
 SMALL = {
+    "belief.filter": False,
     "env.episode_length": 20,
     "train.batch": 8,
     "train.warmup": 10,
@@ -67,13 +71,18 @@ def session(tmp_path_factory):
     return names, raised
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", PYTHON)
 def test_a_line_runs(session, line):
     ast.parse(line)
-    if line in session[1]:
-        raise session[1][line]
+    error = session[1].get(line)
+    if "cannot draw" in str(error):
+        pytest.skip(str(error))  # what draws Gymnasium's environments is not installed
+    if error:
+        raise error
 
 
+@pytest.mark.slow
 def test_the_lines_do_what_the_table_says(session):
     names, _ = session
     agent = names["agent"]
@@ -81,8 +90,13 @@ def test_the_lines_do_what_the_table_says(session):
     assert steps == list(range(20, 20 * len(steps) + 1, 20))  # every call of learn went on
     assert names["action"].shape == (1,)
     assert len(names["rows"]) == 1
-    assert len(names["table"]) == len(names["longer"].rows)
+    assert len(names["table"]) == len(names["longer"].rows) - 1 == 3
+    assert [names["enough"](Training(0, {"return_mean": np.array([each])}, None, None)) for each in (-300, -100)] == [
+        True,
+        False,
+    ]
     assert names["events"].is_dir()
+    assert names["saved"]
     assert names["picture"].is_file()
     assert names["best"].which == "best"
     assert any(name.startswith("critics.") for name in names["parameters"])

@@ -1,4 +1,4 @@
-"""Writes a policy as an ONNX model, its filter included, for runtimes in other languages.
+"""Writes a policy, its filter included, as an ONNX model for runtimes in other languages.
 
 Without a filter the model maps `observation` to `action`. With one it also maps `state`, which is NaN everywhere at
 the start of an episode, to `next_state`:
@@ -41,7 +41,7 @@ OPERATORS = {
 
 
 def write(policy: "Policy", path: Path | str) -> Path:
-    """The file, with the model in it."""
+    """Writes the model to a file and returns its path."""
     content = model(policy).SerializeToString()
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -50,7 +50,7 @@ def write(policy: "Policy", path: Path | str) -> Path:
 
 
 def model(policy: "Policy") -> Any:
-    """The policy as an `onnx.ModelProto`."""
+    """Returns the policy as an `onnx.ModelProto`."""
     try:
         import onnx
     except ModuleNotFoundError as error:
@@ -78,7 +78,7 @@ def model(policy: "Policy") -> Any:
 
 
 def _step(policy: "Policy", observation: Any, state: Any = None) -> dict[str, Any]:
-    """What `Policy.__call__` does, without branches: the action and the next state."""
+    """Returns the action and the next state, by what `Policy.__call__` does but without branches."""
     size, possible = len(observation), np.abs(observation) <= LIMIT
     believed, known = observation, possible.all()
     if policy._filter:
@@ -107,24 +107,24 @@ class Graph:
         self.names = 0
 
     def name(self) -> str:
-        """A new one."""
+        """Returns a new name."""
         self.names += 1
         return f"v{self.names}"
 
     def constant(self, array: np.ndarray) -> str:
-        """The name of a constant; equal ones have one."""
+        """Returns the name of a constant; equal constants share one."""
         key = (array.dtype.name, array.shape, array.tobytes())
         return self.constants.setdefault(key, (f"c{len(self.constants)}", array))[0]
 
     def symbol(self, operator: str, inputs: list[str], like: Any, **attributes: Any) -> "Symbol":
-        """The output of a new node; it has the shape and the type of `like`."""
+        """Adds a node and returns its output, which has the shape and the dtype of `like`."""
         from onnx import helper
 
         self.nodes.append(helper.make_node(operator, inputs, [name := self.name()], **attributes))
         return Symbol(self, name, np.asarray(like))
 
     def within(self, nodes: list[Any], function: Callable[[], "Symbol"]) -> "Symbol":
-        """What a function returns, with its nodes in that list instead."""
+        """Returns what `function` returns, with its nodes added to that list instead."""
         held, self.nodes = self.nodes, nodes
         try:
             return function()
@@ -132,14 +132,14 @@ class Graph:
             self.nodes = held
 
     def finished(self, inputs: dict[str, np.ndarray], outputs: dict[str, "Symbol"]) -> Any:
-        """The graph from these inputs to these outputs."""
+        """Returns the graph from these inputs to these outputs, without nodes that no output needs."""
         from onnx import helper, numpy_helper
 
         for name, symbol in outputs.items():
             self.nodes.append(helper.make_node("Identity", [symbol.name], [name]))
         nodes: list[Any] = []
         needed = set(outputs)
-        for node in reversed(self.nodes):  # a slope that nobody asked for goes
+        for node in reversed(self.nodes):
             if needed & set(node.output):
                 nodes.insert(0, node)
                 needed |= _used(node)
@@ -153,7 +153,7 @@ class Graph:
 
 
 def _used(node: Any) -> set[str]:
-    """The names that a node needs, those inside its loop among them."""
+    """Returns the names that a node uses, also inside its loop."""
     inner = (each for attribute in node.attribute for each in attribute.g.node)
     return set(node.input).union(*map(_used, inner))
 
@@ -165,7 +165,7 @@ def _described(name: str, like: np.ndarray) -> Any:
 
 
 class Symbol(np.lib.mixins.NDArrayOperatorsMixin):
-    """A value of the graph that NumPy takes for an array; `like` is an array of its shape and type."""
+    """A value of the graph that NumPy functions accept as an array; `like` is an array of its shape and dtype."""
 
     def __init__(self, graph: Graph, name: str, like: np.ndarray) -> None:
         self.graph, self.name, self.like = graph, name, like
@@ -191,7 +191,7 @@ class Symbol(np.lib.mixins.NDArrayOperatorsMixin):
         return FUNCTIONS[function](*arguments, **options)
 
     def _named(self, *inputs: Any) -> list[str]:
-        """The names of values, all cast to the type that NumPy would compute in."""
+        """Returns the names of values, all cast to the dtype that NumPy would compute in."""
         kind = np.result_type(*(each.dtype if hasattr(each, "dtype") else each for each in inputs))
         return [
             each.astype(kind).name if isinstance(each, Symbol) else self.graph.constant(np.asarray(each, kind))
@@ -199,7 +199,7 @@ class Symbol(np.lib.mixins.NDArrayOperatorsMixin):
         ]
 
     def _moved(self, move: Callable[[np.ndarray], np.ndarray]) -> "Symbol":
-        """What is left of the numbers, and where, after `move`; whatever that does to an array."""
+        """Returns the values after `move`, any function that only selects and rearranges elements."""
         places = move(np.arange(self.like.size).reshape(self.shape))
         flat = self.graph.symbol("Reshape", [self.name, self.graph.constant(np.array([-1]))], self.like.ravel())
         return self.graph.symbol("Gather", [flat.name, self.graph.constant(places)], self.like.ravel()[places])
@@ -238,7 +238,7 @@ class Symbol(np.lib.mixins.NDArrayOperatorsMixin):
         return (~self).astype(np.float64).sum() < 0.5
 
     def repeated(self, times: int, step: Callable[[Any], "Symbol"]) -> "Symbol":
-        """A loop that applies `step` so many times."""
+        """Returns the value after applying `step` that many times, in a loop."""
         from onnx import TensorProto, helper
 
         nodes: list[Any] = []
@@ -269,7 +269,7 @@ def _concatenate(parts: list[Any], axis: int = 0) -> Symbol:
 
 
 def _solve(matrices: Symbol, right: Symbol) -> Any:
-    """Gauss and Jordan's elimination, which does without pivots where matrices are positive definite."""
+    """Solves by Gauss-Jordan elimination, without pivoting because the matrices are positive definite."""
     size = matrices.shape[-1]
     both = _concatenate([matrices, right], axis=2)
     for i in range(size):

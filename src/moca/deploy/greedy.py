@@ -122,14 +122,14 @@ class Quadratic:
 
 
 def triangular(diagonal: np.ndarray, below: np.ndarray) -> np.ndarray:
-    """Lower triangular matrices with these diagonals (…, n), and these numbers below them, row by row, or none."""
+    """Returns lower triangular matrices from their diagonals (…, n) and the numbers below, row by row, or none."""
     zero = np.zeros((*diagonal.shape[:-1], 1))
     return np.concatenate([diagonal, below, zero], axis=-1)[..., _places(diagonal.shape[-1], below.shape[-1])]
 
 
 @cache
 def _places(size: int, below: int) -> np.ndarray:
-    """For each number of a triangular matrix its place among all numbers, of which the last is 0."""
+    """Returns where each entry of a triangular matrix stands among all its numbers, of which the last is 0."""
     places = np.full((size, size), -1)
     places[np.diag_indices(size)] = np.arange(size)
     rows, columns = (each[:below] for each in np.tril_indices(size, -1))
@@ -159,7 +159,7 @@ def _box_maximiser(P: np.ndarray, vertex: np.ndarray, sweeps: int = 60) -> np.nd
 
 
 def repeated(times: int, step: Callable[[np.ndarray], np.ndarray], x: Any) -> np.ndarray:
-    """`step` applied to x so many times."""
+    """Returns x after applying `step` that many times."""
     if hasattr(x, "repeated"):  # a value of a graph, in which this is a loop
         return x.repeated(times, step)
     for _ in range(times):

@@ -52,9 +52,10 @@ def test_every_row_has_a_line_or_says_why_not():
 def session(tmp_path_factory):
     """All lines of Python in order, on tiny networks for a few steps; what each of them raised, and the names."""
     names = {"moca": moca, "gymnasium": gymnasium, "pandas": pandas, "jax": jax, "obs": [1.0, 0.0, 0.0]}
+    names["folder"] = folder = tmp_path_factory.mktemp("session")
     raised = {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(tmp_path_factory.mktemp("session"))
+        patch.chdir(folder)
         build = api.presets.build
 
         def small(preset, task, chosen, *found):
@@ -91,17 +92,15 @@ def test_the_lines_do_what_the_table_says(session):
     assert names["action"].shape == (1,)
     assert len(names["rows"]) == 1
     assert len(names["table"]) == len(names["longer"].rows) - 1 == 3
-    assert [names["enough"](Training(0, {"return_mean": np.array([each])}, None, None)) for each in (-300, -100)] == [
-        True,
-        False,
-    ]
+    returns = [Training(0, {"return_mean": np.array([number])}, None, None) for number in (-300.0, -100.0)]
+    assert [names["enough"](each) for each in returns] == [True, False]
     assert names["events"].is_dir()
     assert names["saved"]
     assert names["picture"].is_file()
     assert names["best"].which == "best"
     assert any(name.startswith("critics.") for name in names["parameters"])
     assert names["tuned"].config.noise.sigma == 0.1
-    assert (names["path"] / "config.json").is_file()
+    assert (names["folder"] / names["path"] / "config.json").is_file()
     assert names["loaded"].predict(names["obs"]) == pytest.approx(names["agent"].predict(names["obs"]), abs=1e-6)
 
 

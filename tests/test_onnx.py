@@ -77,10 +77,14 @@ def test_a_thousand_calls(both, gaps):
     walk[1:][rng.random((CALLS - 1, size)) < gaps] = np.nan
     policy.reset()
     session.reset()
+    actions = []
     for number, observation in enumerate(walk):
         expected, action = policy(observation), session(observation)
+        actions.append(expected)
         assert (action.dtype, action.shape) == (np.float32, expected.shape)
         assert apart(policy, action, expected) < 1e-6, number
+    inside = (np.array(actions) > policy.action_low + 1e-3) & (np.array(actions) < policy.action_high - 1e-3)
+    assert np.sum(inside) > 20  # not everything is at the bounds
     if policy._filter:
         belief = np.concatenate([each.ravel() for each in policy._last[0]])
         np.testing.assert_allclose(session.state[0][: len(belief)], belief, rtol=0, atol=1e-6)

@@ -48,7 +48,7 @@ class MoCA:
         seeds: how many runs learn at once; questions take `run=` and are answered by the first, 0, unless told.
         preset: the settings to start from; for an environment without any, some are taken from a short look at it.
         out: the run directory; by default a temporary one that goes with the agent.
-        start: an agent, or a run, whose weights this one begins with; its networks have the same shapes.
+        start: an agent or a run whose weights are the initial ones; its networks have the same shapes.
         settings: any others by dotted name, as in config.json.
         named: the same as keywords, as `critic__lr=1e-3` for `critic.lr`.
     """

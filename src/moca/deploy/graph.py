@@ -1,17 +1,17 @@
 """Writes a policy, its filter included, as an ONNX model for runtimes in other languages.
 
-Without a filter the model maps `observation` to `action`. With one it also maps `state`, which is NaN everywhere at
-the start of an episode, to `next_state`:
+Without a filter the model maps `observation` to `action`. With one it also maps `state` to
+`next_state`; at the start of an episode the state is NaN everywhere:
 
     state = np.full(session.get_inputs()[1].shape, np.nan)
     action, state = session.run(None, {"observation": observation, "state": state})
 
-A graph cannot raise. Where `Policy` would, because a value is missing that is needed or is none that can have been
-measured, every number of the action is NaN, and the state is returned as it was.
+A graph cannot raise an exception. Where `Policy` raises one, every number of the action is NaN and
+the state is returned unchanged.
 
-Nothing of a policy is said here a second time: its own functions are called with a `Symbol` in place of an array,
-which notes what is computed with it. The model computes in double precision, as `Policy` does, but for erf, which
-runtimes have in single precision only.
+The graph is traced: the functions of the policy are called with a `Symbol` in place of an array,
+and the symbol records the operations. The model computes in double precision, as `Policy` does,
+except for erf, which ONNX Runtime implements in single precision only.
 """
 
 import json
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from . import Policy
 
 TOLD = (
-    "Maps an observation, and with a filter a state that is NaN everywhere at the start of an episode, to the action "
-    "and the next state. Where there is no action, every number of it is NaN, and the state stays as it was."
+    "Maps an observation, and with a filter a state, to the action and the next state. At the start of an episode the "
+    "state is NaN everywhere. For an observation that cannot be used the action is NaN and the state is unchanged."
 )
 OPSET, IR = 17, 8  # of 2022: old runtimes read them
 OPERATORS = {
@@ -78,7 +78,7 @@ def model(policy: "Policy") -> Any:
 
 
 def _step(policy: "Policy", observation: Any, state: Any = None) -> dict[str, Any]:
-    """Returns the action and the next state, by what `Policy.__call__` does but without branches."""
+    """Returns the action and the next state, as `Policy.__call__` does, but without branches."""
     size, possible = len(observation), np.abs(observation) <= LIMIT
     believed, known = observation, possible.all()
     if policy._filter:
@@ -132,7 +132,7 @@ class Graph:
             self.nodes = held
 
     def finished(self, inputs: dict[str, np.ndarray], outputs: dict[str, "Symbol"]) -> Any:
-        """Returns the graph from these inputs to these outputs, without nodes that no output needs."""
+        """Returns the graph from these inputs to these outputs, without unused nodes."""
         from onnx import helper, numpy_helper
 
         for name, symbol in outputs.items():
@@ -165,7 +165,10 @@ def _described(name: str, like: np.ndarray) -> Any:
 
 
 class Symbol(np.lib.mixins.NDArrayOperatorsMixin):
-    """A value of the graph that NumPy functions accept as an array; `like` is an array of its shape and dtype."""
+    """A value of the graph, which NumPy functions accept as an array.
+
+    `like` is an array of its shape and dtype.
+    """
 
     def __init__(self, graph: Graph, name: str, like: np.ndarray) -> None:
         self.graph, self.name, self.like = graph, name, like
@@ -199,7 +202,7 @@ class Symbol(np.lib.mixins.NDArrayOperatorsMixin):
         ]
 
     def _moved(self, move: Callable[[np.ndarray], np.ndarray]) -> "Symbol":
-        """Returns the values after `move`, any function that only selects and rearranges elements."""
+        """Returns the values after `move`, a function that selects and rearranges elements."""
         places = move(np.arange(self.like.size).reshape(self.shape))
         flat = self.graph.symbol("Reshape", [self.name, self.graph.constant(np.array([-1]))], self.like.ravel())
         return self.graph.symbol("Gather", [flat.name, self.graph.constant(places)], self.like.ravel()[places])
@@ -269,7 +272,7 @@ def _concatenate(parts: list[Any], axis: int = 0) -> Symbol:
 
 
 def _solve(matrices: Symbol, right: Symbol) -> Any:
-    """Solves by Gauss-Jordan elimination, without pivoting because the matrices are positive definite."""
+    """Returns the solution by Gauss-Jordan elimination, for positive definite matrices."""
     size = matrices.shape[-1]
     both = _concatenate([matrices, right], axis=2)
     for i in range(size):

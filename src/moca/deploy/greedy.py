@@ -1,6 +1,6 @@
 """Networks in NumPy, and the greedy actions of actors and of quadratic critics.
 
-`graph.py` calls these functions with values of an ONNX graph in place of arrays: no branch depends on a number, and
+`graph.py` traces these functions into an ONNX graph: no branch depends on a value of an array, and
 nothing is assigned in place.
 """
 
@@ -122,14 +122,19 @@ class Quadratic:
 
 
 def triangular(diagonal: np.ndarray, below: np.ndarray) -> np.ndarray:
-    """Returns lower triangular matrices from their diagonals (…, n) and the numbers below, row by row, or none."""
+    """Returns lower triangular matrices.
+
+    Args:
+        diagonal: their diagonals, (…, n).
+        below: the entries below, row by row; without any, the matrices are diagonal.
+    """
     zero = np.zeros((*diagonal.shape[:-1], 1))
     return np.concatenate([diagonal, below, zero], axis=-1)[..., _places(diagonal.shape[-1], below.shape[-1])]
 
 
 @cache
 def _places(size: int, below: int) -> np.ndarray:
-    """Returns where each entry of a triangular matrix stands among all its numbers, of which the last is 0."""
+    """Returns the index of each entry of a matrix among the diagonal, the rest and a zero."""
     places = np.full((size, size), -1)
     places[np.diag_indices(size)] = np.arange(size)
     rows, columns = (each[:below] for each in np.tril_indices(size, -1))
@@ -160,7 +165,7 @@ def _box_maximiser(P: np.ndarray, vertex: np.ndarray, sweeps: int = 60) -> np.nd
 
 def repeated(times: int, step: Callable[[np.ndarray], np.ndarray], x: Any) -> np.ndarray:
     """Returns x after applying `step` that many times."""
-    if hasattr(x, "repeated"):  # a value of a graph, in which this is a loop
+    if hasattr(x, "repeated"):  # a value of a graph, where this becomes a loop
         return x.repeated(times, step)
     for _ in range(times):
         x = step(x)

@@ -62,15 +62,15 @@ class Display:
 
 
 def make_console(quiet: bool) -> Console:
-    """Returns the console for a run. It takes a notebook for a file: in one, `Display` has a bar of its own."""
-    is_one = False if in_notebook() else None
-    # A path may have brackets, which are no markup.
-    return Console(markup=False, emoji=False, quiet=quiet, force_jupyter=is_one, force_terminal=is_one)
+    """Returns the console of a run, which writes plain text in a notebook."""
+    rich = False if in_notebook() else None  # where `Display` has a bar that needs no widgets
+    # Brackets in a path must not be read as markup.
+    return Console(markup=False, emoji=False, quiet=quiet, force_jupyter=rich, force_terminal=rich)
 
 
 @contextmanager
 def working(console: Console, text: str) -> Iterator[None]:
-    """Says what is being done while the block runs: beside a spinner on a terminal, in a line elsewhere."""
+    """Shows a text while the block runs: with a spinner on a terminal, as a line elsewhere."""
     if console.is_terminal:
         with console.status(text):
             yield

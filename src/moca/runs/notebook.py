@@ -1,7 +1,7 @@
-"""How runs, films, metrics and progress are displayed in a notebook.
+"""Displays of runs, films, metrics and progress in a notebook.
 
-All HTML is self-contained, uses the text colour of the page, so that it is legible on light and dark backgrounds, and
-escapes everything that comes from a file. IPython is imported only where it is running already.
+All HTML is self-contained and escapes everything that comes from a file. It uses the text colour of
+the page, which is legible in light and dark themes. IPython is imported only where it is running.
 """
 
 import base64
@@ -42,7 +42,7 @@ class Rows(list):
 
 
 class Film(NamedTuple):
-    """A film of an episode: the file, how it was drawn, and the return. A notebook plays it inline."""
+    """The file of a film, how it was drawn, and the return. A notebook plays it inline."""
 
     path: Path
     how: str

@@ -53,7 +53,7 @@ class Cartpole:
 
 
 def run(policy, plant, seconds):
-    """How long each decision took and how late it began, in ms; cos θ at each; what went wrong, and how often."""
+    """Returns how long each decision took, how late it began (ms), cos θ at each, and counts of what went wrong."""
     took, late, upright, counts = [], [], [], {"deadlines missed": 0, "actions held": 0}
     ticks = round(seconds / PERIOD)
     action = np.zeros(1)
@@ -66,20 +66,21 @@ def run(policy, plant, seconds):
             time.sleep(STALL)
         decided = time.perf_counter()
         try:
-            new = policy(measured)  # NaN: the filter goes on with what its model predicts
-        except ValueError:  # there is nothing to go on from: keep to the last action, or stop a real plant here
+            new = policy(measured)  # after a lost sample the filter relies on its model
+        except ValueError:  # no belief and no sample: hold the last action; a real plant should stop here
             new, counts["actions held"] = action, counts["actions held"] + 1
+            policy.reset()
         took.append(time.perf_counter() - decided)
         late.append(began - due)
         upright.append(np.cos(plant.state[1]))
         due += PERIOD
         missed = int((time.perf_counter() - due) // PERIOD) + 1
-        for _ in range(missed):  # the plant went on with the last action
+        for _ in range(missed):  # the plant kept the last action
             plant.hold(action)
             due += PERIOD
         if missed > 0:
             counts["deadlines missed"] += 1
-            policy.reset()  # the filter believes that `new` followed at once: it begins anew with the next sample
+            policy.reset()  # the filter assumes that `new` was applied in time: start again with the next sample
         plant.hold(action := new)
     return 1000 * np.array(took), 1000 * np.array(late), np.array(upright), counts
 
@@ -92,10 +93,10 @@ def told(name, milliseconds):
 seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 10.0
 policy = Policy.load(sys.argv[2]) if len(sys.argv) > 2 else pretrained("CartpoleBalance")
 plant = Cartpole(np.random.default_rng(0))
-for _ in range(20):  # the first calls of anything are slow
+for _ in range(20):  # warm up: the first calls are slow
     policy(np.zeros(5))
 policy.reset()
-gc.disable()  # nothing here needs the collector, and it comes when it likes
+gc.disable()  # no pauses of the garbage collector; nothing here creates reference cycles
 
 took, late, upright, counts = run(policy, plant, seconds)
 assert not {"jax", "jaxlib", "equinox"} & set(sys.modules)

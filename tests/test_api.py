@@ -79,6 +79,16 @@ def test_answers_for_one_and_for_many(agent, run):
     actions[0] = 7.0  # a copy that is the caller's own
 
 
+def test_parameters_are_copies_by_path(agent):
+    found = agent.get_parameters(1)
+    stored = np.load(agent.run.path / "policy.npz")
+    assert set(found) == set(stored)
+    for name, array in found.items():
+        np.testing.assert_array_equal(array, stored[name][1])
+        array[...] = 0
+    assert any(array.any() for array in agent.get_parameters(1).values())
+
+
 def test_actions_stay_within_the_bounds(agent):
     actions = agent.predict(100 * OBSERVATIONS)
     assert np.all((actions >= -1) & (actions <= 3))
@@ -180,6 +190,8 @@ def test_mistakes_are_sentences(agent, tmp_path):
         (lambda: moca.MoCA(env, settings={"agent": "sac"}), "choose the class, as moca.SAC"),
         (lambda: moca.MoCA(env, settings={"train.steps": 100}), "it is the argument of learn"),
         (lambda: moca.MoCA(env, preset="tund"), "Did you mean tuned?"),
+        (lambda: moca.MoCA(env, start="runs/first"), "must be an agent that has learned, or a run"),
+        (lambda: agent.get_parameters(2), "run = 2 is out of range"),
         (lambda: moca.SAC(env).learn(1500), "must be a multiple of env.episode_length = 1000"),
         (lambda: moca.SAC(env).predict(OBSERVATIONS), "call learn"),
     ]:

@@ -28,6 +28,7 @@ from moca.names import OWN
 from moca.runs.answers import FollowingPolicy, Model
 from moca.runs.inspection import Inspection
 from moca.runs.launch import train
+from moca.runs.notebook import Film
 from moca.runs.run import Run
 
 _FIXED = {
@@ -48,6 +49,7 @@ class MoCA:
         seeds: how many runs learn at once; questions take `run=` and are answered by the first, 0, unless told.
         preset: the settings to start from; for an environment without any, some are taken from a short look at it.
         out: the run directory; by default a temporary one that goes with the agent.
+        start: an agent or a run whose weights are the initial ones; its networks have the same shapes.
         settings: any others by dotted name, as in config.json.
         named: the same as keywords, as `critic__lr=1e-3` for `critic.lr`.
     """
@@ -62,6 +64,7 @@ class MoCA:
         seeds: int = 1,
         preset: str = "tuned",
         out: Path | str | None = None,
+        start: "MoCA | Run | None" = None,
         settings: Mapping[str, Any] | None = None,
         **named: Any,
     ) -> None:
@@ -93,6 +96,11 @@ class MoCA:
         self._build(one)  # refuses now what is wrong
         self._out = None if out is None else as_path("out", out)
         self._run: Run | None = None
+        self._start = start.run if isinstance(start, MoCA) else start
+        if not isinstance(self._start, Run | None):
+            raise ConfigError(
+                f"start = {shown(start)} must be an agent that has learned, or a run, as moca.load gives it"
+            )
 
     def learn(self, steps: int, callback: Any = None, progress: bool | Console = False) -> Self:
         """The agent itself, after so many environment steps per run, or so many more if it has learned before.
@@ -112,7 +120,8 @@ class MoCA:
             if self._out is None:
                 self._out = Path(tempfile.mkdtemp(prefix="moca-"))
                 weakref.finalize(self, shutil.rmtree, self._out, ignore_errors=True)
-            self._run = train(config, self._out, env=self._env, console=progress, callback=callback)
+            options = {"env": self._env, "start": self._start, "console": progress, "callback": callback}
+            self._run = train(config, self._out, **options)
         directory = self._run.directory
         if lost := directory.status.get("diverged"):
             warnings.warn(
@@ -148,9 +157,23 @@ class MoCA:
         """See `Run.model`."""
         return self.run.model
 
+    def __repr__(self) -> str:
+        name = type(self).__name__
+        if self._run is not None:
+            return f"{name}: {self._run!r}"
+        env = self._layers[1] or type(self._env).__name__
+        return f"{name}({env!r}): nothing learned yet, call learn(steps)"
+
+    def _repr_html_(self) -> str | None:
+        return None if self._run is None else self._run._repr_html_()
+
     def predict(self, observation: Any, run: int = 0) -> np.ndarray:
         """See `Run.predict`."""
         return self.run.predict(observation, run)
+
+    def get_parameters(self, run: int = 0) -> dict[str, np.ndarray]:
+        """See `Run.get_parameters`."""
+        return self.run.get_parameters(run)
 
     def policy(self, run: int = 0) -> FollowingPolicy:
         """See `Run.policy`."""
@@ -164,7 +187,7 @@ class MoCA:
         """See `Run.evaluate`."""
         return self.run.evaluate(episodes, seed)
 
-    def render(self, run: int = 0, seed: int = 0, path: Path | None = None) -> tuple[Path, str, float]:
+    def render(self, run: int = 0, seed: int = 0, path: Path | None = None) -> Film:
         """See `Run.render`; give a path if the run directory is a temporary one."""
         return self.run.render(run, seed, path)
 

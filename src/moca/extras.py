@@ -7,6 +7,7 @@ EXTRAS = {
     ),
     **dict.fromkeys(("jinja2", "markupsafe", "pandas", "pyarrow"), "studies"),
     **dict.fromkeys(("gymnasium", "imageio", "pygame"), "gymnasium"),
+    **dict.fromkeys(("onnx", "onnxruntime"), "onnx"),
     "ray": "ray",
 }
 

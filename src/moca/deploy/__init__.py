@@ -81,6 +81,14 @@ class Policy:
         except ValueError as error:
             raise ValueError(f"{path} is no exported policy, as moca export DIR writes one: {error}") from None
 
+    def __repr__(self) -> str:
+        facts, count = self.facts, len(self.action_low)
+        return (
+            f"Policy({facts.get('agent', 'an agent')} on {facts.get('env', 'an environment')}: "
+            f"{facts['observation_size']} numbers observed, {count} action{'s' * (count > 1)}, "
+            f"{'a' if self._filter else 'no'} filter)"
+        )
+
     @property
     def action_repeat(self) -> int:
         """For how many steps of the environment each action is to be held."""
@@ -117,9 +125,8 @@ class Policy:
         """The belief with one more observation in it."""
         if self._last is not None:
             before, action = self._last
-            taken = 2 * (action - self.action_low) / (self.action_high - self.action_low) - 1
             with np.errstate(all="ignore"):
-                belief = filter_.follow(before, taken, measured)
+                belief = filter_.follow(before, self._inside(action), measured)
             if sane(*belief):
                 return belief
         if np.isnan(measured).any():
@@ -131,6 +138,19 @@ class Policy:
             inside = self._greedy(states.reshape(-1, states.shape[-1]))
         if not np.isfinite(inside).all():
             raise ValueError("the policy has no action here: its numbers overflow")
+        return self._in_bounds(inside).reshape(*states.shape[:-1], len(self.action_low))
+
+    def _in_bounds(self, inside: np.ndarray) -> np.ndarray:
+        """Actions in [−1, 1] as those of the environment."""
         action = self.action_low + (inside + 1) / 2 * (self.action_high - self.action_low)
-        action = np.clip(action, self.action_low, self.action_high).astype(np.float32)
-        return action.reshape(*states.shape[:-1], len(self.action_low))
+        return np.clip(action, self.action_low, self.action_high).astype(np.float32)
+
+    def _inside(self, action: np.ndarray) -> np.ndarray:
+        """Actions of the environment as those in [−1, 1]."""
+        return 2 * (action - self.action_low) / (self.action_high - self.action_low) - 1
+
+    def to_onnx(self, path: Path | str) -> Path:
+        """Writes the policy, its filter included, as an ONNX model; needs `onnx`. See `moca.deploy.graph`."""
+        from .graph import write
+
+        return write(self, path)

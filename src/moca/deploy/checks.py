@@ -42,9 +42,9 @@ def checked(what: str, numbers: Any, size: int, gaps: bool = False) -> np.ndarra
     return array
 
 
-def sane(mean: np.ndarray, covariance: np.ndarray) -> bool:
+def sane(mean: np.ndarray, covariance: np.ndarray) -> Any:
     """Returns True if the numbers of a belief are finite, and within what could be observed."""
-    return bool((np.abs(mean) <= LIMIT).all() and (np.abs(covariance) <= LIMIT**2).all())
+    return (np.abs(mean) <= LIMIT).all() & (np.abs(covariance) <= LIMIT**2).all()
 
 
 Rule = tuple[Callable[[Any], bool], str]  # whether a fact can be, and what it can be in words

@@ -89,7 +89,7 @@ class FollowingPolicy:
 
 
 def _sane(belief: Belief) -> bool:
-    return belief.covariance is None or sane(np.asarray(belief.mean), np.asarray(belief.covariance))
+    return belief.covariance is None or bool(sane(np.asarray(belief.mean), np.asarray(belief.covariance)))
 
 
 class Model:

@@ -73,9 +73,15 @@ def add_commands(command: Callable[[str, Callable[[argparse.Namespace], None], s
     inspect.add_argument("--out", type=a_path, metavar="FILE", help="the page (default: inspect.html in the directory)")
     add_device(inspect)
 
-    export = command("export", _export, "a learned policy as one file that runs with NumPy alone: see moca.deploy")
+    export = command("export", _export, "a learned policy as one file that runs with NumPy alone, or as an ONNX model")
     export.add_argument("--run", type=from_zero, help="which of its runs (default: the one with the highest return)")
-    export.add_argument("--out", type=a_path, default=Path("exported.npz"), help="the file (default: exported.npz)")
+    export.add_argument(
+        "--out",
+        type=a_path,
+        default=Path("exported.npz"),
+        metavar="FILE",
+        help="the file, an ONNX model if its name ends in .onnx (default: exported.npz)",
+    )
     export.set_defaults(device="cpu")
 
     for each in (evaluate, render, inspect, export):

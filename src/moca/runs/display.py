@@ -14,6 +14,7 @@ from moca import figures, looks
 from moca.config import CONSTANT, Config
 from moca.drivers import Report
 from moca.names import OWN
+from moca.runs.notebook import Bar, in_notebook
 
 TITLE = 52  # letters in a line of a figure's title
 
@@ -33,11 +34,12 @@ class Display:
         )
         self._task = self._bar.add_task("training", total=steps, completed=done, speed="", score="")
         self._runs, self._steps = runs, steps
+        self._cell = Bar(steps, done) if in_notebook() and not console.quiet else None
 
     @contextmanager
     def live(self) -> Iterator["Display"]:
         """Shows the bar while the block runs."""
-        with self._bar:
+        with self._cell or self._bar:
             yield self
 
     def update(self, report: Report, seconds: float, steps: int) -> None:
@@ -50,10 +52,31 @@ class Display:
             left = f"{len(returns)} of {self._runs} runs, the others" if len(returns) else "all runs"
             score += f" ({left} diverged)"
         speed = f"{steps * self._runs / max(seconds, 1e-9):,.0f} steps/s"
+        if self._cell:
+            self._cell.update(report.step, f"{speed}  {score}")
+            return
         self._bar.update(self._task, completed=report.step, speed=speed, score=score)
         tenth = self._steps // 10
         if not self._bar.console.is_terminal and tenth and report.step // tenth > (report.step - steps) // tenth:
             self._bar.console.print(f"{report.step:,}/{self._steps:,} steps, {speed}, {score}")
+
+
+def make_console(quiet: bool) -> Console:
+    """Returns the console of a run, which writes plain text in a notebook."""
+    rich = False if in_notebook() else None  # where `Display` has a bar that needs no widgets
+    # Brackets in a path must not be read as markup.
+    return Console(markup=False, emoji=False, quiet=quiet, force_jupyter=rich, force_terminal=rich)
+
+
+@contextmanager
+def working(console: Console, text: str) -> Iterator[None]:
+    """Shows a text while the block runs: with a spinner on a terminal, as a line elsewhere."""
+    if console.is_terminal:
+        with console.status(text):
+            yield
+    else:
+        console.print(text)
+        yield
 
 
 def label(settings: Mapping[str, float]) -> str:

@@ -1,4 +1,4 @@
-"""Writes a policy as one file that `moca.deploy` runs without jax."""
+"""Writes a policy as one file that runs without jax: for `moca.deploy`, or as an ONNX model."""
 
 import json
 from collections.abc import Mapping
@@ -22,7 +22,10 @@ Parts = tuple[dict[str, Any], dict[str, Any]]  # facts and arrays
 
 
 def write(path: Path | str, agent: Agent, learner: Any, origin: Mapping[str, Any]) -> Path:
-    """The file, with the greedy policy and its filter in it; `origin` is kept with them."""
+    """The file, with the greedy policy and its filter in it; `origin` is kept with them.
+
+    Where its name ends in .onnx it is an ONNX model.
+    """
     env, config = agent.env, agent.config
     facts = {
         **origin,
@@ -37,12 +40,14 @@ def write(path: Path | str, agent: Agent, learner: Any, origin: Mapping[str, Any
         facts |= more_facts
         arrays |= more_arrays
     try:
-        Policy(json.loads(json.dumps(facts)), arrays)
+        policy = Policy(json.loads(json.dumps(facts)), arrays)
     except ValueError as error:
         raise ConfigError(f"this policy cannot be exported: {error}") from None
     arrays["header"] = np.frombuffer(json.dumps(facts).encode(), np.uint8)
     path = Path(path)
     try:
+        if path.suffix == ".onnx":
+            return policy.to_onnx(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("wb") as file:  # a name without .npz stays one
             np.savez_compressed(file, **arrays)

@@ -25,7 +25,7 @@ from moca.names import OWN
 from moca.runs import interrupts, refuse_foreign, starting
 from moca.runs.callbacks import Callback, Training, as_callback
 from moca.runs.directory import RunDirectory
-from moca.runs.display import Display, label, learning_curve, title
+from moca.runs.display import Display, label, learning_curve, make_console, title, working
 from moca.runs.events import EventFile
 from moca.runs.run import Run, refuse_other_env
 from moca.runs.saving import Saver, go_back_to_checkpoint
@@ -145,7 +145,7 @@ def _checked(env: Any, console: Any, callback: Any, checkpoint_every: Any, keep:
     if not isinstance(console, Console | bool | None):
         raise ConfigError(f"console must be a rich.console.Console, True or False, got {shown(console)}")
     if not isinstance(console, Console):
-        console = Console(markup=False, emoji=False, quiet=not console)  # a path may have brackets
+        console = make_console(quiet=not console)
     return _Options(
         console, as_callback(callback), real("checkpoint_every", checkpoint_every), whole("keep", keep, 1, MOST)
     )
@@ -171,7 +171,7 @@ def _train(directory: RunDirectory, env: Spaces | None, overlap: bool, options: 
             for sentence in _reconciled(config, getattr(trainer.env, "limit", None)):
                 console.print(f"note: {sentence}")
             started = time.perf_counter()
-            with console.status("Compiling the training program (half a minute, once) …"):
+            with working(console, "Compiling the training program (half a minute, once) …"):
                 try:
                     trainer.compile()
                 except NoClosedFormError as error:

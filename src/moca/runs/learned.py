@@ -20,9 +20,14 @@ class OtherArraysError(ValueError):
 def write(path: Path, learners: Any) -> Path:
     """Writes the arrays of a pytree."""
     held = io.BytesIO()
-    np.savez(held, **dict(zip(_paths(learners), jax.device_get(jax.tree.leaves(learners)), strict=True)))
+    np.savez(held, **by_path(learners))
     files.write(path, held.getbuffer())
     return path
+
+
+def by_path(learners: Any) -> dict[str, Any]:
+    """Returns the arrays of a pytree by their path."""
+    return dict(zip(_paths(learners), map(np.asarray, jax.device_get(jax.tree.leaves(learners))), strict=True))
 
 
 def read(path: Path, like: Any) -> Any:

@@ -31,12 +31,12 @@ from moca.evaluation import evaluate as evaluate_learner
 from moca.evaluation import rollout
 from moca.loop import PolicyState, agent_steps, init_run, policy_start, policy_step
 from moca.names import OWN
-from moca.runs import BEST, LAST, export, film, inspection, saving
+from moca.runs import BEST, LAST, export, film, inspection, learned, notebook, saving
 from moca.runs.answers import FollowingPolicy, Model, as_rows
 from moca.runs.directory import RunDirectory
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Run:
     """A run directory with what one wants of it. Its runs may differ in floats of their configs."""
 
@@ -57,7 +57,16 @@ class Run:
     @property
     def rows(self) -> list[dict[str, Any]]:
         """Its metrics: one dictionary per episode and run."""
-        return self.directory.rows()
+        return notebook.Rows(self.directory.rows())
+
+    def __repr__(self) -> str:
+        try:
+            return notebook.describe(self)
+        except ConfigError as error:  # a damaged directory is no reason to fail here
+            return f"Run({str(self.path)!r}: {error})"
+
+    def _repr_html_(self) -> str:
+        return notebook.describe_html(self)
 
     def predict(self, observation: Any, run: int = 0) -> np.ndarray:
         """The greedy action for an observation (obs,), or the actions for many (n, obs); each is taken for the state.
@@ -79,13 +88,21 @@ class Run:
         rows, lead = self._observed(observation)
         return np.array(self._programs["value"](*asked, rows)).reshape(lead)
 
+    def get_parameters(self, run: int = 0) -> dict[str, np.ndarray]:
+        """Returns copies of all arrays that one run has learned, by path, as `critics.trunk.weights.0`."""
+        learner = jax.tree.map(lambda leaf: leaf[self._refuse_run(run)], self.learners)
+        return {name: array.copy() for name, array in learned.by_path(learner).items()}
+
     @property
     def model(self) -> "Model":
         """The model that predicts the next state; raises where the agent has no such thing."""
         return Model(self)
 
     def export(self, path: Path | str, run: int | None = None) -> Path:
-        """Writes one run's policy, that of `best_run` by default, as a file that `moca.deploy` runs without jax."""
+        """Writes one run's policy, that of `best_run` by default, as a file that `moca.deploy` runs without jax.
+
+        A name that ends in .onnx makes it an ONNX model, as `Policy.to_onnx` does.
+        """
         run = self.best_run if run is None else self._refuse_run(run)
         noise = self.directory.configs[run].noise
         origin = {
@@ -140,12 +157,12 @@ class Run:
             result = evaluate_on_host(env, self.config, stacked, learners, episodes, seed)
         else:
             result = jax.device_get(self._programs["evaluate"](episodes, jax.random.key(seed), stacked, learners))
-        return [
+        return notebook.Rows(
             {**run, **{name: float(values[i]) for name, values in result.items()}}
             for i, run in enumerate(self.directory.runs)
-        ]
+        )
 
-    def render(self, run: int = 0, seed: int = 0, path: Path | None = None) -> tuple[Path, str, float]:
+    def render(self, run: int = 0, seed: int = 0, path: Path | None = None) -> notebook.Film:
         """Films one greedy episode of one run: the file, how it was drawn, and the return it shows."""
         run, seed = self._refuse_run(run), whole("seed", seed)
         if path is None:
@@ -153,10 +170,10 @@ class Run:
         path = self.path / "rollout.mp4" if path is None else as_path("path", path)
         env, config = self.environment, self.directory.configs[run]
         if isinstance(env, HostEnvironment):
-            return path, *film.record(path, env, config, self._at(run)[1], seed)
+            return notebook.Film(path, *film.record(path, env, config, self._at(run)[1], seed))
         states, episode = self._programs["play"](*self._at(run), jax.random.key(seed))
         how = film.write(path, env, states, np.asarray(episode.reward))
-        return path, how, float(np.sum(episode.reward))
+        return notebook.Film(path, how, float(np.sum(episode.reward)))
 
     def inspect(
         self,

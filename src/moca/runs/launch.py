@@ -154,7 +154,7 @@ def _train(directory: RunDirectory, env: Spaces | None, overlap: bool, options: 
         print(f"\nstopped by {signal} while compiling; go on with: moca train --resume {directory.path}")
 
     with interrupts.noted() as request:
-        with request.at_once(leave):
+        with request.at_once(leave), console.status("Loading the environment, drawing the first weights …") as doing:
             seeds = [int(each["seed"]) for each in runs]
             trainer = make_trainer(directory.configs, seeds, env, overlap)
             go_back_to_checkpoint(trainer, directory, console)
@@ -165,13 +165,11 @@ def _train(directory: RunDirectory, env: Spaces | None, overlap: bool, options: 
                     f"what training counts as one is several, or a part of one, unless that is set to {limit}"
                 )
             started = time.perf_counter()
-            with console.status("Compiling the training program (half a minute, once) …"):
-                try:
-                    trainer.compile()
-                except NoClosedFormError as error:
-                    raise ConfigError(
-                        f"agent = {config.agent} with value.kind = {config.value.kind}: {error}"
-                    ) from None
+            doing.update("Compiling training and evaluation; a next start with these settings finds them compiled …")
+            try:
+                trainer.compile()
+            except NoClosedFormError as error:
+                raise ConfigError(f"agent = {config.agent} with value.kind = {config.value.kind}: {error}") from None
         console.print(
             f"compiled in {time.perf_counter() - started:.0f} s; training {len(runs)} run{'s' * (len(runs) > 1)}"
         )

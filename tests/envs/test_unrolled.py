@@ -116,7 +116,7 @@ def test_constants_are_folded_and_nothing_is_computed_twice_or_in_vain():
 def test_the_first_state_stays_what_it_is():
     env = Playground("CartpoleBalance")
     folded_state, plain = env.reset(jax.random.key(3))[0], jax.jit(env.env.reset)(jax.random.key(3))
-    for new, old in zip(jax.tree.leaves(folded_state), jax.tree.leaves(plain), strict=True):
+    for new, old in zip(jax.tree.leaves(folded_state.data), jax.tree.leaves(plain.data), strict=True):
         np.testing.assert_allclose(new, old, rtol=1e-6, atol=1e-6)
 
 

@@ -142,6 +142,8 @@ def _import_plugins() -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Runs the command named in `argv`."""
+    # XLA's remarks, such as that a compilation is slow, mean nothing to a user; its errors are raised as well.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     _import_plugins()
     parser, parsers = _parser()
     if argv is None:

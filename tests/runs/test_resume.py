@@ -341,6 +341,6 @@ def test_memory_does_not_grow_and_nothing_is_compiled_twice():
     for report in trainer:
         if report.step // 20 in (10, 210):
             sizes.append(int(Path("/proc/self/statm").read_text().split()[1]))
-            compiled = trainer._program._cache_size()
-    assert compiled == trainer._program._cache_size() == 0  # it was compiled ahead of time, once
+            compiled = trainer._training._cache_size()
+    assert compiled == trainer._training._cache_size() == 0  # it was compiled ahead of time, once
     assert sizes[1] < 1.05 * sizes[0]

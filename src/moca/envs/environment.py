@@ -83,8 +83,6 @@ class ActionRepeat(Environment):
         return self.inner.reset(key)
 
     def step(self, state: Any, action: Float[Array, "act"]) -> tuple[Any, Step]:
-        state, step = self.inner.step(state, action)
-
         def again(carry: tuple[Any, Step], _: None) -> tuple[tuple[Any, Step], None]:
             state, step = carry
             next_state, following = self.inner.step(state, action)
@@ -94,7 +92,11 @@ class ActionRepeat(Environment):
                 return moved, None
             return jax.tree.map(lambda a, b: jnp.where(step.terminated, a, b), carry, moved), None
 
-        (state, step), _ = jax.lax.scan(again, (state, step), length=self.times - 1)
+        shapes = jax.eval_shape(self.inner.step, state, action)[1]
+        nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+        # A copy of the physics takes seconds to compile. On a GPU, where a loop may cost launches, there are two.
+        copies = 1 if jax.default_backend() == "cpu" else 2
+        (state, step), _ = jax.lax.scan(again, (state, nothing), length=self.times, unroll=copies)
         return state, step
 
 

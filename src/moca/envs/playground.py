@@ -3,14 +3,19 @@
 Its own training wrappers are not used: they restart every episode from one cached state, replace the last observation
 by the next first one, and report a time limit as an end.
 
-The second half of this file makes their physics fast: a function with its short loops unrolled and its tiny
-factorisations written out. A physics step solves two-by-two systems and runs line searches of four iterations. On a GPU
-each of those is dozens of launches for a handful of numbers; as plain arithmetic the compiler fuses them.
+The second half of this file rewrites their physics, equation by equation of what it traces to, so that it compiles in
+less time and runs faster. Much of that is about constants: indices that are normalised, properties of bodies that are
+picked out one by one. XLA folds it as well, but after it was batched, lowered and optimised, once for every place that
+steps the environment. Here NumPy does it, and what was computed before is not computed again.
+
+A physics step also solves two-by-two systems and runs line searches of four iterations. On a GPU each of those is
+dozens of launches for a handful of numbers; as plain arithmetic the compiler fuses them. `unrolled` therefore unrolls
+short loops and writes tiny factorisations out.
 """
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
 from ctypes.util import find_library
 from functools import cache, partial
@@ -21,7 +26,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Literal
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 from jaxtyping import Array, Float, Key
 
 from moca.config import ConfigError
@@ -51,7 +56,7 @@ class Playground(Environment):
     # seconds, for all places and programs that step the same environment.
     @partial(jax.jit, static_argnums=0)
     def reset(self, key: Key[Array, ""]) -> tuple[Any, Float[Array, "obs"]]:
-        state = self.env.reset(key)
+        state = folded(self.env.reset)(key)
         return state, vector(state.obs)
 
     @partial(jax.jit, static_argnums=0)
@@ -90,47 +95,158 @@ def _load(name: str) -> tuple[Any, int, tuple[float, ...], tuple[float, ...], bo
 SHORT = 8  # loops of at most that many iterations
 TINY = 4  # matrices of at most that many rows
 
+Rewrites = Mapping[str, Callable[..., list[Any] | None]]
+
+
+def folded(function: Callable) -> Callable:
+    """`function` (of arrays, pure) as a smaller copy of what it traces to.
+
+    The compiler fuses it in other ways, so that a result may differ in its last bit.
+    """
+    return _rewritten(function, _FOLDED)
+
 
 def unrolled(function: Callable) -> Callable:
-    """`function` (of arrays, pure) as a rewritten copy of what it traces to; its results differ by rounding only."""
+    """The same with short loops unrolled and tiny factorisations written out; its results differ by rounding only."""
+    return _rewritten(function, _UNROLLED)
 
-    def rewritten(*args: Any) -> Any:
+
+def _rewritten(function: Callable, rewrites: Rewrites) -> Callable:
+    def copy(*args: Any) -> Any:
         traced, shape = jax.make_jaxpr(function, return_shape=True)(*args)
-        outputs = _evaluate(traced, jax.tree.leaves(args))
+        outputs = _evaluate(traced, jax.tree.leaves(args), rewrites)
         return jax.tree.unflatten(jax.tree.structure(shape), outputs)
 
-    return rewritten
+    return copy
 
 
-def _evaluate(traced: ClosedJaxpr, args: Sequence[Array]) -> list[Array]:
-    """The results of a traced program for `args`, equation by equation."""
+def _evaluate(traced: ClosedJaxpr, args: Sequence[Any], rewrites: Rewrites) -> list[Any]:
+    """The results of a traced program for `args`, equation by equation. What is a NumPy array is a constant."""
     jaxpr = traced.jaxpr
-    values: dict[Any, Any] = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*traced.consts, *args], strict=True))
+    inputs = [*map(_constant, traced.consts), *args]
+    values: dict[Any, Any] = dict(zip([*jaxpr.constvars, *jaxpr.invars], inputs, strict=True))
+    known: dict[Any, list[Any]] = {}
 
     def read(atom: Any) -> Any:
-        return atom.val if isinstance(atom, Literal) else values[atom]
+        if not isinstance(atom, Literal):
+            return values[atom]
+        kind: Any = atom.aval
+        return np.asarray(atom.val, kind.dtype)[()]
 
-    for equation in jaxpr.eqns:
+    for equation in _needed(jaxpr):
         inputs = [read(atom) for atom in equation.invars]
-        rewrite = _REWRITES.get(equation.primitive.name)
-        with equation.ctx.manager:
-            outputs = rewrite(inputs, equation.params) if rewrite else None
-            if outputs is None:
-                outputs = equation.primitive.bind(*inputs, **equation.primitive.get_bind_params(equation.params))
-                outputs = outputs if equation.primitive.multiple_results else [outputs]
+        if equation.primitive.name in _SIMPLE:
+            key = (equation.primitive.name, str(equation.params), *map(_identity, inputs))
+            if key not in known:
+                known[key] = _bind(equation, inputs)
+            outputs = known[key]
+        else:
+            rewrite = rewrites.get(equation.primitive.name, lambda *_: None)
+            outputs = rewrite(inputs, equation.params, rewrites) or _bind(equation, inputs)
         values.update(zip(equation.outvars, outputs, strict=True))
     return [read(atom) for atom in jaxpr.outvars]
 
 
-def _scan(inputs: list[Array], params: dict[str, Any]) -> list[Array] | None:
+def _needed(jaxpr: Jaxpr) -> list[JaxprEqn]:
+    """The equations that results depend on."""
+    needed, wanted = [], {atom for atom in jaxpr.outvars if not isinstance(atom, Literal)}
+    for equation in reversed(jaxpr.eqns):
+        if equation.effects or not wanted.isdisjoint(equation.outvars):
+            needed.append(equation)
+            wanted |= {atom for atom in equation.invars if not isinstance(atom, Literal)}
+    return needed[::-1]
+
+
+def _constant(value: Any) -> Any:
+    """A constant of a traced program as a NumPy array, if it can be one: a random key cannot."""
+    return np.asarray(value) if jnp.issubdtype(value.dtype, np.generic) else value
+
+
+def _identity(value: Any) -> Any:
+    """The same for two values if they are the same."""
+    return (value.dtype, value.shape, value.tobytes()) if isinstance(value, np.ndarray | np.generic) else id(value)
+
+
+def _bind(equation: JaxprEqn, inputs: list[Any]) -> list[Any]:
+    """The results of one equation: as constants if it is a simple one of constants, else as a part of the program."""
+    fold = _SIMPLE.get(equation.primitive.name)
+    if fold and all(isinstance(value, np.ndarray | np.generic) for value in inputs) and _exact(equation, inputs):
+        return [fold(*inputs, **equation.params)]
+    with equation.ctx.manager:
+        outputs = equation.primitive.bind(*inputs, **equation.primitive.get_bind_params(equation.params))
+    return outputs if equation.primitive.multiple_results else [outputs]
+
+
+def _exact(equation: JaxprEqn, inputs: list[Any]) -> bool:
+    """Returns False for arithmetic that rounds: a compiler may round a product and a sum at once, NumPy does not."""
+    rounds = equation.primitive.name in ("add", "sub", "mul", "rem")
+    return not rounds or np.issubdtype(inputs[0].dtype, np.integer) or inputs[0].dtype == bool
+
+
+def _broadcast(x: Any, shape: tuple[int, ...], broadcast_dimensions: tuple[int, ...], **_: Any) -> Any:
+    expanded = np.ones(len(shape), int)
+    expanded[list(broadcast_dimensions)] = np.shape(x)
+    return np.broadcast_to(np.reshape(x, expanded), shape)
+
+
+def _slice(x: Any, start_indices: Any, limit_indices: Any, strides: Any) -> Any:
+    strides = strides or (1,) * np.ndim(x)
+    return x[tuple(map(slice, start_indices, limit_indices, strides))]
+
+
+def _gather(*inputs: Any, **params: Any) -> Any:
+    with jax.ensure_compile_time_eval():
+        return np.asarray(jax.lax.gather_p.bind(*inputs, **params))
+
+
+# Primitives of which an equation may be left out where its results are constants or were computed before.
+_SIMPLE: dict[str, Callable[..., Any]] = {
+    "add": lambda x, y, **_: np.add(x, y),
+    "sub": lambda x, y, **_: np.subtract(x, y),
+    "mul": lambda x, y, **_: np.multiply(x, y),
+    "rem": lambda x, y, **_: np.fmod(x, y),
+    "eq": lambda x, y, **_: np.equal(x, y),
+    "ne": lambda x, y, **_: np.not_equal(x, y),
+    "lt": lambda x, y, **_: np.less(x, y),
+    "and": lambda x, y, **_: np.bitwise_and(x, y),
+    "or": lambda x, y, **_: np.bitwise_or(x, y),
+    "select_n": lambda which, no, yes: np.where(which, yes, no),
+    "broadcast_in_dim": _broadcast,
+    "slice": _slice,
+    "squeeze": lambda x, dimensions: np.squeeze(x, dimensions),
+    "reshape": lambda x, new_sizes, **_: np.reshape(x, new_sizes),
+    "transpose": lambda x, permutation: np.transpose(x, permutation),
+    "concatenate": lambda *parts, dimension: np.concatenate(parts, dimension),
+    "convert_element_type": lambda x, new_dtype, **_: np.asarray(x).astype(new_dtype),
+    "gather": _gather,
+}
+
+
+def _call(inputs: list[Any], params: dict[str, Any], rewrites: Rewrites) -> list[Any]:
+    return _evaluate(params["jaxpr"], inputs, rewrites)
+
+
+def _scan(inputs: list[Any], params: dict[str, Any], rewrites: Rewrites, unroll: int | None = None) -> list[Any]:
+    """A loop whose body is rewritten, too, and knows the constants that the loop is given."""
+    carried, first = params["num_carry"], params["num_consts"]
+    consts, start, xs = inputs[:first], inputs[first : first + carried], inputs[first + carried :]
+
+    def body(carry: list[Any], xs: list[Any]) -> tuple[list[Any], list[Any]]:
+        outputs = _evaluate(params["jaxpr"], [*consts, *carry, *xs], rewrites)
+        return outputs[:carried], outputs[carried:]
+
+    rounds = unroll or params["unroll"]
+    carry, ys = jax.lax.scan(body, start, xs, params["length"], reverse=params["reverse"], unroll=rounds)
+    return [*carry, *ys]
+
+
+def _unroll(inputs: list[Any], params: dict[str, Any], rewrites: Rewrites) -> list[Any]:
     if params["length"] > SHORT:
-        return None
-    body = params["jaxpr"]
-    rewritten = jax.make_jaxpr(lambda *args: _evaluate(body, args))(*body.in_avals)
-    return jax.lax.scan_p.bind(*inputs, **(params | {"jaxpr": rewritten, "unroll": params["length"]}))
+        return _scan(inputs, params, _FOLDED)
+    return _scan(inputs, params, rewrites, params["length"])
 
 
-def _cholesky(inputs: list[Array], params: dict[str, Any]) -> list[Array] | None:
+def _cholesky(inputs: list[Array], params: dict[str, Any], rewrites: Rewrites) -> list[Array] | None:
     (matrix,) = inputs
     if matrix.ndim != 2 or len(matrix) > TINY or not jnp.issubdtype(matrix.dtype, jnp.floating):
         return None
@@ -149,7 +265,7 @@ def _factor(matrix: Float[Array, "n n"]) -> Float[Array, "n n"]:
     return jnp.stack([jnp.stack(row) for row in factor])
 
 
-def _triangular_solve(inputs: list[Array], params: dict[str, Any]) -> list[Array] | None:
+def _triangular_solve(inputs: list[Array], params: dict[str, Any], rewrites: Rewrites) -> list[Array] | None:
     matrix, right = inputs
     if matrix.ndim != 2 or len(matrix) > TINY or not params["left_side"] or params["conjugate_a"]:
         return None
@@ -163,13 +279,5 @@ def _triangular_solve(inputs: list[Array], params: dict[str, Any]) -> list[Array
     return [jnp.stack(solution)]
 
 
-def _call(inputs: list[Array], params: dict[str, Any]) -> list[Array]:
-    return _evaluate(params["jaxpr"], inputs)
-
-
-_REWRITES: dict[str, Callable[[list[Array], dict[str, Any]], list[Array] | None]] = {
-    "scan": _scan,
-    "cholesky": _cholesky,
-    "triangular_solve": _triangular_solve,
-    "jit": _call,
-}
+_FOLDED: Rewrites = {"jit": _call, "scan": _scan}
+_UNROLLED: Rewrites = {"jit": _call, "scan": _unroll, "cholesky": _cholesky, "triangular_solve": _triangular_solve}

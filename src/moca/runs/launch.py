@@ -164,14 +164,15 @@ def _train(directory: RunDirectory, env: Spaces | None, overlap: bool, options: 
 
     with interrupts.noted() as request:
         with request.at_once(leave):
-            seeds = [int(each["seed"]) for each in runs]
-            trainer = make_trainer(directory.configs, seeds, env, overlap)
-            trainer.schedule = Schedule(config.env.episode_length, directory.totals)
-            go_back_to_checkpoint(trainer, directory, console)
+            with working(console, "Loading the environment and initialising the agents …"):
+                seeds = [int(each["seed"]) for each in runs]
+                trainer = make_trainer(directory.configs, seeds, env, overlap)
+                trainer.schedule = Schedule(config.env.episode_length, directory.totals)
+                go_back_to_checkpoint(trainer, directory, console)
             for sentence in _reconciled(config, getattr(trainer.env, "limit", None)):
                 console.print(f"note: {sentence}")
             started = time.perf_counter()
-            with working(console, "Compiling the training program (half a minute, once) …"):
+            with working(console, "Compiling training and evaluation (cached for the next run with these settings) …"):
                 try:
                     trainer.compile()
                 except NoClosedFormError as error:

@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help install demo test test-slow check lint types light light-tests bench mutants results site lock clean
+.PHONY: help install demo test test-slow check lint types light light-tests notebooks bench mutants results site lock clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -48,7 +48,11 @@ light-tests: light ## the closed forms' tests in that environment, without the e
 	build/light/bin/pip install --quiet --disable-pip-version-check -c constraints.txt beartype emukit hypothesis mpmath pytest scipy
 	build/light/bin/python -m pytest -m "not slow" tests/moments
 
-check: lint types test site light ## linter, types, tests, site, the light install: what CI runs
+notebooks: light ## run the notebooks with few steps, in that environment with the extras they need
+	build/light/bin/pip install --quiet --disable-pip-version-check -c constraints.txt "$$(ls dist/*.whl)[gymnasium]" ipykernel nbclient
+	build/light/bin/python tools/notebooks.py
+
+check: lint types test site notebooks ## linter, types, tests, site, light install, notebooks: what CI runs
 
 site: install ## the documentation as pages, in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
@@ -66,4 +70,4 @@ lock: ## write constraints.txt anew: make lock PYTHONS="python3.11 python3.12"
 	$(PYTHON) tools/lock.py $(PYTHONS)
 
 clean: ## remove what was built
-	rm -rf .venv build dist site demo figures .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist site demo figures .pytest_cache .mypy_cache .ruff_cache */.ruff_cache .hypothesis

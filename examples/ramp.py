@@ -30,7 +30,8 @@ class Ramp(mm.Function):
         return self.weights @ jax.nn.relu(self.slopes @ x + self.kinks)
 
 
-# Under a Gaussian the argument of each ramp is N(m, s²), and E[max(0, ·)] = m Φ(m/s) + s φ(m/s).
+# Under a Gaussian the argument of each ramp is N(m, s²), and
+# E[max(0, ·)] = m Φ(m/s) + s φ(m/s).
 def gaussian_ramp(p, f):
     """E[V] under a Gaussian, diagonal or full: `p.along(u)` is uᵀΣu."""
     mean, deviation = f.slopes @ p.mean + f.kinks, jnp.sqrt(p.along(f.slopes) + 1e-12)
@@ -38,10 +39,13 @@ def gaussian_ramp(p, f):
     return f.weights @ (mean * norm.cdf(ratio) + deviation * norm.pdf(ratio))
 
 
-mm.CLOSED_FORMS[mm.Gaussian, Ramp] = mm.CLOSED_FORMS[mm.DiagonalGaussian, Ramp] = gaussian_ramp
+mm.CLOSED_FORMS[mm.Gaussian, Ramp] = mm.CLOSED_FORMS[mm.DiagonalGaussian, Ramp] = (
+    gaussian_ramp
+)
 
 
-# To learn, V starts at zero, with its ramps spread over the range of the states. What V is not linear in are bases.
+# V starts at zero, with its ramps spread over the range of the states. The parameters
+# in which V is not linear are its bases.
 def make_ramp(settings, observation_size, key):
     """V before it learns."""
     slope_key, point_key = jax.random.split(key)

@@ -1,4 +1,4 @@
-"""The tutorials run, with fewer steps where they train."""
+"""The tutorials that are scripts run, with fewer steps where they train. Notebooks run in CI: tools/notebooks.py."""
 
 import re
 import subprocess
@@ -9,16 +9,13 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 TUTORIALS = {
-    "closed_forms.py": ([], "E[V] once matched"),
-    "training.py": (["2000"], "three looks at one state"),
-    "own_environment.py": (["1000"], "no fault found"),
     "own_value.py": (["2000"], "seed 0: return"),
     "control_loop.py": (["3"], "300 decisions at 100 Hz, from NumPy alone"),
     "reading_results.py": ([str(ROOT / "results" / "degradation")], "report.html"),
 }
 
 
-LONG = ("training.py", "own_value.py")  # they compile the whole of a preset
+LONG = ("own_value.py",)  # it compiles the whole of a preset
 
 
 @pytest.mark.parametrize(

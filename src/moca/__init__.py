@@ -4,7 +4,7 @@ Importing `moca` is instant: nothing heavy is loaded until a name is used. The c
 `moca.moments` and need neither an environment nor an optimiser.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 _LAZY = {
     **dict.fromkeys(("MoCA", "MoCACE", "MoCAMC", "MoCAMixture", "BNAF", "NAF", "SAC"), "moca.api"),

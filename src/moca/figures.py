@@ -3,7 +3,7 @@
 import io
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +40,17 @@ _STYLE: dict[Any, Any] = {
 
 @contextmanager
 def style() -> Iterator[None]:
-    """The look of all figures, for as long as the block runs; draws without a display."""
-    with matplotlib.rc_context(_STYLE), plt.ioff():
-        plt.switch_backend("agg")
-        yield
+    """Gives figures their common look and draws them without a display, for as long as the block runs."""
+    before = matplotlib.get_backend(auto_select=False)  # a notebook's own figures need it again
+    try:
+        with matplotlib.rc_context(_STYLE), plt.ioff():
+            plt.switch_backend("agg")
+            yield
+    finally:
+        if before:
+            matplotlib.rcParams["backend"] = before  # a notebook's backend asks for its name as it is loaded
+            with suppress(ImportError):  # there is no display
+                plt.switch_backend(before)
 
 
 def save(figure: Figure, folder: Path, name: str, formats: tuple[str, ...] = FORMATS) -> list[Path]:

@@ -73,6 +73,15 @@ def test_all_figures_come_out_the_same_twice(study, tmp_path):
     assert "Pendulum Swingup, σ = 0.05, a typical seed, preset tuned" in found["landscape-tuned"]
 
 
+def test_drawing_leaves_a_notebooks_backend_alone():
+    before = plt.get_backend()
+    plt.switch_backend("svg")
+    with figures.style():
+        assert plt.get_backend() == "agg"
+    assert plt.get_backend() == "svg"
+    plt.switch_backend(before)
+
+
 def test_nothing_leaves_its_figure(study):
     """Neither a legend nor a text, also where many seeds diverged, so that labels are long."""
     table = results.load_results(study)

@@ -2,7 +2,7 @@
 
     policy = Policy.load("exported.npz")
     policy.reset()  # at the start of every episode
-    action = policy(observation)  # to be held for policy.action_repeat steps of the environment
+    action = policy(observation)  # hold it for policy.action_repeat steps
 
 Nothing else of this package is imported, so this folder can be copied to wherever a policy is to run. It computes in
 double precision what the agent computes in single precision.

@@ -1,4 +1,4 @@
-"""Points: any function, no formula."""
+"""Closed forms under point masses, for any function."""
 
 from collections.abc import Callable
 
@@ -20,18 +20,18 @@ def empirical(p: Empirical, f: Callable) -> Float[Array, "*outputs"]:
 
 
 def dirac_covariance(p: Dirac, f: Callable, g: Callable) -> Float[Array, "*both"]:
-    """Zero."""
+    """Zero: a point has no spread."""
     return jnp.multiply.outer(jnp.zeros_like(f(p.point)), jnp.zeros_like(g(p.point)))
 
 
 def empirical_covariance(p: Empirical, f: Callable, g: Callable) -> Float[Array, "*both"]:
-    """Mean product of the deviations of f and g over the points: the covariance of the empirical distribution."""
+    """The mean product of the deviations of f and g over the points."""
     of_f, of_g = (values - values.mean(axis=0) for values in (jax.vmap(f)(p.points), jax.vmap(g)(p.points)))
     return jnp.tensordot(of_f, of_g, axes=(0, 0), precision="highest") / len(p.points)
 
 
 def dirac_cross(p: Dirac, f: Callable) -> Float[Array, "*outputs d"]:
-    """Zero."""
+    """Zero: a point has no spread."""
     return dirac_covariance(p, f, lambda x: x)
 
 

@@ -19,7 +19,7 @@ def gaussian_rbf(p: DiagonalGaussian | Gaussian, f: RBF) -> Float[Array, "*outpu
 
 
 def rbf_bases(p: DiagonalGaussian | Gaussian, f: RBF) -> Float[Array, "m"]:
-    """E[φᵢ] for each basis. Determinant and distance are summed as logarithms, so that neither underflows alone."""
+    """E[φᵢ] for each basis. Determinant and distance are added as logarithms to avoid underflow."""
     if isinstance(p, Gaussian) or f.precision.ndim == 3:
         return _full_bases(Gaussian(p.mean, p.covariance), f)
     if f.precision.ndim == 1:
@@ -41,10 +41,11 @@ def _widened(variance: Float[Array, "..."], precision: Float[Array, "..."]) -> t
 
 
 def _streamed_bases(p: DiagonalGaussian, f: RBF) -> Float[Array, "m"]:
-    """Diagonal belief, one diagonal precision per basis: summed one dimension after the other.
+    """E[φᵢ] for a diagonal belief and one diagonal precision per basis, one dimension at a time.
 
-    Every basis widens by its own factor, so this is no matrix product; recomputing each term in the backward pass
-    keeps the memory of a batch at (batch, M) instead of (batch, M, d).
+    Every basis widens by a different factor, so this cannot be written as a matrix product.
+    Recomputing each term in the backward pass keeps the memory of a batch at (batch, M) instead of
+    (batch, M, d).
     """
 
     @jax.checkpoint
@@ -60,10 +61,11 @@ def _streamed_bases(p: DiagonalGaussian, f: RBF) -> Float[Array, "m"]:
 
 
 def _full_bases(p: Gaussian, f: RBF) -> Float[Array, "m"]:
-    """Full covariance or precision: with Λ = RRᵀ and the Cholesky factor B of I + RᵀΣR,
+    """E[φᵢ] for a full covariance or precision.
 
-    |I + ΣΛ| = |B|² and (μ − c)ᵀ Λ (I + ΣΛ)⁻¹ (μ − c) = ‖B⁻¹Rᵀ(μ − c)‖². B is the identity at Σ = 0, and a
-    precision shared by all bases is factorised once.
+    With Λ = RRᵀ and B the Cholesky factor of I + RᵀΣR, |I + ΣΛ| = |B|² and
+    (μ − c)ᵀ Λ (I + ΣΛ)⁻¹ (μ − c) = ‖B⁻¹Rᵀ(μ − c)‖². B is the identity at Σ = 0. A precision shared by
+    all bases is factorised once.
     """
 
     def widen(root: Float[Array, "d d"]) -> tuple[Float[Array, ""], Float[Array, "d d"]]:
@@ -80,7 +82,7 @@ def _full_bases(p: Gaussian, f: RBF) -> Float[Array, "m"]:
     if len(roots) == 1:
         origin = f.centers.mean(axis=0)
         x, c = dot(whiten[0], p.mean - origin), dot(whiten[0], (f.centers - origin).T)
-        # One dimension after the other, so that a batch fuses into one loop and holds no difference per dimension.
+        # One dimension at a time, so that a batch fuses into one loop and stores no differences per dimension.
         squares = sum(((x[k] - c[k]) ** 2 for k in range(1, len(x))), start=(x[0] - c[0]) ** 2)
     else:
         squares = jnp.sum(jnp.einsum("mij,mj->mi", whiten, p.mean - f.centers, precision="highest") ** 2, axis=-1)
@@ -90,17 +92,17 @@ def _full_bases(p: Gaussian, f: RBF) -> Float[Array, "m"]:
 def given_each_basis(
     p: DiagonalGaussian | Gaussian, f: RBF, expect: Callable[[DiagonalGaussian | Gaussian], Float[Array, "*rest"]]
 ) -> Float[Array, "m *rest"]:
-    """E[φᵢ] (Eᵢ[g] − E[g]) = Cov(φᵢ, g) for each basis, where `expect` gives E[g] under a Gaussian.
+    """E[φᵢ] (Eᵢ[g] − E[g]) = Cov(φᵢ, g) for each basis, where `expect` returns E[g] under a Gaussian.
 
-    A basis is a Gaussian likelihood, so φᵢ p = E[φᵢ] pᵢ with pᵢ the posterior, and E[φᵢ g] = E[φᵢ] Eᵢ[g]. The
-    difference vanishes when p is a point. Costs M expectations of g.
+    A basis is a Gaussian likelihood, so φᵢ p = E[φᵢ] pᵢ with pᵢ the posterior, and
+    E[φᵢ g] = E[φᵢ] Eᵢ[g]. The difference vanishes when p is a point. Costs M expectations of g.
     """
     if isinstance(p, Gaussian) or f.precision.ndim == 3:
         p = Gaussian(p.mean, p.covariance)
         precision = f.precision if f.precision.ndim == 3 else jax.vmap(jnp.diag)(jnp.atleast_2d(f.precision))
     else:
         precision = jnp.atleast_2d(f.precision)
-    # One precision for all bases leaves one conditioned covariance for all, which is factorised once.
+    # If all bases share one precision, they share one conditioned covariance, which is factorised once.
     shared = len(precision) == 1 < len(f.centers)
     given = jax.vmap(lambda c, precision: expect(p.condition(c, precision)), (0, None if shared else 0))
     conditioned = given(f.centers, precision[0] if shared else precision)
@@ -109,7 +111,7 @@ def given_each_basis(
 
 
 def gaussian_rbf_covariance(p: DiagonalGaussian | Gaussian, f: RBF, g: RBF) -> Float[Array, "*both"]:
-    """Σᵢⱼ wᵢ w′ⱼ E[φᵢ] (Eᵢ[ψⱼ] − E[ψⱼ]), where Eᵢ is the expectation after p was conditioned on basis i of f."""
+    """Σᵢⱼ wᵢ w′ⱼ E[φᵢ] (Eᵢ[ψⱼ] − E[ψⱼ]), with Eᵢ the expectation under p conditioned on basis i of f."""
     return weigh_pairs(f, g, given_each_basis(p, f, lambda q: rbf_bases(q, g)))
 
 

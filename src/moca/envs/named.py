@@ -1,4 +1,4 @@
-"""Environments by the name a config has for them."""
+"""Environments by their names in a config."""
 
 import sys
 from typing import Any
@@ -11,9 +11,9 @@ from moca.names import GYMNASIUM, OWN
 
 
 def named(name: str) -> Spaces:
-    """The environment of that name: one of Playground's, one that was registered, or Gymnasium's.
+    """Returns the environment of that name: Playground's, a registered one, or Gymnasium's.
 
-    One that would import a module of its own is refused unless that was imported before: see `moca.envs.trust`.
+    Raises if the name would import a module that has not been imported yet: see `moca.envs.trust`.
     """
     name = full_name(name)
     if name.startswith(GYMNASIUM):
@@ -23,19 +23,21 @@ def named(name: str) -> Spaces:
         return Gymnasium(name.removeprefix(GYMNASIUM))
     if name.startswith(OWN):
         raise ConfigError(
-            f"env.name = {name!r}: an environment of your own is used from Python, as by "
+            f"env.name = {name!r}: your own environment can only be used from Python, as in "
             "moca.MoCA(MyEnvironment()).learn(steps) or moca.load(path, env=MyEnvironment())"
         )
     if (make := ENVS.get(name)) is None:
         return Playground(name)
     if not isinstance(env := make(), Spaces):
-        raise ConfigError(f"env.name = {name!r} is registered as what makes {shown(env)}, which is no environment")
+        raise ConfigError(
+            f"env.name = {name!r} is registered with a function that returns {shown(env)}, which is not an environment"
+        )
     return env
 
 
 def as_environment(env: Any) -> Any:
-    """An environment as ours: one of Gymnasium's is adapted, anything else is returned as it is."""
-    gymnasium = sys.modules.get("gymnasium")  # which is loaded if there is one of its environments
+    """Adapts an environment of Gymnasium; returns anything else unchanged."""
+    gymnasium = sys.modules.get("gymnasium")  # already loaded if `env` is one of its environments
     if gymnasium is None or not isinstance(env, gymnasium.Env):
         return env
     from moca.envs.gymnasium import Gymnasium
@@ -44,9 +46,9 @@ def as_environment(env: Any) -> Any:
 
 
 def refuse_unknown(name: str) -> None:
-    """Raises, before anything is written, where that would fail; Playground's names were checked with the config."""
+    """Raises if `named` would fail. Playground's names were checked with the config."""
     if name.startswith((GYMNASIUM, OWN)) or ENVS.get(name):
-        from moca.envs.check import refuse_broken  # which imports this file
+        from moca.envs.check import refuse_broken  # imported late: it imports this module
 
         if isinstance(env := named(name), Environment):
             refuse_broken(env)

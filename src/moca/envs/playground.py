@@ -1,11 +1,12 @@
 """MuJoCo Playground's environments, by name.
 
-Its own training wrappers are not used: they restart every episode from one cached state, replace the last observation
-by the next first one, and report a time limit as an end.
+Playground's training wrappers are not used: they restart every episode from one cached state, replace
+the last observation by the next first one, and report a time limit as a termination.
 
-The second half of this file makes their physics fast: a function with its short loops unrolled and its tiny
-factorisations written out. A physics step solves two-by-two systems and runs line searches of four iterations. On a GPU
-each of those is dozens of launches for a handful of numbers; as plain arithmetic the compiler fuses them.
+The second half of this file makes the physics fast, by unrolling short loops and writing out tiny
+factorisations. A physics step solves two-by-two systems and runs line searches of four iterations. On a
+GPU each of these is dozens of kernel launches for a few numbers; as plain arithmetic the compiler fuses
+them.
 """
 
 import os
@@ -29,10 +30,10 @@ from moca.envs.environment import Environment, Step, bounds_of, vector, vector_s
 
 
 class Playground(Environment):
-    """One Playground environment, simulated by MJX's JAX implementation (Warp's is not deterministic on a GPU).
+    """A Playground environment, simulated by MJX's JAX implementation (Warp's is not deterministic on GPUs).
 
-    Where it observes a dictionary, the agent sees the entry `state`, which is what a policy is meant to see; the others
-    are for critics that may know more.
+    If observations are dictionaries, the agent sees the entry `state`, which is meant for policies; the
+    other entries are for critics with privileged information.
     """
 
     name: str = eqx.field(static=True)
@@ -47,8 +48,8 @@ class Playground(Environment):
         with _LOADING:
             self.env, self.observation_size, self.action_low, self.action_high, self.terminates = _load(name)
 
-    # Compiled on their own only when called on their own; in a training program this keeps their traces, which take
-    # seconds, for all places and programs that step the same environment.
+    # In a training program, jit keeps the traces, which take seconds, for all programs that step the same
+    # environment.
     @partial(jax.jit, static_argnums=0)
     def reset(self, key: Key[Array, ""]) -> tuple[Any, Float[Array, "obs"]]:
         state = self.env.reset(key)
@@ -60,39 +61,39 @@ class Playground(Environment):
         return state, Step(vector(state.obs), jnp.asarray(state.reward, jnp.float32), state.done > 0)
 
 
-_LOADING = Lock()  # threads that load at once would each make their own, and leave standard output redirected
+_LOADING = Lock()  # concurrent threads would each load one, and could leave standard output redirected
 
 
 @cache
 def _load(name: str) -> tuple[Any, int, tuple[float, ...], tuple[float, ...], bool]:
-    """Playground's environment, the size of what it observes, the bounds of its actions, and whether it ends."""
+    """Returns Playground's environment, its observation size, its action bounds, and whether it terminates."""
     if "DISPLAY" not in os.environ and find_library("EGL"):
-        os.environ.setdefault("MUJOCO_GL", "egl")  # before MuJoCo is imported, so that films need no display
-    with redirect_stdout(sys.stderr):  # where what it says about optional parts belongs
+        os.environ.setdefault("MUJOCO_GL", "egl")  # before MuJoCo is imported, so that rendering needs no display
+    with redirect_stdout(sys.stderr):  # it prints notes about optional parts
         from mujoco_playground import dm_control_suite, registry
 
     try:
         env = registry.load(name, config_overrides={"impl": "jax"})
     except Exception as error:
         raise ConfigError(
-            f"Playground could not load {name} ({type(error).__name__}: {error}). Its robots' models are "
+            f"Playground could not load {name} ({type(error).__name__}: {error}). Its robot models are "
             "downloaded when first used, which needs git and a network"
         ) from error
     size = vector_size(jax.eval_shape(env.reset, jax.random.key(0)).obs, name)
-    # The control suite passes an action to the actuators as it is, and never ends an episode; the others
-    # rescale it from ±1 themselves, and may.
+    # The control suite passes actions to the actuators unchanged, and never terminates an episode. The other
+    # environments rescale actions from ±1 themselves, and may terminate.
     suite = name in dm_control_suite.ALL_ENVS
     bounds = env.mj_model.actuator_ctrlrange if suite else [(-1.0, 1.0)] * env.action_size
     low, high = np.asarray(bounds).T
     return env, size, *bounds_of(low, high, (env.action_size,), name), not suite
 
 
-SHORT = 8  # loops of at most that many iterations
-TINY = 4  # matrices of at most that many rows
+SHORT = 8  # the most iterations of a loop that is unrolled
+TINY = 4  # the most rows of a matrix whose factorisation is written out
 
 
 def unrolled(function: Callable) -> Callable:
-    """`function` (of arrays, pure) as a rewritten copy of what it traces to; its results differ by rounding only."""
+    """Returns a rewritten copy of a pure function of arrays; its results differ by rounding only."""
 
     def rewritten(*args: Any) -> Any:
         traced, shape = jax.make_jaxpr(function, return_shape=True)(*args)
@@ -103,7 +104,7 @@ def unrolled(function: Callable) -> Callable:
 
 
 def _evaluate(traced: ClosedJaxpr, args: Sequence[Array]) -> list[Array]:
-    """The results of a traced program for `args`, equation by equation."""
+    """Evaluates a traced program for `args`, equation by equation."""
     jaxpr = traced.jaxpr
     values: dict[Any, Any] = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*traced.consts, *args], strict=True))
 
@@ -138,7 +139,7 @@ def _cholesky(inputs: list[Array], params: dict[str, Any]) -> list[Array] | None
 
 
 def _factor(matrix: Float[Array, "n n"]) -> Float[Array, "n n"]:
-    """The lower Cholesky factor, entry by entry; NaN where the matrix is not positive definite."""
+    """Returns the lower Cholesky factor, entry by entry; NaN if the matrix is not positive definite."""
     size = len(matrix)
     factor: list[list[Any]] = [[jnp.zeros((), matrix.dtype)] * size for _ in range(size)]
     for row in range(size):

@@ -1,4 +1,4 @@
-"""From a config to a finished run directory."""
+"""Training: from a config to a finished run directory."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -45,34 +45,35 @@ def train(
     keep: int = 2,
     overlap: bool = False,
 ) -> Run:
-    """Trains `config.seeds` runs of every variation in one program, and leaves a run directory behind.
+    """Trains `config.seeds` runs of every variation in one program, and writes a run directory.
 
     Args:
-        config: the settings.
-        out: a directory that holds no run yet, or this very run unfinished, which then goes on.
-        varied: settings by dotted name, all of them floats; each is run with every seed.
-        env: the environment, if not the one the config names.
-        start: a run whose weights this one begins with, as `moca.load` returns it; if it has fewer, some serve twice.
-        trust: whether the config may name an environment for which a module of someone's own is imported.
-        console: where progress goes: nowhere by default, with True to standard output.
-        callback: called after each episode with a `Training`; if it returns False, training stops. A function, a
-            `Callback` such as `moca.EarlyStopping()` or `moca.KeepBest()`, or a list of them.
-        checkpoint_every: seconds from one checkpoint to the next.
-        keep: how many checkpoints are kept.
-        overlap: whether one run alone learns on two CPU cores, which changes it by rounding only.
+        config: The settings.
+        out: A directory without a run, or with this run unfinished, which is then resumed.
+        varied: Variations: float settings by dotted name. Each is run with every seed.
+        env: The environment, if not the one named in the config.
+        start: A run whose weights to start from, as returned by `moca.load`. If it has fewer runs, some
+            weights are used several times.
+        trust: Whether the config may name an environment that imports a user's module.
+        console: Where to show progress; nowhere by default, on standard output if True.
+        callback: Called after each episode with a `Training`; training stops if it returns False. A
+            function, a `Callback` such as `moca.EarlyStopping()` or `moca.KeepBest()`, or a list of them.
+        checkpoint_every: Seconds between checkpoints.
+        keep: Number of checkpoints to keep.
+        overlap: Train a single run on two CPU cores, which changes results by rounding only.
 
     Raises:
-        InterruptedRun: after a signal that asked it to stop; the run was saved.
-        DivergedRun: where every run diverged; it then stops at once.
+        InterruptedRun: After a signal; the run has been saved.
+        DivergedRun: If every run diverged; training stops at once.
     """
     config, out, varied = override(config, {}), as_path("out", out), sweep.points(config, varied)
     env = as_environment(env)
     options = _checked(env, console, callback, checkpoint_every, keep)
     refuse_foreign(out)
     if isinstance(env, HostEnvironment) and env.name:
-        config, env = override(config, {"env.name": env.name}), None  # so that the directory tells all
+        config, env = override(config, {"env.name": env.name}), None  # so that the directory is self-contained
     seeds = [config.seed + i for i in range(config.seeds)]
-    use_all_cores()  # before the check of an environment, or the directory's notes, start JAX
+    use_all_cores()  # before checks of the environment, or meta.json, start JAX
     if env is None:
         import_trusted(out, config.env.name, trust)
         refuse_unknown(config.env.name)
@@ -102,12 +103,12 @@ def resume(
     keep: int = 2,
     overlap: bool = False,
 ) -> Run:
-    """Goes on with the run in that directory, from its newest valid checkpoint; arguments as for `train`.
+    """Resumes the run in a directory from its newest valid checkpoint; arguments as for `train`.
 
     Args:
-        path: the run directory.
-        steps: environment steps in all, by which a run becomes longer, a finished one too. Learning rates and
-            exploration then keep the values they had at the end.
+        path: The run directory.
+        steps: A new total of environment steps, to extend the run, even a finished one. Learning rates
+            and exploration then keep their final values.
     """
     env = as_environment(env)
     options = _checked(env, console, callback, checkpoint_every, keep)
@@ -122,7 +123,7 @@ def resume(
 
 
 class _Options(NamedTuple):
-    """What a run does besides training."""
+    """Options of a run besides training."""
 
     console: Console
     callback: Callback
@@ -131,19 +132,19 @@ class _Options(NamedTuple):
 
 
 def _checked(env: Any, console: Any, callback: Any, checkpoint_every: Any, keep: Any) -> _Options:
-    """The options; raises unless all are what they should be."""
+    """Returns the options; raises if one is invalid."""
     refuse_other_env(env)
     if not isinstance(console, Console | bool | None):
         raise ConfigError(f"console must be a rich.console.Console, True or False, got {shown(console)}")
     if not isinstance(console, Console):
-        console = Console(markup=False, emoji=False, quiet=not console)  # a path may have brackets
+        console = Console(markup=False, emoji=False, quiet=not console)  # a path may contain brackets
     return _Options(
         console, as_callback(callback), real("checkpoint_every", checkpoint_every), whole("keep", keep, 1, MOST)
     )
 
 
 def _train(directory: RunDirectory, env: Spaces | None, overlap: bool, options: _Options) -> Run:
-    """Trains the runs of a directory that is locked to the end, from wherever they stand."""
+    """Trains the runs of a locked directory to the end, from their current state."""
     console = options.console
     run = Run(directory, env)
     run.refuse_without_env()
@@ -151,7 +152,7 @@ def _train(directory: RunDirectory, env: Spaces | None, overlap: bool, options: 
 
     def leave(signal: str) -> None:
         directory.write_status("interrupted", step)
-        print(f"\nstopped by {signal} while compiling; go on with: moca train --resume {directory.path}")
+        print(f"\nstopped by {signal} while compiling; resume with: moca train --resume {directory.path}")
 
     with interrupts.noted() as request:
         with request.at_once(leave):
@@ -161,8 +162,8 @@ def _train(directory: RunDirectory, env: Spaces | None, overlap: bool, options: 
             limit, length = getattr(trainer.env, "limit", None), config.env.episode_length
             if limit and limit != length:
                 console.print(
-                    f"note: its episodes end by themselves after {limit} steps, and env.episode_length is {length}: "
-                    f"what training counts as one is several, or a part of one, unless that is set to {limit}"
+                    f"note: episodes of this environment end after {limit} steps, but env.episode_length is {length}; "
+                    f"set it to {limit} to make training episodes equal to the environment's"
                 )
             started = time.perf_counter()
             with console.status("Compiling the training program (half a minute, once) …"):
@@ -190,7 +191,7 @@ def _follow(
     callback: Callback,
     request: interrupts.Request,
 ) -> None:
-    """Trains to the end, or until it is asked to stop; then all there is has been saved."""
+    """Trains to the end or until stopped; everything has been saved when it returns."""
     directory = run.directory
     length, points, runs = trainer.config.env.episode_length, directory.points, len(directory.runs)
     display = Display(console, trainer.config.train.steps, runs, trainer.step)
@@ -243,7 +244,7 @@ def _conclude(
     step: int,
     diverged: list[dict[str, Any]],
 ) -> None:
-    """Says how training ended; raises if that was neither at its end nor by a callback."""
+    """Prints how training ended; raises if it was interrupted or diverged."""
     for lost in diverged:
         console.print(
             f"seed {lost['seed']} diverged in the episode that ended at step {lost['step']:,}: {lost['cause']}"
@@ -252,18 +253,18 @@ def _conclude(
         console.print(f"stopped by a callback at step {step:,}")
     if state == "interrupted":
         raise interrupts.InterruptedRun(
-            f"stopped by {request.name} at step {step:,}; go on with: moca train --resume {run.path}"
+            f"stopped by {request.name} at step {step:,}; resume with: moca train --resume {run.path}"
         )
     if state == "diverged":
         last, which = diverged[-1], "every run" if len(run.directory.runs) > 1 else "the run"
         raise interrupts.DivergedRun(
-            f"{which} diverged, the last one (seed {last['seed']}) by step {last['step']:,}: {last['cause']}; what was "
-            f"learned until then is in {run.path}"
+            f"{which} diverged, the last one (seed {last['seed']}) by step {last['step']:,}: {last['cause']}; what "
+            f"was learned before is in {run.path}"
         )
 
 
 def _diverged(directory: RunDirectory) -> list[dict[str, Any]]:
-    """Each run that was given up, with the step at the end of the episode in which it was, and why."""
+    """Returns each diverged run, with the last step of the episode in which it diverged, and why."""
     found: dict[int, dict[str, Any]] = {}
     for number, row in enumerate(directory.rows()):
         run = number % len(directory.runs)

@@ -1,6 +1,7 @@
 """Brax's SAC on Playground: `python brax_sac.py WIDTH`.
 
-Brax times each epoch itself, without its evaluations; the first epoch compiles, and the last is reported.
+Brax times each epoch itself, without its evaluations; the first epoch compiles, and the last is
+reported.
 """
 
 import functools

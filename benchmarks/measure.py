@@ -1,4 +1,4 @@
-"""What every benchmark here shares: the sizes that are matched, and the JSON line that a measurement prints."""
+"""Parts shared by the benchmarks: the common sizes, and the JSON line to print."""
 
 import json
 import os

@@ -1,11 +1,12 @@
-"""Kernel expectations beside GPflow's and Emukit's, and PILCO's prediction beside its published formulas.
+"""Kernel expectations against GPflow's and Emukit's, PILCO's against its formulas.
 
     python benchmarks/moments.py            # 4,096 inputs, 256 bases, five dimensions, float64
 
-The libraries take turns in one process, after compilation; each row is a median of the rounds and of their ratios.
-GPflow and TensorFlow are needed (`pip install gpflow emukit`). E[k kᵀ] of 4,096 inputs is an answer of two gigabytes,
-of which several are held at once: both libraries take it in blocks of `--block` inputs. OpenBLAS gets one thread: on a
-busy machine its threads wait for each other, and a solve with a small matrix takes a hundred times as long.
+The libraries take turns in one process, after compilation; each row is a median of the rounds and
+of their ratios. GPflow and TensorFlow are needed (`pip install gpflow emukit`). E[k kᵀ] of 4,096
+inputs is an answer of two gigabytes, of which several are held at once: both libraries take it in
+blocks of `--block` inputs. OpenBLAS gets one thread: on a busy machine its threads wait for each
+other, and a solve with a small matrix takes a hundred times as long.
 """
 
 import argparse
@@ -150,12 +151,14 @@ def compare_with_pilco(arguments, rng):
         [lambda: jax.block_until_ready(program(p, gp).mean), lambda: pilco.predict(*numbers)], arguments.rounds
     )
     print(f"| PILCO's gp0 in NumPy | 1 | {error:.0e} | {times[0] * 1e3:.1f} | {times[1] * 1e3:.1f} | {ratio[0]:.1f} |")
-    # GPflow's uncertain_conditional shares one kernel among the outputs. Its jitter, 1e-6, would show in the numbers.
+    # GPflow's uncertain_conditional shares one kernel among the outputs. Its jitter, 1e-6, would
+    # show in the numbers.
     gpflow.config.set_default_jitter(1e-12)
     shared = mm.GP(inputs, targets, scales[0], signal[0], noise[0])
     kernel = gpflow.kernels.SquaredExponential(lengthscales=scales[0], variance=signal[0])
     points = gpflow.inducing_variables.InducingPoints(inputs)
-    # The exact posterior as an inducing distribution: q(u) = N(K (K + noise)⁻¹ y, noise · K (K + noise)⁻¹).
+    # The exact posterior as an inducing distribution: q(u) = N(K (K + noise)⁻¹ y, noise · K (K +
+    # noise)⁻¹).
     values, vectors = np.linalg.eigh(np.asarray(kernel(inputs)))
     shrink = np.maximum(values, 0) / (np.maximum(values, 0) + noise[0])
     smooth = (vectors * shrink) @ vectors.T

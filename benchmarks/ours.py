@@ -1,6 +1,9 @@
-"""MoCA itself: `python ours.py AGENT WIDTH RUNS [evaluated]`. More than one run is spread over two CPU devices.
+"""MoCA itself: `python ours.py AGENT WIDTH RUNS [evaluated]`.
 
-`evaluated` has ten noisy and ten noise-free episodes played under the clock after every one of training.
+More than one run is spread over two CPU devices.
+
+`evaluated` has ten noisy and ten noise-free episodes played under the clock after every one of
+training.
 """
 
 import sys

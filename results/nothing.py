@@ -2,8 +2,8 @@
 
     python results/nothing.py
 
-Writes nothing.json beside it. An agent that has learned must do better: docs/replication.md, "Has it learned?".
-Observation noise does not matter here, since nobody looks.
+Writes nothing.json beside it. An agent that has learned must do better: docs/replication.md, "Has
+it learned?". Observation noise does not matter here, since nobody looks.
 """
 
 import json

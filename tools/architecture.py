@@ -35,7 +35,7 @@ def rooms() -> dict[str, set[str]]:
 
 
 def layers(imports: dict[str, set[str]]) -> dict[str, int]:
-    """For each room the length of the longest way down from it."""
+    """Returns, for each room, the length of the longest path down from it."""
     heights: dict[str, int] = {}
 
     def height(name: str, above: tuple[str, ...] = ()) -> int:

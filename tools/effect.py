@@ -33,7 +33,7 @@ def name(agent: str) -> str:
 
 
 def table(results: pd.DataFrame) -> str:
-    """Final returns under `raw` in six rows: mean with its 95 % interval, on Pendulum with the seeds that solve it."""
+    """Returns a table of final returns under `raw`, on Pendulum with the seeds that solve it."""
     finals = statistics.final_scores(results[results["preset"] == "raw"])
     agents = [agent for agent in AGENTS if agent in finals.index.unique("agent")]
     lines = [f"| task, noise | {' | '.join(map(name, agents))} |", "|---" * (1 + len(agents)) + "|"]
@@ -56,7 +56,7 @@ def place(env: str, noise: str) -> str:
 
 
 def overestimation(results: pd.DataFrame) -> str:
-    """V of the visited states less their discounted return at the end of training under `raw`, mean over seeds."""
+    """Returns V of the visited states minus their return under `raw`, mean over seeds."""
     finals = statistics.final_scores(results[results["preset"] == "raw"], "overestimation")
     agents = [agent for agent in AGENTS if agent in finals.index.unique("agent")]
     lines = [f"| task, noise | {' | '.join(map(name, agents))} |", "|---" * (1 + len(agents)) + "|"]
@@ -68,7 +68,7 @@ def overestimation(results: pd.DataFrame) -> str:
 
 
 def rates(path: Path) -> str:
-    """Each agent at its own best of nine pairs of rates, and all at those of `raw`, by mean final return."""
+    """Returns each agent's final return at its best of nine pairs of rates, and at `raw`'s."""
     searched = pd.read_parquet(path)
     for name in ("value.lr", "critic.lr"):
         searched[name] = searched["point"].map(lambda point, name=name: json.loads(point)[name])
@@ -90,7 +90,7 @@ def rates(path: Path) -> str:
 
 
 def process(results: pd.DataFrame) -> str:
-    """Final returns under a disturbance of the actions, `raw` and `tuned`: mean with its 95 % interval."""
+    """Returns a table of final returns under disturbed actions, for `raw` and `tuned`."""
     finals = statistics.final_scores(results[results["noise"] == "action 0.5"])
     agents = ("moca", "moca-mc-4", "moca-ce", "bnaf")
     lines = [f"| preset, task | {' | '.join(map(name, agents))} |", "|---" * (1 + len(agents)) + "|"]
@@ -125,7 +125,7 @@ def sac(path: Path) -> str:
 
 
 def completions(path: Path) -> str:
-    """The three best completions of what is printed on each task, the mean of all, and how far each has come."""
+    """Returns the three best completions of the printed settings on each task, and the mean."""
     searched = _with_settings(
         pd.read_parquet(path), ("value.", "critic.v", "critic.c", "train.g", "train.c", "exp", "own")
     )
@@ -169,7 +169,10 @@ def draw(results: pd.DataFrame, path: Path) -> Path:
 
 
 def _learning(axes: plt.Axes, raw: pd.DataFrame, agents: tuple[str, ...]) -> None:
-    """The median seed: scores have two groups, between which no mean lies. Of two agents also the middle half."""
+    """The median seed: scores have two groups, between which no mean lies.
+
+    Of two agents also the middle half.
+    """
     for agent in reversed(agents):
         own = look(agent)
         steps, values = statistics.curve(raw, "raw", PENDULUM, agent, "0.05")

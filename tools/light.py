@@ -1,4 +1,4 @@
-"""Checks an installation without extras: moca.moments is there, and everything else says what it needs.
+"""Checks an installation without extras: moca.moments works, the rest names its extra.
 
 build/light/bin/python tools/light.py
 """

@@ -2,8 +2,9 @@
 
     python tools/lock.py python3.11 python3.12
 
-Each interpreter resolves the project with all its extras in a virtual environment of its own. A package whose
-version differs between them gets an environment marker; names and versions are recorded, never where they came from.
+Each interpreter resolves the project with all its extras in a virtual environment of its own. A
+package whose version differs between them gets an environment marker; names and versions are
+recorded, never where they came from.
 """
 
 import subprocess

@@ -1,10 +1,12 @@
-"""Lists prose that needs work: the checks below, each with file and line. Exits with 1 if a list is not empty.
+"""Lists prose that needs work: the checks below, each with file and line.
+
+Exits with 1 if a list is not empty.
 
     python tools/prose.py            # every check
     python tools/prose.py summaries  # one of them
 
 - `summaries`: docstrings whose first line does not open with a verb or a noun phrase;
-- `riddles`: turns of phrase that a reader must read twice, in pages, docstrings, comments and messages;
+- `riddles`: phrases that must be read twice, in pages, docstrings, comments and messages;
 - `lines`: lines of prose over 100 characters;
 - `figures`: a measured figure that stands in two hand-written places;
 - `reference`: public names that the site's reference lacks (`tests/test_reference.py`).
@@ -29,13 +31,15 @@ PAGES = ("README.md", "PAPER.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/**/*.
 WRITTEN = re.compile(r"<!-- written by tools/\w+\.py -->")
 BEGIN, END = re.compile(r"<!-- (?!end)[^>]*written by tools/"), re.compile(r"<!-- end|<!-- /")
 
-# Words that open a clause: a summary line is a noun phrase ("The mean of …") or begins with a verb ("Returns …").
+# Words that open a clause: a summary line is a noun phrase ("The mean of …") or begins with a verb
+# ("Returns …").
 OPENERS = set(
     "after although as at because before beyond by for from how if in into like neither not of on once only since "
     "so than that then there these this those though to under until what whatever when where whether which while "
     "who whoever whose why with within without".split()
 )
-# Turns of phrase found here once. Each pattern is rare in plain English; write the field's word instead.
+# Turns of phrase found here once. Each pattern is rare in plain English; write the field's word
+# instead.
 RIDDLES = [
     r"\b(?:is|are|was|were|be|and) none\b(?! of\b)",
     r"\b(?:that|which|it) (?:is|are|was|has|holds|hold|have|needs|takes|gives) no\b(?! (?:longer|more|less|larger)\b)",
@@ -103,7 +107,7 @@ def _comments(text: str) -> Iterator[tuple[int, str, bool]]:
 
 
 def _prose(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a page that a person wrote as prose: no tables, code, links alone on a line, or written blocks."""
+    """Yields the hand-written prose of a page: no tables, code, lone links or generated blocks."""
     lines = path.read_text().splitlines()
     if any(WRITTEN.fullmatch(line) for line in lines):
         return
@@ -146,7 +150,7 @@ def riddles() -> list[Finding]:
 
 
 def lines() -> list[Finding]:
-    """Lines of prose that are too long, in pages, docstrings and comments with a line to themselves."""
+    """Returns lines of prose that are too long, in pages, docstrings and own-line comments."""
     found = []
     for path in _files(CODE):
         text = path.read_text()

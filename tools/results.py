@@ -1,9 +1,9 @@
-"""Draws and writes all that follows from the tables in results/: figures, pages, claims, and the tables in documents.
+"""Draws and writes what follows from the tables in results/: figures, pages, claims.
 
     python tools/results.py [--check [--quick]]
 
-The same tables give the same bytes. With --check it writes nothing, and fails if a file is not what it should be; with
---quick it draws the figures of one study only.
+The same tables give the same bytes. With --check it writes nothing, and fails if a file is not what
+it should be; with --quick it draws the figures of one study only.
 """
 
 import json
@@ -35,7 +35,10 @@ verdict a second time."""
 
 
 def made(out: Path, drawn: Sequence[str]) -> dict[Path, Path]:
-    """Every file, written below `out`, with where it belongs; of figures those of the studies in `drawn`."""
+    """Every file, written below `out`, with where it belongs.
+
+    Of figures those of the studies in `drawn`.
+    """
     files = {}
     for name in STUDIES:
         directory = ROOT / "results" / name
@@ -101,7 +104,7 @@ def claims_page(verdicts: list[claims.Verdict], fixed: list[claims.Verdict]) -> 
 
 
 def scores(table: pd.DataFrame) -> str:
-    """Final returns as a table: a row for each preset, task and noise level, a column for each agent."""
+    """Returns a table of final returns: a row per preset, task and noise, a column per agent."""
     finals = statistics.final_scores(table)
     agents = [agent for agent in COLUMNS if agent in finals.index.unique("agent")]
     lines = [f"| preset | task | noise | {' | '.join(map(label, agents))} |"]
@@ -130,7 +133,10 @@ Then MoCA-CE is *equal* to MoCA: little is left for the covariance to tell. Doin
 
 
 def paragraph(table: pd.DataFrame, verdicts: list[claims.Verdict]) -> str:
-    """Says in words what holds and what does not; raises where the words no longer fit the verdicts."""
+    """Says in words what holds and what does not.
+
+    Raises where the words no longer fit the verdicts.
+    """
     found = {(v.claim, v.preset, v.task, v.noise): v for v in verdicts}
 
     def told(claim: str, preset: str, task: str, noise: str, word: str) -> str:
@@ -248,7 +254,7 @@ def _finals(table: pd.DataFrame, preset: str, env: str, noise: str) -> list[pd.S
 
 
 def _predicted(name: str, rho: float, ours: pd.Series, theirs: pd.Series, env: str) -> str:
-    """A row: the covariance matters where the interval lies above zero and the difference is of interest."""
+    """Returns a row; the covariance matters if the difference is significant and relevant."""
     smallest = {claims.CARTPOLE: 20, claims.PENDULUM: 40}.get(env, 0.02)  # cliff and hill score at most one
     found = statistics.difference(ours, theirs)
     matters = found.low > 0 and found.value >= smallest
@@ -258,7 +264,7 @@ def _predicted(name: str, rho: float, ours: pd.Series, theirs: pd.Series, env: s
 
 
 def dimension() -> str:
-    """A table of what results/dimension/run.py measured: a row for each size, a column for each agent."""
+    """Returns the table of results/dimension/run.py: a row per size, a column per agent."""
     rows = json.loads((ROOT / "results" / "dimension" / "summary.json").read_text())["rows"]
     names = list(dict.fromkeys(row["agent"] for row in rows))
     lines = [f"| dimensions, actions | doing nothing | {' | '.join(names)} |", "|---" * (2 + len(names)) + "|"]

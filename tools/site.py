@@ -1,4 +1,4 @@
-"""What the site shows from outside docs/: tutorials, the paper map, the results, at the addresses pages use."""
+"""Adds to the site what is outside docs/: tutorials, the paper map, the results."""
 
 import ast
 import re

@@ -42,12 +42,13 @@ class MoCA:
     """An agent, before or after training.
 
     Args:
-        env: The name of a Playground or Gymnasium environment; an environment from `gymnasium.make`; or
-            your own environment.
+        env: The name of a Playground or Gymnasium environment; an environment from
+            `gymnasium.make`; or your own environment.
         seed: The first seed.
-        seeds: Number of runs trained at once. Queries take `run=` and use the first run, 0, by default.
-        preset: The settings to start from. For an environment without a preset, some are measured in a
-            short random rollout.
+        seeds: Number of runs trained at once. Queries take `run=` and use the first run, 0, by
+            default.
+        preset: The settings to start from. For an environment without a preset, some are measured
+            in a short random rollout.
         out: The run directory; by default a temporary one that is removed with the agent.
         settings: Further settings by dotted name, as in config.json.
         named: The same as keywords, such as `critic__lr=1e-3` for `critic.lr`.
@@ -94,8 +95,8 @@ class MoCA:
         """Trains for that many environment steps per run, or that many more; returns the agent.
 
         Args:
-            steps: Environment steps. Schedules of exploration and learning rates end with the first call
-                and keep their last values in later ones; `train__horizon` sets another length.
+            steps: Environment steps. Schedules of exploration and learning rates end with the first
+                call and keep their last values in later ones; `train__horizon` sets another length.
             callback: Called after each episode, and can stop training: see `moca.train`.
             progress: Whether to show progress, or a `rich.console.Console` to show it on.
 

@@ -1,4 +1,4 @@
-"""Parts shared by all command lines: a parser that suggests the nearest word, and argument types."""
+"""Parts of all command lines: a parser that suggests the nearest word, and argument types."""
 
 import argparse
 import os

@@ -38,7 +38,10 @@ def whole_mixture(mixture: mm.GaussianMixture, key: Key[Array, ""], samples: int
 def twin_values(
     predictions: mm.Distribution, values: mm.Function, backup: Backup = mm.expectation
 ) -> Float[Array, "two n"]:
-    """Returns E[Vᵢ(s′)] of both functions (see `twin`) for n predictions; `backup` may replace E."""
+    """Returns E[Vᵢ(s′)] of both functions (see `twin`) for n predictions.
+
+    `backup` may replace E.
+    """
     over_batch = jax.vmap(backup, (0, None))
     return jax.vmap(over_batch, (None, twin_axes(values)))(predictions, values)
 

@@ -1,10 +1,10 @@
-"""A Gaussian belief over the state [choice]: the ensemble's prediction, corrected by the observation.
+"""A Gaussian belief over the state [choice]: a prediction corrected by the observation.
 
-The paper takes each observation for the state. Under observation noise, every measurement error then
-looks like a jump of the state. A filter keeps the information in earlier observations. The agent acts
-and learns on the mean of its belief. The next mean is random only as far as the next observation
-differs from its prediction: its covariance is P S⁻¹ P, with P the covariance of the predicted state
-and S = P + R that of the predicted observation.
+The paper takes each observation for the state. Under observation noise, every measurement error
+then looks like a jump of the state. A filter keeps the information in earlier observations. The
+agent acts and learns on the mean of its belief. The next mean is random only as far as the next
+observation differs from its prediction: its covariance is P S⁻¹ P, with P the covariance of the
+predicted state and S = P + R that of the predicted observation.
 """
 
 from typing import Any, NamedTuple, cast
@@ -54,10 +54,11 @@ def update(
     """Returns the belief after an observation, and the observation's negative log-likelihood.
 
     `noise` holds the variances of independent measurement errors. This is Kalman's update, one
-    dimension at a time, which needs no matrix factorisation: after each dimension, mean and covariance
-    are conditioned on the dimensions so far. The likelihood is up to a constant factor. Variances are
-    first increased by a relative amount near rounding error: if some dimensions determine others and
-    there is no noise, the remaining variance would otherwise consist of rounding error alone.
+    dimension at a time, which needs no matrix factorisation: after each dimension, mean and
+    covariance are conditioned on the dimensions so far. The likelihood is up to a constant factor.
+    Variances are first increased by a relative amount near rounding error: if some dimensions
+    determine others and there is no noise, the remaining variance would otherwise consist of
+    rounding error alone.
     """
 
     def dimension(carry: tuple, j: Array) -> tuple[tuple, None]:
@@ -75,7 +76,7 @@ def update(
 
 
 def innovation_nll(ensemble: GaussianEnsemble, episode: Transition, noise: Float[Array, "obs"]) -> Float[Array, ""]:
-    """Returns the mean negative log-likelihood of an episode's observations, filtered with this noise.
+    """Returns the mean negative log-likelihood of an episode's observations under the filter.
 
     Errors of measurement are correlated between successive steps; process noise is not. One-step
     predictions cannot tell the two apart, but the filter's likelihood can. Actions are in [−1, 1];
@@ -101,10 +102,10 @@ def anticipate(
     """Returns predictions of the next belief's mean, from predictions of the next state.
 
     The filter will move its mean by the gain K = P S⁻¹ times the innovation, with P the members'
-    matched covariance plus diag(spread), and S = P + diag(noise). If member k is right, the new mean is
-    m̄ + K (mₖ − m̄) on average, with covariance K (Cₖ + diag(spread + noise)) Kᵀ; the members, matched,
-    then have covariance P S⁻¹ P. Without noise K is the identity, and this is the next state itself.
-    Covariances between the dimensions of `spread` are neglected [choice].
+    matched covariance plus diag(spread), and S = P + diag(noise). If member k is right, the new
+    mean is m̄ + K (mₖ − m̄) on average, with covariance K (Cₖ + diag(spread + noise)) Kᵀ; the
+    members, matched, then have covariance P S⁻¹ P. Without noise K is the identity, and this is the
+    next state itself. Covariances between the dimensions of `spread` are neglected [choice].
     """
     components, extra = mixtures.components, spread + noise
     mean, aleatoric, epistemic = mm.decompose(mixtures)
@@ -123,7 +124,9 @@ def anticipate(
 
 
 class Unfiltered(eqx.Module):
-    """Takes each observation for the state, as the paper does. Subclass it to write your own filter.
+    """Takes each observation for the state, as the paper does.
+
+    Subclass it to write your own filter.
 
     `model` is the agent's model of the next state, or None if it has no model.
     """
@@ -177,7 +180,7 @@ class KalmanFilter(Unfiltered):
         measured: Float[Array, "obs"],
         missing: Bool[Array, "obs"] | None = None,
     ) -> tuple[Belief, Float[Array, "obs"]]:
-        """See `Unfiltered.step`. Before the model's first batch, the belief is the observation alone.
+        """Predicts and updates; before the model's first batch, takes the observation alone.
 
         A `missing` dimension keeps its prediction, as if its noise were infinite. In training no
         dimension is missing.
@@ -206,7 +209,7 @@ class KalmanFilter(Unfiltered):
         return jnp.square(deviation)
 
     def learn_noise(self, model: Any, episode: Transition) -> Any:
-        """Returns the model after one step on the likelihood of an episode under the filter [choice].
+        """Returns the model after one step on an episode's likelihood under the filter [choice].
 
         Does nothing if the noise level is known, or before the model's first batch.
         """

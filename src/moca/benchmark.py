@@ -63,7 +63,7 @@ def describe(part: str, result: Any) -> str:
 
 
 def together(rows: Sequence[dict[str, Any]]) -> dict[tuple[int, int], float]:
-    """Returns the run-steps per second of all programs of one width and number of runs, in sequence."""
+    """Returns the run-steps per second of all programs, run in sequence, by width and runs."""
     sizes = sorted({(row["width"], row["runs"]) for row in rows})
     own = {size: [row["run_steps_per_s"] for row in rows if (row["width"], row["runs"]) == size] for size in sizes}
     return {size: harmonic_mean(speeds) for size, speeds in own.items() if len(speeds) > 1}
@@ -81,11 +81,11 @@ def ratios(result: dict[str, Any]) -> dict[str, float]:
 def backup(rounds: int = 25, batch: int | None = None) -> dict[str, Any]:
     """Returns seconds and ratios of E[V] over a batch, analytic against Monte Carlo.
 
-    `backup_over_mcK` is the analytic time divided by the time to draw and average K samples per belief;
-    `…_predrawn` does not count the drawing of normal numbers. `backup_over_ce` compares with the value at
-    the mean. `…_share` is the fraction of the machine's measured peak that the analytic program reaches:
-    in full float32 arithmetic, and in memory bandwidth if the (batch, M) array of bases is written once
-    and read once.
+    `backup_over_mcK` is the analytic time divided by the time to draw and average K samples per
+    belief; `…_predrawn` does not count the drawing of normal numbers. `backup_over_ce` compares
+    with the value at the mean. `…_share` is the fraction of the machine's measured peak that the
+    analytic program reaches: in full float32 arithmetic, and in memory bandwidth if the (batch, M)
+    array of bases is written once and read once.
     """
     batch = batch or BATCH * (64 if on_gpu() else 1)  # large enough that kernel launches do not dominate
     value, beliefs, key = problem(batch)
@@ -112,7 +112,8 @@ def backup(rounds: int = 25, batch: int | None = None) -> dict[str, Any]:
     programs["ceiling_stream"] = (lambda x: 2 * x + 1, (jnp.ones(length),))
     seconds = time_together(programs, rounds)
     arithmetic, bandwidth = 2 * side**3 / seconds["ceiling_product"], 8 * length / seconds["ceiling_stream"]
-    # Per belief and basis: a product over three numbers per dimension, the exponential, the weighted sum.
+    # Per belief and basis: a product over three numbers per dimension, the exponential, the
+    # weighted sum.
     operations = batch * BASES * (6 * DIMENSION + 2 + 2)
     moved = 4 * batch * (2 * DIMENSION + 1 + 2 * BASES)
     names = [name for name in seconds if name != "analytic" and not name.startswith("ceiling")]
@@ -132,8 +133,8 @@ def agents(
 ) -> list[dict[str, Any]]:
     """Returns run-steps per second of whole training programs, with and without evaluations.
 
-    Agents are named as in a study, for example `moca-mc-16`. Programs are compiled in parallel, which
-    takes `compile_all_s`, and then take turns, episode by episode.
+    Agents are named as in a study, for example `moca-mc-16`. Programs are compiled in parallel,
+    which takes `compile_all_s`, and then take turns, episode by episode.
     """
     cells = list(product(widths, runs, envs, names))
 
@@ -250,7 +251,10 @@ def _updates(
 
 
 def time_together(programs: dict[str, tuple[Callable, tuple]], rounds: int) -> dict[str, float]:
-    """Returns the median seconds of each program. They take turns, so that other load affects all equally."""
+    """Returns the median seconds of each program.
+
+    They take turns, so that other load affects all equally.
+    """
     with ThreadPoolExecutor() as pool:
         built = pool.map(lambda work: jax.jit(work[0]).lower(*work[1]).compile(), programs.values())
         compiled = dict(zip(programs, built, strict=True))

@@ -1,7 +1,10 @@
-"""The quadratic action-value Q(s, a), whose maximum over actions is V(s) [Eq. 2] [Eq. 3], and twins of it.
+"""The quadratic action-value Q(s, a), whose maximum over actions is V(s) [Eq. 2].
+
+It is quadratic in the action [Eq. 3]. Agents train twins of it.
 
 Actions are measured from the middle of their range, in units of half its width. The box of feasible
-actions is therefore [−1, 1] in every dimension. Widths and the smallest curvature are ours [choice].
+actions is therefore [−1, 1] in every dimension. Widths and the smallest curvature are ours
+[choice].
 
 Twin critics share the bases of V. The class of V declares, at each field, whether it is a basis and
 how it is learned: see `moca.moments.role`.
@@ -33,12 +36,15 @@ class ActionSlice(NamedTuple):
     greedy: Float[Array, "act"]  # μ, the best action in the box
 
     def advantage(self, action: Float[Array, "act"]) -> Float[Array, ""]:
-        """Q(s, a) − V(s) = (a − μ)ᵀ (Pμ̃ − ½ P(a + μ)): zero at μ, negative elsewhere in the box."""
+        """Q(s, a) − V(s) = (a − μ)ᵀ (Pμ̃ − ½ P(a + μ)), which is zero at μ and below elsewhere."""
         middle = self.factor @ (self.factor.T @ (action + self.greedy)) / 2
         return jnp.sum((action - self.greedy) * (self.slope - middle))
 
     def vertices(self) -> Float[Array, "act"]:
-        """The unbounded maximum of Q(s, ·) along each dimension, the others at μ; μ̃ if P is diagonal."""
+        """The unbounded maximum of Q(s, ·) along each dimension, the others at μ.
+
+        It is μ̃ if P is diagonal.
+        """
         P = self.factor @ self.factor.T
         return self.greedy + (self.slope - P @ self.greedy) / jnp.diagonal(P)
 
@@ -46,9 +52,9 @@ class ActionSlice(NamedTuple):
 class QuadraticCritic(eqx.Module):
     """A shared trunk with a vertex head and a Cholesky head, and V, a function of the state alone.
 
-    `head` selects the output of the vertex head. "vertex" is μ̃, as in the paper. "slope" is Pμ̃, which
-    stays well scaled where P vanishes. "tanh" is a number whose tanh is μ̃ = μ: this is NAF, whose
-    saturation the paper's parameterisation avoids.
+    `head` selects the output of the vertex head. "vertex" is μ̃, as in the paper. "slope" is Pμ̃,
+    which stays well scaled where P vanishes. "tanh" is a number whose tanh is μ̃ = μ: this is NAF,
+    whose saturation the paper's parameterisation avoids.
     """
 
     trunk: MLP
@@ -99,7 +105,10 @@ class QuadraticCritic(eqx.Module):
         return self.value(observation) + self.slice(observation).advantage(action)
 
     def _factor(self, raw: Float[Array, "entries"]) -> Float[Array, "act act"]:
-        """Returns L, with a diagonal of at least √floor; off-diagonal entries only in the full case."""
+        """Returns L, with a diagonal of at least √floor.
+
+        It has off-diagonal entries only if `full`.
+        """
         size = self.vertex_head.biases[-1].shape[-1]
         diagonal = jnp.sqrt(self.floor) + jax.nn.softplus(raw[:size])
         if not self.full:
@@ -131,7 +140,8 @@ def box_maximiser(P: Float[Array, "act act"], vertex: Float[Array, "act"], sweep
     rough = jax.lax.fori_loop(0, sweeps * size, coordinate, jnp.clip(vertex, -1, 1))
     rough = jax.lax.stop_gradient(rough)
     free = jnp.abs(rough) < 1
-    # In the free dimensions the gradient vanishes: P_ff (a_f − μ̃_f) = −P_fb (a_b − μ̃_b). The others stay put.
+    # In the free dimensions the gradient vanishes: P_ff (a_f − μ̃_f) = −P_fb (a_b − μ̃_b). The
+    # others stay put.
     system = jnp.where(free[:, None] & free[None, :], P, jnp.eye(size, dtype=P.dtype))
     held = jnp.where(free, 0, rough - vertex)
     right = jnp.where(free, -(P @ held), 0)
@@ -166,7 +176,7 @@ def closed(value: mm.Function) -> Any:
 
 
 def twin(value: mm.Function) -> mm.Function:
-    """Stacks two copies of `value` that share its bases: only the other arrays get a leading axis."""
+    """Stacks two copies of `value` along a new axis of all arrays except the shared bases."""
     return _map_roles(lambda role, leaf: leaf if role in SHARED else jnp.stack([leaf, leaf]), value)
 
 

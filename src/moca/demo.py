@@ -1,7 +1,7 @@
 """The demo: closed form against sampling, Figure 1, and the effect of the covariance on learning.
 
-MoCA and MoCA-CE differ in one thing: MoCA's targets contain E[V(s′)], MoCA-CE's contain V(E[s′]). Both
-learn to swing up a pendulum from raw, noisy observations.
+MoCA and MoCA-CE differ in one thing: MoCA's targets contain E[V(s′)], MoCA-CE's contain V(E[s′]).
+Both learn to swing up a pendulum from raw, noisy observations.
 """
 
 from pathlib import Path
@@ -23,8 +23,8 @@ from moca.studies import launch, results, statistics
 from moca.studies.grid import Block, Grid
 
 NOISE, PRESET, ENV = "0.05", "tuned", "PendulumSwingup"
-# An illustration: the fourth settings tried, kept because they show the effect. docs/replication.md lists
-# all four, one of which does not show it. The evidence is in results/.
+# An illustration: the fourth settings tried, kept because they show the effect. docs/replication.md
+# lists all four, one of which does not show it. The evidence is in results/.
 SETTINGS = {
     "belief.filter": False,
     "exploration.probability_end": 0.2,
@@ -69,7 +69,7 @@ def run(folder: Path, console: Console) -> list[Path]:
 
 
 def _picture(directory: Path) -> Figure:
-    """Draws the learning curves of both agents, and their value functions over the pendulum's states."""
+    """Draws learning curves of both agents, and their values over the pendulum's states."""
     table = results.load_results(directory)
     figure, (left, *maps) = plt.subplots(1, 3, figsize=(11, 3.6), width_ratios=(1.5, 1, 1))
     for agent, title in TITLES.items():

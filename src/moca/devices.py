@@ -26,14 +26,20 @@ def use_all_cores() -> None:
 
 
 def _cores() -> int:
-    """Returns the number of cores this process may use; a scheduler may allow fewer than there are."""
+    """Returns the number of cores this process may use.
+
+    A scheduler may allow fewer than there are.
+    """
     if hasattr(os, "sched_getaffinity"):  # not on macOS
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def use_device(device: str | None) -> None:
-    """Makes JAX use that kind of device, with all cores of a CPU; raises `ConfigError` if it is missing."""
+    """Makes JAX use that kind of device, with all cores of a CPU.
+
+    Raises `ConfigError` if it is missing.
+    """
     use_all_cores()
     keep_compiled()
     if device:
@@ -50,9 +56,9 @@ def use_device(device: str | None) -> None:
 def keep_compiled() -> None:
     """Makes JAX cache compiled programs on disk, unless a cache is already configured.
 
-    JAX executes what it loads from the cache, so the folder must be private: one that other users can
-    write to is not used. Each machine has a separate folder, since code compiled for one processor may
-    not run on another.
+    JAX executes what it loads from the cache, so the folder must be private: one that other users
+    can write to is not used. Each machine has a separate folder, since code compiled for one
+    processor may not run on another.
     """
     if getattr(jax.config, "jax_compilation_cache_dir", None):
         return

@@ -1,4 +1,4 @@
-"""Diagnostics: calibration of the model, its two kinds of uncertainty, the effect of the covariance on V."""
+"""Diagnostics: the model's calibration and uncertainty, the covariance's effect on V."""
 
 from typing import NamedTuple
 
@@ -34,8 +34,8 @@ class Outlook(NamedTuple):
 def outlook(predictions: mm.GaussianMixture, episode: Transition, noise: Float[Array, "n obs"] | None) -> Outlook:
     """Returns the predictions of an episode's transitions together with their outcomes.
 
-    `noise` holds the variances of the observation noise if a filter knows them. They are not included in
-    the aleatoric and epistemic parts.
+    `noise` holds the variances of the observation noise if a filter knows them. They are not
+    included in the aleatoric and epistemic parts.
     """
     mean, aleatoric, epistemic = mm.decompose(predictions, full=False)
     variance, following = aleatoric + epistemic, episode.next_observation
@@ -49,10 +49,11 @@ def describe_model(
 ) -> dict[str, Float[Array, ""]]:
     """Returns averages over the transitions of an episode (with actions in [−1, 1]).
 
-    `coverage_1sigma` is the fraction of dimensions in which the next observation is within one predicted
-    standard deviation; a calibrated Gaussian has 68.3 %. `calibration_10` … `calibration_90` are the
-    fractions within the central 10 … 90 %. `noise` holds the variances of the observation noise if a
-    filter knows them; they are not included in `aleatoric_std` and `epistemic_std`.
+    `coverage_1sigma` is the fraction of dimensions in which the next observation is within one
+    predicted standard deviation; a calibrated Gaussian has 68.3 %. `calibration_10` …
+    `calibration_90` are the fractions within the central 10 … 90 %. `noise` holds the variances of
+    the observation noise if a filter knows them; they are not included in `aleatoric_std` and
+    `epistemic_std`.
     """
     seen = outlook(ensemble.predict_batch(episode.observation, episode.action), episode, noise)
     shares = {f"calibration_{percent}": jnp.mean(seen.distance <= z) for percent, z in CENTRAL.items()}
@@ -70,7 +71,7 @@ def ce_bias(predictions: mm.GaussianMixture, value: mm.Function) -> tuple[Float[
 
 
 class Stakes(NamedTuple):
-    """The value of the next state of each transition, and how actions and the covariance change it."""
+    """The value of each transition's next state, and its change by actions and covariance."""
 
     expected: Float[Array, "n"]  # E[V(s′)]
     bias: Float[Array, "n"]  # E[V(s′)] − V(E[s′])
@@ -97,8 +98,8 @@ def describe_bias(found: Stakes) -> dict[str, Float[Array, ""]]:
 
     `ce_bias` and `ce_bias_std` are the mean and deviation of the bias over the transitions;
     `expected_std` is the deviation of E[V(s′)]. From one end of the action range to the other, the
-    expectation changes by `action_gap` and the bias by `ce_gap` (root mean squares). If `ce_gap` is a
-    sizeable part of `action_gap`, ignoring the covariance changes which action is best.
+    expectation changes by `action_gap` and the bias by `ce_gap` (root mean squares). If `ce_gap` is
+    a sizeable part of `action_gap`, ignoring the covariance changes which action is best.
     """
     rms = lambda x: jnp.sqrt(jnp.mean(jnp.square(x)))  # noqa: E731
     return {

@@ -37,8 +37,8 @@ def cause(learner: Any, episode: Transition, metrics: dict[str, Float[Array, ""]
 def plausible(state: Any) -> bool:
     """Returns True if runs can be in this state: arrays on the host, with a leading axis over runs.
 
-    The learner of a diverged run is kept from before the divergence, but its replay buffer may hold the
-    values that caused it.
+    The learner of a diverged run is kept from before the divergence, but its replay buffer may hold
+    the values that caused it.
     """
     if not ((state.diverged >= 0) & (state.diverged < len(CAUSES))).all():
         return False

@@ -45,7 +45,7 @@ def _device() -> str:
 
 
 def _precision() -> str:
-    """Returns the error of a matrix product on this device, against double precision on the host."""
+    """Returns the error of a matrix product on this device against double precision."""
     a, b = np.random.default_rng(0).normal(size=(2, 256, 256))
     product = np.asarray(jnp.asarray(a, jnp.float32) @ jnp.asarray(b, jnp.float32), float)
     error = np.abs(product - a @ b).max() / np.abs(a @ b).max()

@@ -52,7 +52,10 @@ def update_statistics(
 
 
 class GaussianEnsemble(eqx.Module):
-    """K independently initialised networks, stacked. Each outputs a Gaussian over the next state."""
+    """K independently initialised networks, stacked.
+
+    Each outputs a Gaussian over the next state.
+    """
 
     members: MLP
     statistics: Statistics
@@ -91,8 +94,8 @@ class GaussianEnsemble(eqx.Module):
         """Returns the members' predictions for an uncertain state, as a mixture of full Gaussians.
 
         The moments of each member's mean are matched layer by layer (`mm.MatchedNetwork`). Its own
-        variance is taken at the mean of the belief [choice]. The activation must be gelu or erf: silu
-        has no closed form.
+        variance is taken at the mean of the belief [choice]. The activation must be gelu or erf:
+        silu has no closed form.
         """
         spread, size = self.statistics.deviation[1], belief.dimension
         known = self.predict(belief.mean, action).components.covariance
@@ -125,7 +128,7 @@ class GaussianEnsemble(eqx.Module):
         next_observation: Float[Array, "n obs"],
         extra: Float[Array, "n obs"] | None = None,
     ) -> Float[Array, "k n"]:
-        """Returns each member's negative log-likelihood of each transition, per standardised dimension.
+        """Returns each member's negative log-likelihood of each transition, per dimension.
 
         `extra` holds variances to add to the members' own.
         """
@@ -174,7 +177,7 @@ class GaussianEnsemble(eqx.Module):
 
 
 def bootstrap(key: Key[Array, ""], members: int, count: int) -> UInt8[Array, "k n"]:
-    """Returns how often each of `count` transitions is in a resample with replacement, for each member.
+    """Returns how often each transition is in each member's resample with replacement.
 
     A loss weighted by these multiplicities equals the loss on the resample, and copies no rows.
     """
@@ -210,10 +213,10 @@ def fit(
 ) -> tuple[ModelState, Float[Array, ""]]:
     """Takes one step on the likelihood of a bootstrap resample per member [Alg. 1 l. 8].
 
-    Returns the model and its mean loss before the step. Under a filter, `noise` holds the variances of
-    the observation noise. The target is then the measured next observation, and the likelihood accounts
-    for the noise and for the uncertainty of s. A noisy observation would be a biased input; the mean of
-    a belief is not, because its error is uncorrelated with it.
+    Returns the model and its mean loss before the step. Under a filter, `noise` holds the variances
+    of the observation noise. The target is then the measured next observation, and the likelihood
+    accounts for the noise and for the uncertainty of s. A noisy observation would be a biased
+    input; the mean of a belief is not, because its error is uncorrelated with it.
     """
     statistics = update_statistics(model.ensemble.statistics, batch.observation, batch.next_observation)
     ensemble = eqx.tree_at(lambda e: e.statistics, model.ensemble, statistics)

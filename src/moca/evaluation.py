@@ -1,4 +1,4 @@
-"""Evaluation of the greedy policy: episodes without exploration, with and without noise [choice]."""
+"""Evaluation of the greedy policy, with and without observation noise [choice]."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -46,8 +46,8 @@ def rollout(
 ) -> tuple[Any, Episode]:
     """Runs one greedy episode; returns what `keep` selects from each step, and the episode.
 
-    Observations are noisy if `noisy` is one, exact if zero; a filter expects noise in both cases. Actions
-    are always disturbed.
+    Observations are noisy if `noisy` is one, exact if zero; a filter expects noise in both cases.
+    Actions are always disturbed.
     """
     reset_key, noise_key, action_key, again_key = jax.random.split(key, 4)
     env_state, observation = env.reset(reset_key)
@@ -74,7 +74,7 @@ def rollout(
 
 
 def overestimation(episode: Episode, gamma: float) -> Float[Array, ""]:
-    """Returns the mean of V(s_t) minus the discounted return from s_t, over the first half of an episode.
+    """Returns the mean of V(s_t) minus the return from s_t, over the first half of an episode.
 
     Beyond the last step the return is estimated by V itself, which has little weight after half an
     episode.
@@ -96,8 +96,8 @@ def overestimation(episode: Episode, gamma: float) -> Float[Array, ""]:
 def value_noise_variance(agent: Agent, episode: Episode) -> Float[Array, ""]:
     """Returns the variance of γ V(s̃′) over the observation noise, averaged over the episode.
 
-    This is the variance of a target that takes the observation s̃′ for the next state, as BNAF's does. NaN
-    with a filter, whose belief depends on more than one observation.
+    This is the variance of a target that takes the observation s̃′ for the next state, as BNAF's
+    does. NaN with a filter, whose belief depends on more than one observation.
     """
     if agent.config.belief.filter:
         return jnp.full((), jnp.nan)
@@ -106,7 +106,7 @@ def value_noise_variance(agent: Agent, episode: Episode) -> Float[Array, ""]:
 
 
 def judge(agent: Agent, episode: Episode) -> Float[Array, "three"]:
-    """Returns return, overestimation and variance of an episode as one array, to be sent at once."""
+    """Returns an episode's return, overestimation and variance in one array."""
     over = overestimation(episode, agent.config.train.gamma)
     return jnp.stack([episode.reward.sum(), over, value_noise_variance(agent, episode)])
 

@@ -28,7 +28,10 @@ class Explore(NamedTuple):
 def draw_exploration(
     key: Key[Array, ""], settings: config.ExplorationConfig, steps: int, action_size: int
 ) -> ExplorationDraws:
-    """Returns the random numbers of an episode; random actions are held for `hold` steps on average."""
+    """Returns the random numbers of an episode.
+
+    Random actions are held for `hold` steps on average.
+    """
     choice_key, action_key, normal_key, hold_key = jax.random.split(key, 4)
     choice = jax.random.uniform(choice_key, (steps,))
     random = jax.random.uniform(action_key, (steps, action_size), minval=-1.0)

@@ -1,8 +1,9 @@
 """Registration of your own agents, predictions of s′, classes of V, noises and environments.
 
-Each takes one call. The registered name can then be used everywhere: `--agent`, `--value`, `--noise`,
-`--env`, `moca.train`, the grid of a study. The built-in ones are added by the same functions, in
-`moca.config.registry`. A new closed form needs no name; add it to `moca.moments.CLOSED_FORMS`.
+Each takes one call. The registered name can then be used everywhere: `--agent`, `--value`,
+`--noise`, `--env`, `moca.train`, the grid of a study. The built-in ones are added by the same
+functions, in `moca.config.registry`. A new closed form needs no name; add it to
+`moca.moments.CLOSED_FORMS`.
 """
 
 import importlib
@@ -40,8 +41,8 @@ def register_value(
         make: Returns V before training, zero everywhere, from the settings, the number of observed
             dimensions and a key.
         bases: Fields of the class in which V is not linear, unless the class declares them by
-            `mm.role`. The twins share these fields, which learn at `value.basis_lr`. All other fields
-            learn at `value.lr`.
+            `mm.role`. The twins share these fields, which learn at `value.basis_lr`. All other
+            fields learn at `value.lr`.
     """
     registry.add_value(name, make, bases)
 
@@ -57,10 +58,10 @@ def register_noise(
 
     Args:
         name: Its name in a config.
-        deviation: Returns the standard deviation of each dimension (or one for all, along an axis of
-            length one) from `noise.sigma`, `noise.sigma_min`, `noise.scales` and the noiseless
-            observation. It must equal sigma if sigma_min equals sigma: studies use this for constant
-            noise.
+        deviation: Returns the standard deviation of each dimension (or one for all, along an axis
+            of length one) from `noise.sigma`, `noise.sigma_min`, `noise.scales` and the noiseless
+            observation. It must equal sigma if sigma_min equals sigma: studies use this for
+            constant noise.
         scaled: Whether it needs `noise.scales`, one number per observed dimension; otherwise it
             receives ().
     """
@@ -87,8 +88,8 @@ def register_prediction(name: str, prediction: PredictionRule, look: Look | None
 
     Args:
         name: The agent's name in a config.
-        prediction: Returns the distribution of s′ for one transition, from the ensemble's mixture, a key
-            and `dynamics.samples`. It needs a closed form with the class of V.
+        prediction: Returns the distribution of s′ for one transition, from the ensemble's mixture,
+            a key and `dynamics.samples`. It needs a closed form with the class of V.
         look: Its label and line in figures and pages; by default a grey line with the agent's name.
     """
     registry.add_agent(name, QuadraticAgent, prediction, look)
@@ -105,7 +106,8 @@ def register_agent(
         name: Its name in a config.
         agent: The class.
         look: As in `register_prediction`.
-        settings: By preset, the settings in which this agent differs from the preset's general ones.
+        settings: By preset, the settings in which this agent differs from the preset's general
+            ones.
     """
     if not (isinstance(agent, type) and issubclass(agent, Agent)):
         raise ConfigError(f"agent {name!r}: {agent!r} is not a subclass of moca.agents.Agent")

@@ -1,4 +1,4 @@
-"""Safe file writing: files are complete or absent, links are not followed, devices are not opened."""
+"""Safe file writing: files are complete or absent, links and devices are not opened."""
 
 import os
 import stat
@@ -33,8 +33,8 @@ def writing(what: str | Path) -> Iterator[None]:
 def write(path: Path, *parts: Any, apart: str = "") -> None:
     """Writes a temporary file, syncs it to disk and renames it, so that no reader sees half of it.
 
-    Processes that may write the same file concurrently must pass different `apart`, which becomes part
-    of the temporary name.
+    Processes that may write the same file concurrently must pass different `apart`, which becomes
+    part of the temporary name.
     """
     aside = path.with_name(f"{path.name}{apart}{ASIDE}")
     try:
@@ -53,7 +53,10 @@ def write(path: Path, *parts: Any, apart: str = "") -> None:
 
 
 def open_to_append(path: Path) -> int:
-    """Opens a file for appending, creating it if needed; does not follow links. Returns the handle."""
+    """Opens a file for appending, creating it if needed; does not follow links.
+
+    Returns the handle.
+    """
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | _SAFE, 0o666)
 
 
@@ -120,7 +123,7 @@ def open_lock(path: Path) -> Any:
 
 
 def refuse_odd(path: Path, folder: bool = False) -> None:
-    """Raises unless the path is an ordinary file (or folder) without other links, or does not exist."""
+    """Raises unless the path is an ordinary file (or folder), or does not exist."""
     try:
         found = path.lstat()
     except FileNotFoundError:

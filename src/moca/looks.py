@@ -1,4 +1,6 @@
-"""Labels, colours, markers and dashes of agents, for figures, pages and tables. Imports nothing heavy.
+"""Labels, colours, markers and dashes of agents, for figures, pages and tables.
+
+Imports nothing heavy.
 
 Each agent has its own colour and marker, so that it can be distinguished in greyscale and with any
 colour vision.

@@ -1,9 +1,9 @@
 """The training loop [Alg. 1 l. 2]: act, observe, learn; and rollouts of a policy without learning.
 
 Every function here is pure and for one run. The drivers schedule them: `moca.drivers.scan` if the
-environment is part of the compiled program, `moca.drivers.host` otherwise. Steps are agent steps: with an
-action repeat, one agent step is several environment steps. The discount, the update ratio and the warm-up
-are ours [choice].
+environment is part of the compiled program, `moca.drivers.host` otherwise. Steps are agent steps:
+with an action repeat, one agent step is several environment steps. The discount, the update ratio
+and the warm-up are ours [choice].
 """
 
 import math
@@ -54,7 +54,8 @@ class StepInfo(NamedTuple):
 class EpisodeKeys(NamedTuple):
     """The random keys of one episode.
 
-    Training and evaluation have separate keys, so more frequent evaluation does not change training.
+    Training and evaluation have separate keys, so more frequent evaluation does not change
+    training.
     """
 
     reset: Key[Array, ""]
@@ -107,8 +108,8 @@ def first_update(config: Config) -> int:
 def block_size(config: Config) -> int:
     """Returns the number of steps in a block, a divisor of episode and warm-up.
 
-    All steps of a block are then before or after the end of the warm-up. A warm-up that shares no divisor
-    with the episode gives blocks of one step, which is slow on a GPU.
+    All steps of a block are then before or after the end of the warm-up. A warm-up that shares no
+    divisor with the episode gives blocks of one step, which is slow on a GPU.
     """
     whole = math.gcd(agent_steps(config), first_update(config))
     return max(n for n in range(1, BLOCK + 1) if whole % n == 0)
@@ -191,7 +192,10 @@ def interact(
     explore: ExplorationDraws,
     draws: StepDraws,
 ) -> tuple[Any, Belief, memory.Transition]:
-    """Takes one step in a compiled environment; returns its state, the belief and the transition."""
+    """Takes one step in a compiled environment.
+
+    Returns its state, the belief and the transition.
+    """
     action = act(agent, state, index, explore)
     env_state, step = env.step(env_state, noise.disturb(env, action, draws.disturbance))
     belief, transition = observe(agent, noise, state, action, step, draws)
@@ -269,7 +273,7 @@ def finish_episode(
 
 
 def evaluation_due(config: Config, number: Any) -> Any:
-    """Returns True if an evaluation follows that episode: every `train.eval_every`-th, and the last."""
+    """Returns True if an evaluation follows that episode."""
     done = number + 1
     return (done % config.train.eval_every == 0) | (done * config.env.episode_length == config.train.steps)
 

@@ -65,7 +65,7 @@ def _bytes(tree: Any) -> int:
 
 
 def available() -> int:
-    """Returns the bytes of memory of all accelerators, or of this machine if it computes on CPUs."""
+    """Returns the bytes of memory of all accelerators, or of this machine if there are none."""
     devices = jax.devices()
     limits = [(device.memory_stats() or {}).get("bytes_limit", 0) for device in devices if device.platform != "cpu"]
     if limits and all(limits):

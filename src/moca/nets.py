@@ -43,7 +43,7 @@ class MLP(eqx.Module):
 
 
 def _linear(x: Float[Array, "*n inputs"], weight: Float[Array, "outputs inputs"]) -> Float[Array, "*n outputs"]:
-    """x Wᵀ without a transpose: the gradient of W then has W's layout, and the optimiser reads in order."""
+    """x Wᵀ without a transpose, so that the gradient of W has the layout of W."""
     return jax.lax.dot_general(x, weight, (((x.ndim - 1,), (1,)), ((), ())))
 
 
@@ -51,15 +51,15 @@ M = TypeVar("M", bound=eqx.Module)
 
 
 def stacked(key: Key[Array, ""], count: int, build: Callable[[Key[Array, ""]], M]) -> M:
-    """Returns `count` independently initialised modules as one, with a leading axis on each array."""
+    """Returns `count` independently initialised modules, stacked along a leading axis."""
     return eqx.filter_vmap(build)(jax.random.split(key, count))
 
 
 def copies(x: Float[Array, "*n"], count: int) -> Float[Array, "count *n"]:
     """Repeats an input once for each module of a stack.
 
-    With a shared input, XLA merges the modules' products into one wide matrix product, whose gradient
-    it must transpose. With separate inputs they stay a batch.
+    With a shared input, XLA merges the modules' products into one wide matrix product, whose
+    gradient it must transpose. With separate inputs they stay a batch.
     """
     return jnp.broadcast_to(x, (count, *x.shape))
 
@@ -89,5 +89,8 @@ def scheduled(config: Config) -> int:
 
 
 def decayed(config: Config, lr: Any, updates: Int[Array, ""]) -> Float[Array, ""]:
-    """Returns a learning rate after that many updates; it decays linearly to `train.decay` times `lr`."""
+    """Returns a learning rate after that many updates.
+
+    It decays linearly to `train.decay` times `lr`.
+    """
     return lr * (1 + (config.train.decay - 1) * share_done(config, updates))

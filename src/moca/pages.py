@@ -1,7 +1,7 @@
 """Parts shared by all HTML pages: templates, colours in both schemes, security policy.
 
-A page is one file that opens offline. It contains its style, script and data, and its security policy
-allows nothing else. Content from files is inserted as text, never as markup.
+A page is one file that opens offline. It contains its style, script and data, and its security
+policy allows nothing else. Content from files is inserted as text, never as markup.
 """
 
 import base64
@@ -39,7 +39,7 @@ def asset(package: str, name: str) -> str:
 
 
 def policy(script: str, style: str) -> str:
-    """Returns the security policy of a page: its own script and style, embedded videos, nothing else."""
+    """Returns the security policy of a page: its own script, style and embedded videos only."""
     return (
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; media-src data:; "
         "base-uri 'none'; form-action 'none'"
@@ -84,7 +84,7 @@ def _channels(colour: str) -> np.ndarray:
 
 
 def _escaped(value: Any) -> Any:
-    """Returns markup unchanged and anything else escaped, quotes as the standard library does it."""
+    """Returns markup unchanged, and anything else escaped, quotes included."""
     return value if hasattr(value, "__html__") else Markup(html.escape(str(value)))
 
 

@@ -6,8 +6,9 @@ from typing import Any
 
 from moca.config import CONSTANT, NOISES, QUADRATIC_AGENTS, Config, ConfigError, flatten, nearest, override, shown
 
-# Facts about a task, the same in every preset. The scales are those of App. A, without sine and cosine.
-# Bounds and lengthscales are those of App. B.4 and B.5, in Playground's order of dimensions.
+# Facts about a task, the same in every preset. The scales are those of App. A, without sine and
+# cosine. Bounds and lengthscales are those of App. B.4 and B.5, in Playground's order of
+# dimensions.
 ENVIRONMENTS: dict[str, dict[str, Any]] = {
     "CartpoleBalance": {  # x, cos θ, sin θ, ẋ, θ̇
         "noise.scales": (2.4, inf, inf, 2.0, 3.0),
@@ -83,9 +84,9 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
             "critic.vertex_lr_end": 5e-6,
         },
     },
-    # The paper's method on raw, noisy observations, with the smallest changes that make it learn: learned
-    # bases of V, faster rates, and random actions that are held. The paper does not print widths, K and the
-    # model's rate. See docs/replication.md.
+    # The paper's method on raw, noisy observations, with the smallest changes that make it learn:
+    # learned bases of V, faster rates, and random actions that are held. The paper does not print
+    # widths, K and the model's rate. See docs/replication.md.
     "raw": {
         "": {
             **_PRINTED,
@@ -115,7 +116,8 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
             "train.updates": 2,
         },
     },
-    # Settings that were found to work, one set for all tasks. docs/learning.md lists the differences from the paper.
+    # Settings that were found to work, one set for all tasks. docs/learning.md lists the
+    # differences from the paper.
     "tuned": {
         "": {
             "env.action_repeat": 2,
@@ -146,7 +148,8 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
 }
 
 
-# Settings that a short random rollout measures for an environment without an entry above: see moca.envs.defaults.
+# Settings that a short random rollout measures for an environment without an entry above: see
+# moca.envs.defaults.
 _MEASURED = ("value.low", "value.high", "value.lengthscales", "noise.scales")
 
 
@@ -196,7 +199,7 @@ def build(preset: str, env: str | None, settings: Mapping[str, Any], found: Mapp
 
 
 def layered(preset: str, env: str, agent: str) -> dict[str, Any]:
-    """Returns the settings of a preset: general ones, overridden by the task's, then by the agent's."""
+    """Returns the settings of a preset, overridden by the task's, then by the agent's."""
     refuse_unknown(preset)
     return {name: value for key in ("", env, agent) for name, value in PRESETS[preset].get(key, {}).items()}
 

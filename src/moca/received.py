@@ -46,7 +46,10 @@ def read_json(path: Path) -> Any:
 
 
 def read_rows(path: Path, length: int | None = None) -> list[dict[str, Any]]:
-    """Returns the JSON objects in the lines of a file, or of its first bytes; raises `FileNotFoundError`."""
+    """Returns the JSON objects in the lines of a file, or of its first bytes.
+
+    Raises `FileNotFoundError`.
+    """
     rows = []
     for number, line in enumerate(read_text(path, RECORDS, length).splitlines(), 1):
         try:

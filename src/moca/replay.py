@@ -13,7 +13,10 @@ from jaxtyping import Array, Float, Int, UInt32
 
 
 class Transition(NamedTuple):
-    """(s, a, r, s′, d), one or many along leading axes. With a filter, s and s′ are means of beliefs."""
+    """(s, a, r, s′, d), one or many along leading axes.
+
+    With a filter, s and s′ are means of beliefs.
+    """
 
     observation: Float[Array, "*n obs"]
     action: Float[Array, "*n act"]

@@ -32,7 +32,10 @@ class Setting(NamedTuple):
 
 
 def find(name: str | None = None) -> list[Setting]:
-    """Returns all settings, those of a section, or the one of that name; raises `ConfigError` if unknown."""
+    """Returns all settings, those of a section, or the one of that name.
+
+    Raises `ConfigError` if unknown.
+    """
     if name in sections():
         return sections()[str(name)]
     return [_setting(each) for each in fields()] if name is None else [_setting(name)]
@@ -75,7 +78,7 @@ def value(given: Any) -> str:
 
 
 def values(own: dict[str, Any]) -> str:
-    """Returns the values in a preset as text: the general one, then those of other tasks and agents."""
+    """Returns the values in a preset as text: the general one, then exceptions."""
     special = [f"{key}: {value(each)}" for key, each in own.items() if key]
     return value(own[""]) + (f" ({'; '.join(special)})" if special else "")
 

@@ -56,7 +56,10 @@ def parse_axes(grids: Sequence[str], ranges: Sequence[str]) -> tuple[Grid, Range
 
 
 def parse_axis(text: str, separator: str) -> tuple[str, list[float]]:
-    """Parses `sac.critic_lr=1e-4,3e-4` (or `low:high`) into name and numbers; raises if not a float setting."""
+    """Parses `sac.critic_lr=1e-4,3e-4` (or `low:high`) into name and numbers.
+
+    Raises if not a float setting.
+    """
     name, _, values = text.partition("=")
     _refuse_others(name)
     try:

@@ -19,8 +19,8 @@ def make_value(
     """Returns V of the configured class, with bases drawn from `key` and zero weights [choice].
 
     RBF centres are uniform within the bounds [App. B.4], and all bases share one diagonal of
-    lengthscales [App. B.5]; learned bases have separate ones. Frequencies and directions are Gaussian
-    in units of the lengthscales. `width` is the width of the encoder's two layers.
+    lengthscales [App. B.5]; learned bases have separate ones. Frequencies and directions are
+    Gaussian in units of the lengthscales. `width` is the width of the encoder's two layers.
     """
     if len(settings.low) != observation_size:
         raise config.ConfigError(

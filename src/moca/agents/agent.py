@@ -19,11 +19,13 @@ Info = dict[str, Float[Array, ""]]
 
 
 class Agent(eqx.Module):
-    """Pure functions of a state that holds everything learned. Settings of type float may be traced.
+    """Pure functions of a state that holds everything learned.
 
-    The state is a named tuple with at least the fields `model`, a `ModelState` or None, and `updates`,
-    the number of updates made. If the config asks for a filter, the observations passed to these
-    methods are the means of beliefs.
+    Settings of type float may be traced.
+
+    The state is a named tuple with at least the fields `model`, a `ModelState` or None, and
+    `updates`, the number of updates made. If the config asks for a filter, the observations passed
+    to these methods are the means of beliefs.
     """
 
     config: Config
@@ -44,7 +46,7 @@ class Agent(eqx.Module):
 
     @abstractmethod
     def act(self, state: Any, observation: Float[Array, "obs"], explore: Explore | None = None) -> Float[Array, "act"]:
-        """Returns an action within the bounds: the greedy one, or with `explore` an exploratory one."""
+        """Returns the greedy action, or with `explore` an exploratory one, within the bounds."""
 
     @abstractmethod
     def value(self, state: Any, observation: Float[Array, "obs"]) -> Float[Array, ""]:

@@ -1,4 +1,6 @@
-"""The paper's agents: MoCA, its ablations, BNAF and NAF. They differ only in their prediction of s′.
+"""The paper's agents: MoCA, its ablations, BNAF and NAF.
+
+They differ only in their prediction of s′.
 
 The methods follow Algorithm 1: `init` is line 1, `act` line 3, and `update` lines 7 to 13. Lines 2,
 4 and 5 are the loop, `moca.loop`.
@@ -66,7 +68,10 @@ class QuadraticAgent(Agent):
         return config.AGENTS[self.config.agent].prediction is not None
 
     def init(self, key: Key[Array, ""]) -> QuadraticState:
-        """Returns the initial state [Alg. 1 l. 1]. The twins share the bases of V [choice], not its weights."""
+        """Returns the initial state [Alg. 1 l. 1].
+
+        The twins share the bases of V [choice], not its weights.
+        """
         basis_key, critic_key, model_key, latent_key = jax.random.split(key, 4)
         config, observed, acted = self.config, self.env.observation_size, self.env.action_size
         value = make_value(config.value, observed, basis_key, config.critic.width)
@@ -84,7 +89,7 @@ class QuadraticAgent(Agent):
     def act(
         self, state: QuadraticState, observation: Float[Array, "obs"], explore: Explore | None = None
     ) -> Float[Array, "act"]:
-        """Returns the greedy action; with `explore`, a random action or a perturbed one [Alg. 1 l. 3]."""
+        """Returns the greedy or, with `explore`, an exploratory action [Alg. 1 l. 3]."""
         action = first(state.critics).slice(observation).greedy
         if explore is not None:
             action = perturbed(self.config.exploration, action, explore, explore.step < self.config.train.warmup)
@@ -98,13 +103,13 @@ class QuadraticAgent(Agent):
         return QuadraticDraws(bootstrap(fit_key, self.config.dynamics.members, self.config.train.batch), prediction_key)
 
     def update(self, state: QuadraticState, batch: Transition, draws: QuadraticDraws) -> tuple[QuadraticState, Info]:
-        """Updates the ensemble [Alg. 1 l. 7–9], then the critics and their targets [Alg. 1 l. 10–13]."""
+        """Updates the ensemble [Alg. 1 l. 7–9], then critics and targets [Alg. 1 l. 10–13]."""
         state, info = self.fit_model(state, batch, draws)
         state, more = self.fit_values(state, batch, draws)
         return state, info | more
 
     def fit_model(self, state: QuadraticState, batch: Transition, draws: QuadraticDraws) -> tuple[QuadraticState, Info]:
-        """Takes one gradient step of the ensemble, and of the latent model if there is one [Alg. 1 l. 8]."""
+        """Takes one gradient step of the ensemble and of the latent model [Alg. 1 l. 8]."""
         if state.model is None:
             return state, {}
         batch = batch._replace(action=self.env.from_bounds(batch.action))
@@ -120,7 +125,7 @@ class QuadraticAgent(Agent):
     def fit_values(
         self, state: QuadraticState, batch: Transition, draws: QuadraticDraws
     ) -> tuple[QuadraticState, Info]:
-        """Takes one step of both critics: prediction, target, gradient step, copy [Alg. 1 l. 10–13]."""
+        """Updates both critics: prediction, target, step, copy [Alg. 1 l. 10–13]."""
         batch = batch._replace(action=self.env.from_bounds(batch.action))
         predictions = self.predict(state, batch, draws.prediction)
         values = closed(state.targets) if self.predicts else state.targets
@@ -133,11 +138,14 @@ class QuadraticAgent(Agent):
         return bellman_target(batch.reward, batch.terminated, gamma, predictions, values, bounds, self.backup)
 
     def backup(self, belief: mm.Distribution, value: mm.Function) -> Float[Array, ""]:
-        """Returns E[V(s′)] for one prediction and one value function [Eq. 5]. Override it to change the target."""
+        """Returns E[V(s′)] for one prediction and one value function [Eq. 5].
+
+        Override it to change the target.
+        """
         return mm.expectation(belief, value)
 
     def predict(self, state: QuadraticState, batch: Transition, key: Key[Array, ""]) -> mm.Distribution:
-        """Returns the predicted distribution of s′ for each transition, with actions in [−1, 1] [Alg. 1 l. 10]."""
+        """Returns the distribution of s′ for each transition, actions in [−1, 1] [Alg. 1 l. 10]."""
         if not self.predicts:
             return mm.Dirac(batch.next_observation)
         prediction = cast(Callable, config.AGENTS[self.config.agent].prediction)()
@@ -146,7 +154,7 @@ class QuadraticAgent(Agent):
         return jax.vmap(lambda mixture, k: prediction(mixture, k, samples))(self._mixtures(state, batch), keys)
 
     def _mixtures(self, state: QuadraticState, batch: Transition) -> mm.GaussianMixture:
-        """Returns the ensemble's predictions of V's input: the state, a belief's mean, or a latent state."""
+        """Returns the ensemble's predictions of V's input: state, belief mean or latent state."""
         model = cast(ModelState, state.model)
         if state.latent is not None:
             latent = self._latent(state, batch)
@@ -155,7 +163,7 @@ class QuadraticAgent(Agent):
         return self.filter.anticipate(model, mixtures, batch.spread)
 
     def _latent(self, state: QuadraticState, batch: Transition) -> Transition:
-        """Returns the batch for the latent model, which predicts z′ of the target encoder from z, s and a."""
+        """Returns the batch for the latent model, which predicts z′ from z, s and a."""
         encode = jax.vmap(cast(Encoded, state.targets).encode)
         s = cast(ModelState, state.model).ensemble.standardised(batch.observation)
         return Transition(
@@ -166,7 +174,10 @@ class QuadraticAgent(Agent):
     def _fit_critics(
         self, state: QuadraticState, batch: Transition, target: Float[Array, "n"]
     ) -> tuple[QuadraticState, Info]:
-        """Takes one gradient step of both critics towards the target [Alg. 1 l. 12], with the keep-alive penalty."""
+        """Takes one gradient step of both critics towards the target [Alg. 1 l. 12].
+
+        The loss includes the keep-alive penalty.
+        """
         settings = self.config.critic
 
         def one(critic: QuadraticCritic, observation: Float[Array, "n obs"]) -> tuple[Float[Array, ""], Info]:
@@ -226,7 +237,7 @@ class QuadraticAgent(Agent):
         return info
 
     def stakes(self, state: QuadraticState, episode: Transition) -> Stakes:
-        """Returns E[V(s′)] and V(E[s′]) at each transition, and their change over the action range."""
+        """Returns E[V(s′)] and V(E[s′]) at each transition, and their changes over actions."""
         least, most = (
             self._mixtures(state, episode._replace(action=jnp.full_like(episode.action, end))) for end in (-1, 1)
         )
@@ -235,12 +246,13 @@ class QuadraticAgent(Agent):
     def _sampling(
         self, state: QuadraticState, values: mm.Function, episode: Transition, key: Key[Array, ""], repeats: int = 8
     ) -> Info:
-        """Returns the variance and the bias that sampling adds to γ minᵢ E[Vᵢ⁻], averaged over the episode.
+        """Returns the variance and bias of the sampled γ minᵢ E[Vᵢ⁻], averaged over an episode.
 
-        `target_variance` is the variance of the sampled target over independent draws. `target_bias` is
-        its mean minus the closed form. Each critic's sample average is unbiased; the smaller of the two
-        is not. The bias is therefore the smaller average minus the average of the critic whose
-        expectation is smaller. Both use the same draws, so that sampling noise cancels.
+        `target_variance` is the variance of the sampled target over independent draws.
+        `target_bias` is its mean minus the closed form. Each critic's sample average is unbiased;
+        the smaller of the two is not. The bias is therefore the smaller average minus the average
+        of the critic whose expectation is smaller. Both use the same draws, so that sampling noise
+        cancels.
         """
         gamma = self.config.train.gamma
         # Sequentially: all draws at once would need more memory than the rest of the program.
@@ -262,10 +274,10 @@ def perturbed(
     explore: Explore,
     always: Bool[Array, ""] | bool = False,
 ) -> Float[Array, "act"]:
-    """Returns an action in [−1, 1]: random with some probability or if `always`, else near the greedy one.
+    """Returns an action in [−1, 1]: a random one, or one near the greedy action.
 
-    Probability and standard deviation change linearly to their end values over the first `anneal` of
-    training.
+    The action is random with some probability, or if `always`. Probability and standard deviation
+    change linearly to their end values over the first `anneal` of training.
     """
     done = jnp.clip(explore.fraction / settings.anneal, 0, 1)
     probability = settings.probability + (settings.probability_end - settings.probability) * done

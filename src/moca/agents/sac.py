@@ -107,7 +107,7 @@ class SACAgent(Agent):
     def _update_critics(
         self, state: SACState, batch: Transition, noise: Float[Array, "n act"]
     ) -> tuple[SACState, Info]:
-        """Moves both critics towards r + γ (1 − d) (min Q⁻(s′, a′) − α log π(a′|s′)), with a′ ~ π."""
+        """Moves both critics to r + γ (1 − d) (min Q⁻(s′, a′) − α log π(a′|s′)), a′ ~ π."""
         action, log_prob = jax.vmap(_squash, (None, 0, 0))(state.actor, batch.next_observation, noise)
         soft = _q(state.targets, batch.next_observation, action).min(axis=0) - jnp.exp(state.log_alpha) * log_prob
         target = batch.reward + self.config.train.gamma * (1 - batch.terminated) * soft
@@ -127,7 +127,7 @@ class SACAgent(Agent):
         return state, {"critic_loss": value, "q_mean": q.mean()}
 
     def _update_actor(self, state: SACState, batch: Transition, noise: Float[Array, "n act"]) -> tuple[SACState, Info]:
-        """Ascends min Q − α log π with the actor, then moves the temperature towards the target entropy."""
+        """Ascends min Q − α log π with the actor, then adapts the temperature."""
         sac = self.config.sac
         alpha = jnp.exp(state.log_alpha)
 
@@ -161,7 +161,10 @@ def _gaussian(actor: MLP, observation: Float[Array, "obs"]) -> tuple[Float[Array
 def _squash(
     actor: MLP, observation: Float[Array, "obs"], noise: Float[Array, "act"]
 ) -> tuple[Float[Array, "act"], Float[Array, ""]]:
-    """Maps standard normal `noise` to an action in [−1, 1]; returns the action and its log-density."""
+    """Maps standard normal `noise` to an action in [−1, 1].
+
+    Returns the action and its log-density.
+    """
     mean, log_std = _gaussian(actor, observation)
     before = mean + jnp.exp(log_std) * noise
     log_density = -(noise**2 + jnp.log(2 * jnp.pi)) / 2 - log_std

@@ -30,13 +30,16 @@ class ConfigError(ValueError):
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Returns " Did you mean …?" with the known word nearest to a mistyped one, or an empty string."""
+    """Returns " Did you mean …?" with the nearest known word, or an empty string."""
     match = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
     return f" Did you mean {match[0]}?" if match else ""
 
 
 def nearest_names(name: str, known: Iterable[str]) -> list[str]:
-    """Returns the three most similar dotted names. A name without a dot is also compared with their last parts."""
+    """Returns the three most similar dotted names.
+
+    A name without a dot is also compared with their last parts.
+    """
     name = name[:100]  # a longer one resembles no setting
 
     def likeness(each: str) -> float:
@@ -106,7 +109,7 @@ def _unwrapped(value: Any) -> Any:
 
 
 def _list(name: str, value: Any) -> list[float]:
-    """Returns the numbers in a string such as `[1, 2]`, in a list, or in a one-dimensional array."""
+    """Returns the numbers in a string such as `[1, 2]`, a list, or a one-dimensional array."""
     parts = value.tolist() if getattr(value, "ndim", None) == 1 else value
     if isinstance(value, str):
         inner = value.strip("[]() ")

@@ -48,7 +48,7 @@ ENVS: dict[str, Load | None] = dict.fromkeys(PLAYGROUND)  # functions that creat
 
 
 def add_agent(name: str, agent: Any, prediction: Any = None, look: Look | None = None, quadratic: bool = True) -> None:
-    """Adds an agent: its class, its rule for s′ if it predicts s′, and its look in figures and pages."""
+    """Adds an agent: its class, its prediction rule for s′ if any, and its look in figures."""
     _check(name, AGENTS, "agent")
     AGENTS[name] = AgentEntry(_loader(agent), None if prediction is None else _loader(prediction))
     if quadratic:

@@ -26,16 +26,19 @@ WIDEST = 2**16
 def _setting(default: Any, text: str, **limits: Any) -> Any:
     """Returns a field with its default, a one-sentence description, and its limits.
 
-    Limits are `low` and `high` (inclusive), `above` and `below` (exclusive), `infinite`, or `among`.
-    Besides the words of `among`, any word that starts with one of `prefixes` is allowed; `complete`
-    adds a prefix where it was left out. All numbers must also fit `INT32` or `SIZES`.
+    Limits are `low` and `high` (inclusive), `above` and `below` (exclusive), `infinite`, or
+    `among`. Besides the words of `among`, any word that starts with one of `prefixes` is allowed;
+    `complete` adds a prefix where it was left out. All numbers must also fit `INT32` or `SIZES`.
     """
     return field(default=default, metadata={"text": text, "limits": limits})
 
 
 @dataclass(frozen=True)
 class EnvConfig:
-    """The task and its step counts. Steps are always environment steps, whatever the action repeat."""
+    """The task and its step counts.
+
+    Steps are always environment steps, whatever the action repeat.
+    """
 
     name: str = _setting(
         "CartpoleBalance",
@@ -105,7 +108,10 @@ class TrainConfig:
 
 @dataclass(frozen=True)
 class SACConfig:
-    """Soft actor-critic (Haarnoja et al. 2018): twin critics, tanh-Gaussian actor, learned temperature."""
+    """Soft actor-critic: twin critics, tanh-Gaussian actor, learned temperature.
+
+    Haarnoja et al. 2018.
+    """
 
     width: int = _setting(256, "The number of units in each hidden layer of actor and critics.", low=1, high=WIDEST)
     depth: int = _setting(2, "The number of hidden layers of actor and critics.", low=1, high=DEEPEST)
@@ -199,7 +205,7 @@ class DynamicsConfig:
 
 @dataclass(frozen=True)
 class BeliefConfig:
-    """The agent's estimate of the state: the observation, or the mean of a filter's Gaussian belief."""
+    """The agent's estimate of the state: the observation, or the mean of a filter's belief."""
 
     filter: bool = _setting(
         False, "Whether the agent acts and learns on a filtered belief over the state instead of the observation."
@@ -215,7 +221,7 @@ class BeliefConfig:
 
 @dataclass(frozen=True)
 class ExplorationConfig:
-    """Exploration: random actions with some probability, else Gaussian noise on the greedy action."""
+    """Exploration: random actions with some probability, else noise on the greedy action."""
 
     probability: float = _setting(0.2, "The probability of a random action at the start.", low=0, high=1)
     probability_end: float = _setting(0.2, "The probability of a random action after annealing.", low=0, high=1)

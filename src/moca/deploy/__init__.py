@@ -7,9 +7,9 @@
 No other part of this package is imported, so this folder can be copied to the machine that runs the
 policy. It computes in double precision what the agent computes in single precision.
 
-Files need not be trusted: they are checked, sizes first, before they are used, and cannot execute code.
-Observations may be bad: NaN marks a missing value, which a filter can handle. Any other value that cannot
-be a measurement raises a `ValueError`, and the policy's belief does not change.
+Files need not be trusted: they are checked, sizes first, before they are used, and cannot execute
+code. Observations may be bad: NaN marks a missing value, which a filter can handle. Any other value
+that cannot be a measurement raises a `ValueError`, and the policy's belief does not change.
 """
 
 import difflib
@@ -42,8 +42,8 @@ def pretrained(name: str) -> "Policy":
 class Policy:
     """A greedy policy, with the filter over the state it was trained with, if any.
 
-    `facts` holds the file's statements about its origin: agent, task, seed, noise. `missing` counts the
-    missing values in observations so far, over all episodes.
+    `facts` holds the file's statements about its origin: agent, task, seed, noise. `missing` counts
+    the missing values in observations so far, over all episodes.
     """
 
     def __init__(self, facts: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
@@ -91,11 +91,13 @@ class Policy:
         self._last = None
 
     def __call__(self, observation: Any) -> np.ndarray:
-        """Returns the action after one more observation, within the bounds. It is assumed to be executed.
+        """Returns the action after one more observation, within the bounds.
 
-        With a filter, NaN marks a missing value: it does not correct the belief, and `missing` counts it.
-        The first observation of an episode must be complete, and so must the next one after the belief
-        has been lost to too many missing values.
+        It is assumed to be executed.
+
+        With a filter, NaN marks a missing value: it does not correct the belief, and `missing`
+        counts it. The first observation of an episode must be complete, and so must the next one
+        after the belief has been lost to too many missing values.
 
         Raises:
             ValueError: If a needed value is missing, or a value cannot be a measurement (beyond
@@ -111,7 +113,7 @@ class Policy:
         return action.copy()
 
     def act(self, observations: Any) -> np.ndarray:
-        """Returns the actions for observations, (obs,) or (n, obs), each taken for the state; no filter."""
+        """Returns the actions for observations, (obs,) or (n, obs), without the filter."""
         return self._act(checked("an observation", observations, self.facts["observation_size"]))
 
     def _believed(self, filter_: Filter, measured: np.ndarray) -> Belief:

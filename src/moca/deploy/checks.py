@@ -108,7 +108,10 @@ def check_facts(facts: Mapping[str, Any]) -> None:
 
 
 def numbers(name: str, array: Any) -> np.ndarray:
-    """Returns the array in double precision; raises unless all numbers are finite and within `LIMIT`."""
+    """Returns the array in double precision.
+
+    Raises unless all numbers are finite and within `LIMIT`.
+    """
     array = np.asarray(array)
     if array.dtype.name not in ("float32", "float64"):
         raise ValueError(f"{reprlib.repr(name)} has type {array.dtype}, not float32 or float64")

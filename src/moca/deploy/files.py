@@ -37,7 +37,8 @@ def read_arrays(path: Path | str, most: int = LARGEST) -> dict[str, np.ndarray]:
 
     Raises:
         FileNotFoundError: If the file does not exist.
-        ValueError: If it does not contain arrays of numbers; the message says why, but not which file.
+        ValueError: If it does not contain arrays of numbers; the message says why, but not which
+            file.
     """
     try:
         with warnings.catch_warnings(), opened(path) as file:
@@ -74,7 +75,7 @@ def _members(archive: zipfile.ZipFile, most: int) -> dict[str, np.ndarray]:
 
 
 def _header(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> tuple[tuple[int, ...], np.dtype, bool, int]:
-    """Returns shape, dtype, whether the first axis is the fastest, and the offset of the numbers."""
+    """Returns shape, dtype, whether the order is Fortran's, and the offset of the numbers."""
     name = reprlib.repr(info.filename)
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or info.flag_bits & 1:
         raise ValueError(f"{name} is encrypted, or compressed in a way that NumPy does not use")
@@ -112,7 +113,10 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def take(arrays: dict[str, np.ndarray], name: str, *shape: int) -> np.ndarray:
-    """Removes and returns the array with that name; raises if it is missing or has another shape."""
+    """Removes and returns the array with that name.
+
+    Raises if it is missing or has another shape.
+    """
     if name not in arrays:
         raise ValueError(f"it has no {name}")
     if (array := arrays.pop(name)).shape != shape:

@@ -45,7 +45,10 @@ class Filter:
         return measured, np.diag(self._noise(measured))
 
     def follow(self, belief: Belief, action: np.ndarray, measured: np.ndarray) -> Belief:
-        """Returns the belief after an action in [−1, 1] and an observation; NaN entries are ignored."""
+        """Returns the belief after an action in [−1, 1] and an observation.
+
+        NaN entries are ignored.
+        """
         mean, covariance = self._predicted(belief, action)
         noise = self._noise(mean)
         covariance = covariance + np.diag(np.diagonal(covariance)) * self.raised

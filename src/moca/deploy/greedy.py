@@ -116,7 +116,7 @@ class Quadratic:
 
 
 def _box_maximiser(P: np.ndarray, vertex: np.ndarray, sweeps: int = 60) -> np.ndarray:
-    """Returns the argmax of −½ (a − μ̃)ᵀ P (a − μ̃) over the box [−1, 1]ⁿ, as `moca.critic` does."""
+    """Returns the argmax of −½ (a − μ̃)ᵀ P (a − μ̃) over [−1, 1]ⁿ, as `moca.critic` does."""
     action = np.clip(vertex, -1, 1)
     if len(vertex) == 1:
         return action

@@ -1,7 +1,7 @@
 """The driver for environments on the host: one program acts in all runs, another one learns.
 
-Every run has a separate environment. Each episode starts with resets whose seeds follow from the run's
-seed and the episode's number, so that a resumed run equals an uninterrupted one.
+Every run has a separate environment. Each episode starts with resets whose seeds follow from the
+run's seed and the episode's number, so that a resumed run equals an uninterrupted one.
 """
 
 from collections.abc import Sequence
@@ -51,7 +51,10 @@ class EpisodeDraws(NamedTuple):
 
 
 class HostTrainer(Trainer):
-    """Trains many runs, each with a separate environment on the host; arguments as for `Trainer`."""
+    """Trains many runs, each with a separate environment on the host.
+
+    Arguments as for `Trainer`.
+    """
 
     env: HostEnvironment
 
@@ -125,7 +128,7 @@ class HostTrainer(Trainer):
     def _begin(
         self, config: Config, run: RunState, number: Int[Array, ""], observation: Float[Array, "obs"]
     ) -> tuple[EpisodeDraws, Belief, Any, StepInfo]:
-        """Returns an episode's random numbers, first belief, a copy of the learner, and zero totals."""
+        """Returns an episode's random numbers and first belief, the learner, and zero totals."""
         agent, noise = self._parts(config)
         keys, steps = episode_keys(run, number), agent_steps(config)
         belief = first_belief(agent, run.learner, noise, observation, keys.first)

@@ -1,4 +1,4 @@
-"""Greedy episodes in environments on the host: the counterpart of `moca.evaluation`, step by step."""
+"""Greedy episodes in environments on the host: the counterpart of `moca.evaluation`."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -122,8 +122,10 @@ class GreedyEpisodes:
             learners: One per run.
             keys: One per run, for the noise.
             seeds: Seeds of the environments, runs × episodes.
-            noisy: One for noisy observations, zero for exact ones; a filter expects noise in both cases.
-            watch: Called at every state in which an action is taken, with its noiseless observation.
+            noisy: One for noisy observations, zero for exact ones; a filter expects noise in both
+                cases.
+            watch: Called at every state in which an action is taken, with its noiseless
+                observation.
         """
         if self._start is None:
             self.compile(configs, learners, keys, seeds.shape[1])

@@ -1,8 +1,8 @@
 """One run on two CPU cores: one updates the model while the other updates the critics and acts.
 
-The critics' update i needs the model's update i, and the next decision needs the critics' update i. But
-the model's update i + 1 needs only its batch, and all transitions but the newest exist before the
-critics' update i. So each core does its part, and they exchange the results. This is exactly
+The critics' update i needs the model's update i, and the next decision needs the critics' update i.
+But the model's update i + 1 needs only its batch, and all transitions but the newest exist before
+the critics' update i. So each core does its part, and they exchange the results. This is exactly
 Algorithm 1, in less time. If the newest transition is in the model's next batch, the model waits.
 """
 
@@ -30,7 +30,10 @@ WIDEST = 128  # the widest ensemble: matrix products of wider layers use both co
 
 
 def cores_for(agent: Agent, learner: Any) -> jax.sharding.Mesh:
-    """Returns the two cores for one run; raises `ConfigError` if overlap is impossible or useless."""
+    """Returns the two cores for one run.
+
+    Raises `ConfigError` if overlap is impossible or useless.
+    """
     config, devices = agent.config, jax.devices()
     hindrances = {
         "JAX has fewer than two CPU cores here": jax.default_backend() != "cpu" or len(devices) < 2,
@@ -68,7 +71,7 @@ class Work(NamedTuple):
 
 
 class Done(NamedTuple):
-    """The numbers of decisions taken in a block, and of batches used by the model and by the critics."""
+    """The numbers of decisions in a block, and of batches used by model and critics."""
 
     steps: Array
     fits: Array
@@ -82,7 +85,9 @@ def learn_block(
     carry: tuple[Any, LoopState],
     xs: tuple[Array, ExplorationDraws, StepDraws],
 ) -> tuple[tuple[Any, LoopState], StepInfo]:
-    """Runs a block of decisions with learning; returns the state and sums, to be passed to `settle`.
+    """Runs a block of decisions with learning.
+
+    Returns the state and sums, to be passed to `settle`.
 
     Args:
         agent: A built-in agent, whose `update` is `fit_model` followed by `fit_values`.
@@ -182,7 +187,8 @@ def vmap_halves(function: Callable) -> Callable:
 def _when(due: Bool[Array, ""], part: Callable[[Work], Work], work: Work) -> Work:
     """Does a part of the work if it is due.
 
-    Written as a loop of at most one iteration, since a branch would copy everything it leaves unchanged.
+    Written as a loop of at most one iteration, since a branch would copy everything it leaves
+    unchanged.
     """
     start = (due, work)
     return jax.lax.while_loop(lambda state: state[0], lambda state: (jnp.array(False), part(state[1])), start)[1]
@@ -209,8 +215,8 @@ def _tell(work: Work, core: Int[Array, ""]) -> Work:
 def _as_words(tree: Any) -> tuple[UInt32[Array, "words"], Callable[[UInt32[Array, "words"]], Any]]:
     """Packs a tree into one message; also returns the function that unpacks it.
 
-    One message, because independent messages may leave the cores in different orders, and then each core
-    waits for the other forever.
+    One message, because independent messages may leave the cores in different orders, and then each
+    core waits for the other forever.
     """
     words, unravel = ravel_pytree(jax.tree.map(lambda leaf: jax.lax.bitcast_convert_type(leaf, jnp.uint32), tree))
     back = lambda leaf, own: jax.lax.bitcast_convert_type(own, leaf.dtype)  # noqa: E731

@@ -1,4 +1,4 @@
-"""The driver for compiled environments: an episode of all runs, environment included, is one program."""
+"""The driver for compiled environments: an episode of all runs is one program."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

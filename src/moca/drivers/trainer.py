@@ -1,7 +1,8 @@
 """The part of a trainer that all drivers share: many runs, their state, one episode at a time.
 
-Runs differ in their seed and in float settings. They are vmapped and sharded over the devices. Values
-that all runs share (the step, the index into the replay buffer) stay outside the vmapped state.
+Runs differ in their seed and in float settings. They are vmapped and sharded over the devices.
+Values that all runs share (the step, the index into the replay buffer) stay outside the vmapped
+state.
 """
 
 import dataclasses
@@ -30,7 +31,7 @@ class Report(NamedTuple):
 
 
 def make_env(config: Config, env: Spaces | None = None) -> Spaces:
-    """Returns the environment named in the config, or `env` if given, with the action repeat applied.
+    """Returns the config's environment, or `env` if given, with the action repeat applied.
 
     For an environment on the host, the repeat is applied when its vector is created.
     """
@@ -41,7 +42,9 @@ def make_env(config: Config, env: Spaces | None = None) -> Spaces:
 
 
 class Trainer(ABC):
-    """Trains many runs side by side, one episode per iteration. `learners` holds their current state.
+    """Trains many runs side by side, one episode per iteration.
+
+    `learners` holds their current state.
 
     Args:
         configs: One per run. They may differ in floats only.
@@ -65,7 +68,8 @@ class Trainer(ABC):
         self._spread, self._everywhere = over_devices(len(configs))
         self.configs, keys = jax.device_put((stacked, keys), self._spread)
         start = jax.vmap(lambda c, k: init_run(c, self.env, k))
-        # A program that runs once need not be fast. On a CPU this takes a third of the time to compile.
+        # A program that runs once need not be fast. On a CPU this takes a third of the time to
+        # compile.
         options = {"xla_backend_optimization_level": 1} if jax.default_backend() == "cpu" else {}
         begin = jax.jit(start, out_shardings=self._spread, compiler_options=options)
         sizes = (len(configs), self.env.observation_size, self.env.action_size)
@@ -93,7 +97,7 @@ class Trainer(ABC):
 
     @abstractmethod
     def memory(self) -> int:
-        """Returns the bytes that the compiled program needs on all devices, intermediates included."""
+        """Returns the bytes that the compiled program needs, intermediates included."""
 
     @abstractmethod
     def _train_episode(self) -> dict[str, np.ndarray]:

@@ -1,6 +1,7 @@
 """Adapters for environments of other JAX libraries.
 
-Their automatic resets and time limits are not used: the training loop restarts and truncates episodes.
+Their automatic resets and time limits are not used: the training loop restarts and truncates
+episodes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -64,12 +65,13 @@ class Gymnax(Environment):
 class Brax(Environment):
     """An environment with the interface of `brax.envs.Env`.
 
-    `reset(key)` and `step(state, action)` return a state with `obs`, `reward` and `done`. If `state.info`
-    has a `truncation`, it is treated as a time limit and not as a termination.
+    `reset(key)` and `step(state, action)` return a state with `obs`, `reward` and `done`. If
+    `state.info` has a `truncation`, it is treated as a time limit and not as a termination.
 
     Args:
         env: The environment, without wrappers that restart or vectorise it.
-        action_low: Lower bounds of the actions; −1 each if not given, as in Brax's own environments.
+        action_low: Lower bounds of the actions; −1 each if not given, as in Brax's own
+            environments.
         action_high: Upper bounds; 1 each if not given.
     """
 

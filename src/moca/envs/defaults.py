@@ -1,7 +1,7 @@
 """Default settings for an environment without a preset, measured in a short random rollout.
 
-They are guesses: random actions visit only a part of the states that a good policy will. Settings given
-by the user take precedence.
+They are guesses: random actions visit only a part of the states that a good policy will. Settings
+given by the user take precedence.
 """
 
 from typing import Any
@@ -23,16 +23,16 @@ STEPS = 500
 ACTIONS = ExplorationConfig(hold=20.0, random="extreme")
 TAIL = 0.01  # the fraction of observations at either end that may be outliers
 MARGIN = 0.1  # fraction of the observed range, added at either end
-# Fraction of the range, times √d, so that two random states are as many lengthscales apart for every
-# dimension d. In the paper's tasks (d = 3 and 5) this is close to the paper's values.
+# Fraction of the range, times √d, so that two random states are as many lengthscales apart for
+# every dimension d. In the paper's tasks (d = 3 and 5) this is close to the paper's values.
 LENGTH = 0.075
 
 
 def defaults(env: Spaces | str, seed: int = 0, steps: int = STEPS) -> dict[str, Any]:
-    """Returns settings by dotted name: range and lengthscales of V, bounds of V, scales of the noise.
+    """Returns measured settings: range, lengthscales and bounds of V, scales of the noise.
 
-    V stays a function of the observation itself (`value.encoder` = 0), however large: with the present
-    presets a learned encoder did not learn.
+    V stays a function of the observation itself (`value.encoder` = 0), however large: with the
+    present presets a learned encoder did not learn.
 
     Args:
         env: The environment, or its name in a config.

@@ -1,9 +1,12 @@
-"""The environment interface, two pure functions; and the noise between environment and agent [App. A].
+"""The interface of environments, and the noise between environment and agent [App. A].
+
+An environment is two pure functions:
 
     state, observation = env.reset(key)
     state, step = env.step(state, action)
 
-Environments have no time limit: the loop truncates episodes, and does not treat that as a termination.
+Environments have no time limit: the loop truncates episodes, and does not treat that as a
+termination.
 """
 
 import math
@@ -53,7 +56,10 @@ class Spaces(eqx.Module):
 
 
 class Environment(Spaces):
-    """A pure environment, so that a whole run compiles into one program. All randomness comes from `key`."""
+    """A pure environment, so that a whole run compiles into one program.
+
+    All randomness comes from `key`.
+    """
 
     @abstractmethod
     def reset(self, key: Key[Array, ""]) -> tuple[Any, Float[Array, "obs"]]:
@@ -99,7 +105,9 @@ class ActionRepeat(Environment):
 
 
 def vector_size(observation: Any, name: str) -> int:
-    """Returns the size of the vector that `vector` makes of an observation; raises if it is not an array.
+    """Returns the size of the vector that `vector` makes of an observation.
+
+    Raises if it is not an array.
 
     Args:
         observation: An observation, or its shape. In a dictionary, the entry `state` is used.
@@ -122,7 +130,10 @@ def vector(observation: Any) -> Float[Array, "obs"]:
 
 
 def bounds_of(low: Any, high: Any, shape: Any, name: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Returns lower and upper bounds of actions, per dimension; raises if they are infinite or equal."""
+    """Returns lower and upper bounds of actions, per dimension.
+
+    Raises if they are infinite or equal.
+    """
     lows, highs = (np.broadcast_to(np.asarray(bound, np.float64), shape).ravel() for bound in (low, high))
     if not (np.isfinite(lows).all() and np.isfinite(highs).all() and (lows < highs).all()):
         raise config.ConfigError(
@@ -144,7 +155,7 @@ def homoscedastic(
 def state_norm(
     sigma: Level, sigma_min: Level, scales: tuple[float, ...], observation: Float[Array, "*n obs"]
 ) -> Float[Array, "*n 1"]:
-    """σ_min + (σ − σ_min) clip(‖s ⊘ s_max‖ / m_max, 0, 1), m_max² the number of scaled dimensions [App. A.2].
+    """σ_min + (σ − σ_min) clip(‖s ⊘ s_max‖ / m_max, 0, 1), m_max² scaled dimensions [App. A.2].
 
     Dimensions with an infinite scale are not part of the norm.
     """
@@ -155,10 +166,10 @@ def state_norm(
 
 
 class Noise(eqx.Module):
-    """Gaussian noise on observations, without effect on physics and rewards, and on executed actions.
+    """Gaussian noise on observations (not on physics and rewards) and on executed actions.
 
-    One draw per time step is used as s′ and as the next s [choice]. Noise that depends on the state is
-    constant if σ_min = σ, so that runs with either kind can share a program.
+    One draw per time step is used as s′ and as the next s [choice]. Noise that depends on the state
+    is constant if σ_min = σ, so that runs with either kind can share a program.
     """
 
     sigma: Level

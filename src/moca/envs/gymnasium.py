@@ -32,8 +32,8 @@ class Gymnasium(HostEnvironment):
     """A Gymnasium environment with Box observations, which are flattened, and bounded Box actions.
 
     Args:
-        env: A registered name; an environment from `gymnasium.make`, or one that can be copied; or a
-            function that creates a new environment at each call.
+        env: A registered name; an environment from `gymnasium.make`, or one that can be copied; or
+            a function that creates a new environment at each call.
         settings: Arguments of `gymnasium.make`, if a name is given.
     """
 
@@ -107,7 +107,10 @@ class GymnasiumVector:
         return self._flat(self.envs.reset(seed=[int(seed) for seed in seeds])[0])
 
     def step(self, actions: np.ndarray) -> Outcome:
-        """Steps all environments. NaN actions are replaced by zero; their runs stop after the episode."""
+        """Steps all environments. NaN actions are replaced by zero.
+
+        Their runs stop after the episode.
+        """
         box = self.envs.single_action_space
         actions = (
             np.nan_to_num(actions).reshape(-1, *box.shape).clip(box.low, box.high)
@@ -169,7 +172,10 @@ def _registered(name: str, settings: dict[str, Any], render_mode: str | None = N
 
 
 def _name_of(env: gymnasium.Env) -> str | None:
-    """Returns the name that recreates the environment; None if it has other settings or wrappers."""
+    """Returns the name that recreates the environment.
+
+    None if it has other settings or wrappers.
+    """
     spec = env.spec
     known = gymnasium.registry.get(spec.id) if spec else None
     if spec is None or known is None or spec.additional_wrappers:

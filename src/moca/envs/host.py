@@ -24,7 +24,10 @@ class Vector(Protocol):
     """Many environments of one kind, each with its own running episode."""
 
     def reset(self, seeds: Sequence[int]) -> np.ndarray:
-        """Returns first observations. Equal seeds and actions give equal episodes, also later ones."""
+        """Returns first observations.
+
+        Equal seeds and actions give equal episodes, also later ones.
+        """
 
     def step(self, actions: np.ndarray) -> Outcome:
         """Steps all environments."""
@@ -42,7 +45,10 @@ class HostEnvironment(Spaces):
 
     @abstractmethod
     def vector(self, count: int, repeat: int = 1) -> Vector:
-        """Creates `count` copies. Actions are repeated `repeat` times; rewards add up until an end."""
+        """Creates `count` copies. Actions are repeated `repeat` times.
+
+        Rewards add up until an end.
+        """
 
     def complaints(self) -> Iterable[tuple[bool, str]]:
         """Yields the problems found by its own package: whether it is a fault, and a sentence."""

@@ -1,12 +1,12 @@
 """MuJoCo Playground's environments, by name.
 
-Playground's training wrappers are not used: they restart every episode from one cached state, replace
-the last observation by the next first one, and report a time limit as a termination.
+Playground's training wrappers are not used: they restart every episode from one cached state,
+replace the last observation by the next first one, and report a time limit as a termination.
 
 The second half of this file makes the physics fast, by unrolling short loops and writing out tiny
-factorisations. A physics step solves two-by-two systems and runs line searches of four iterations. On a
-GPU each of these is dozens of kernel launches for a few numbers; as plain arithmetic the compiler fuses
-them.
+factorisations. A physics step solves two-by-two systems and runs line searches of four iterations.
+On a GPU each of these is dozens of kernel launches for a few numbers; as plain arithmetic the
+compiler fuses them.
 """
 
 import os
@@ -30,10 +30,10 @@ from moca.envs.environment import Environment, Step, bounds_of, vector, vector_s
 
 
 class Playground(Environment):
-    """A Playground environment, simulated by MJX's JAX implementation (Warp's is not deterministic on GPUs).
+    """A Playground environment, simulated by MJX in JAX (Warp is not deterministic on GPUs).
 
-    If observations are dictionaries, the agent sees the entry `state`, which is meant for policies; the
-    other entries are for critics with privileged information.
+    If observations are dictionaries, the agent sees the entry `state`, which is meant for policies;
+    the other entries are for critics with privileged information.
     """
 
     name: str = eqx.field(static=True)
@@ -48,8 +48,8 @@ class Playground(Environment):
         with _LOADING:
             self.env, self.observation_size, self.action_low, self.action_high, self.terminates = _load(name)
 
-    # In a training program, jit keeps the traces, which take seconds, for all programs that step the same
-    # environment.
+    # In a training program, jit keeps the traces, which take seconds, for all programs that step
+    # the same environment.
     @partial(jax.jit, static_argnums=0)
     def reset(self, key: Key[Array, ""]) -> tuple[Any, Float[Array, "obs"]]:
         state = self.env.reset(key)
@@ -66,7 +66,7 @@ _LOADING = Lock()  # concurrent threads would each load one, and could leave sta
 
 @cache
 def _load(name: str) -> tuple[Any, int, tuple[float, ...], tuple[float, ...], bool]:
-    """Returns Playground's environment, its observation size, its action bounds, and whether it terminates."""
+    """Returns the environment, its observation size and action bounds, and if it terminates."""
     if "DISPLAY" not in os.environ and find_library("EGL"):
         os.environ.setdefault("MUJOCO_GL", "egl")  # before MuJoCo is imported, so that rendering needs no display
     with redirect_stdout(sys.stderr):  # it prints notes about optional parts
@@ -80,8 +80,8 @@ def _load(name: str) -> tuple[Any, int, tuple[float, ...], tuple[float, ...], bo
             "downloaded when first used, which needs git and a network"
         ) from error
     size = vector_size(jax.eval_shape(env.reset, jax.random.key(0)).obs, name)
-    # The control suite passes actions to the actuators unchanged, and never terminates an episode. The other
-    # environments rescale actions from ±1 themselves, and may terminate.
+    # The control suite passes actions to the actuators unchanged, and never terminates an episode.
+    # The other environments rescale actions from ±1 themselves, and may terminate.
     suite = name in dm_control_suite.ALL_ENVS
     bounds = env.mj_model.actuator_ctrlrange if suite else [(-1.0, 1.0)] * env.action_size
     low, high = np.asarray(bounds).T
@@ -93,7 +93,10 @@ TINY = 4  # the most rows of a matrix whose factorisation is written out
 
 
 def unrolled(function: Callable) -> Callable:
-    """Returns a rewritten copy of a pure function of arrays; its results differ by rounding only."""
+    """Returns a rewritten copy of a pure function of arrays.
+
+    Its results differ by rounding only.
+    """
 
     def rewritten(*args: Any) -> Any:
         traced, shape = jax.make_jaxpr(function, return_shape=True)(*args)
@@ -139,7 +142,10 @@ def _cholesky(inputs: list[Array], params: dict[str, Any]) -> list[Array] | None
 
 
 def _factor(matrix: Float[Array, "n n"]) -> Float[Array, "n n"]:
-    """Returns the lower Cholesky factor, entry by entry; NaN if the matrix is not positive definite."""
+    """Returns the lower Cholesky factor, entry by entry.
+
+    NaN if the matrix is not positive definite.
+    """
     size = len(matrix)
     factor: list[list[Any]] = [[jnp.zeros((), matrix.dtype)] * size for _ in range(size)]
     for row in range(size):

@@ -1,9 +1,9 @@
-"""Rules for importing code by name: only what the user asked for, not what a received file asks for.
+"""Rules for importing code by name: only what the user, not a received file, asks for.
 
-`gymnasium:MODULE:NAME` makes Gymnasium import MODULE, which executes it. Such a name is used only after
-the module has been imported, either by the user's program or by `import_module_of`. The latter is called
-if the user gave the name on the command line, declared a file trusted, or uses a directory that the same
-user's command created.
+`gymnasium:MODULE:NAME` makes Gymnasium import MODULE, which executes it. Such a name is used only
+after the module has been imported, either by the user's program or by `import_module_of`. The
+latter is called if the user gave the name on the command line, declared a file trusted, or uses a
+directory that the same user's command created.
 """
 
 import hashlib
@@ -65,7 +65,10 @@ def remember(directory: Path, name: str) -> None:
 
 
 def remembered(directory: Path, name: str) -> bool:
-    """Returns True if `remember` recorded this. Files in the directory itself cannot influence it."""
+    """Returns True if `remember` recorded this.
+
+    Files in the directory itself cannot influence it.
+    """
     try:
         record = _record()
         for path in (record.parent, record):

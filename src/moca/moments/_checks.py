@@ -17,8 +17,8 @@ Numbers = ArrayLike | Sequence[Any]  # constructors also accept lists of numbers
 def as_float(x: Any, like: Array | None = None) -> Float[Array, "..."]:
     """Returns `x` as a floating-point JAX array. A Python number takes the dtype of `like`.
 
-    The result is never weakly typed: a weak leaf becomes strong after the first gradient step, which
-    triggers a second compilation.
+    The result is never weakly typed: a weak leaf becomes strong after the first gradient step,
+    which triggers a second compilation.
     """
     if like is not None and isinstance(x, int | float):
         return jnp.asarray(x, like.dtype)
@@ -86,8 +86,8 @@ def sums_to_one(owner: object, **fields: Array) -> None:
 def as_weights(x: Any) -> Float[Array, "..."]:
     """Returns `x` as weights along its last axis.
 
-    Traced weights cannot be checked. They are divided by their sum instead; if one is negative or all
-    are zero, every weight becomes NaN, so that no result is silently wrong.
+    Traced weights cannot be checked. They are divided by their sum instead; if one is negative or
+    all are zero, every weight becomes NaN, so that no result is silently wrong.
     """
     weights = as_float(x)
     if not isinstance(weights, jax.core.Tracer) or weights.ndim == 0:
@@ -99,8 +99,8 @@ def as_weights(x: Any) -> Float[Array, "..."]:
 def is_positive_matrix(owner: object, field: str, matrix: Array, *, definite: bool = False) -> None:
     """Raises unless the last two axes form a symmetric positive semi-definite (or definite) matrix.
 
-    Rounding is tolerated: asymmetry and negative eigenvalues may reach 64 d units in the last place of
-    the largest entry, the error that a covariance summed in that precision can have.
+    Rounding is tolerated: asymmetry and negative eigenvalues may reach 64 d units in the last place
+    of the largest entry, the error that a covariance summed in that precision can have.
     """
     value = _value(matrix)
     if value is None:

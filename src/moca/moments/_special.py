@@ -26,8 +26,8 @@ def bivariate_excess(h: Float[Array, "*n"], k: Float[Array, "*n"], rho: Float[Ar
     """Φ₂(h, k; ρ) − Φ(h) Φ(k) for |ρ| < 1, the effect of correlation on P(z < h, z′ < k).
 
     By Plackett's identity, ∂Φ₂/∂ρ = φ₂, this is an integral over the correlation, which vanishes at
-    ρ = 0 and does not cancel. It is evaluated by a Gauss–Legendre rule with 20 nodes after Genz (2004),
-    with an error below 1e-15. Its derivatives are elementary and are defined explicitly.
+    ρ = 0 and does not cancel. It is evaluated by a Gauss–Legendre rule with 20 nodes after Genz
+    (2004), with an error below 1e-15. Its derivatives are elementary and are defined explicitly.
     """
     sign = jnp.where(rho < 0, -1.0, 1.0).astype(rho.dtype)
     k, rho = sign * k, sign * rho  # Φ₂(h, k; −ρ) − Φ(h) Φ(k) = −(Φ₂(h, −k; ρ) − Φ(h) Φ(−k))
@@ -71,8 +71,9 @@ def _from_zero(h: Float[Array, "*n"], k: Float[Array, "*n"], rho: Float[Array, "
 def _to_one(h: Float[Array, "*n"], k: Float[Array, "*n"], rho: Float[Array, "*n"]) -> Float[Array, "*n"]:
     """∫_ρ¹ φ₂(h, k; r) dr over x = √(1 − r²).
 
-    The integrand is exp(−(h − k)²/2x² − hk/2) g(x) with g smooth, and flat to all orders at x = 0. The
-    first terms of g in x² are integrated exactly; quadrature is used only for the small remainder.
+    The integrand is exp(−(h − k)²/2x² − hk/2) g(x) with g smooth, and flat to all orders at x = 0.
+    The first terms of g in x² are integrated exactly; quadrature is used only for the small
+    remainder.
     """
     square, gap = (1 - rho) * (1 + rho), (h - k) ** 2
     top, distance = jnp.sqrt(square), jnp.abs(h - k)
@@ -103,11 +104,11 @@ def _like(numbers: np.ndarray, array: Array) -> Float[Array, "n"]:
 
 
 def half_line(away: Array, variance: Array, rate: Array, coefficients: Sequence[Array]) -> Float[Array, "..."]:
-    """E[Σₖ cₖ yᵏ e⁻ᵃʸ; y > 0] for y ~ N(away, variance), with rate a and up to five coefficients cₖ.
+    """E[Σₖ cₖ yᵏ e⁻ᵃʸ; y > 0] for y ~ N(away, variance) and up to five coefficients cₖ.
 
-    E[yᵏ e⁻ᵃʸ; y > 0] = σᵏ φ(r) Gₖ(aσ − r) with r = away / σ and Gₖ(z) = ∫₀^∞ tᵏ e^{−t²/2 − zt} dt. For
-    z < 0, where Gₖ grows, it is the integral over the whole line, an elementary moment, minus that over
-    the other half.
+    E[yᵏ e⁻ᵃʸ; y > 0] = σᵏ φ(r) Gₖ(aσ − r) with r = away / σ and Gₖ(z) = ∫₀^∞ tᵏ e^{−t²/2 − zt} dt.
+    For z < 0, where Gₖ grows, it is the integral over the whole line, an elementary moment, minus
+    that over the other half.
     """
     deviation = jnp.sqrt(jnp.maximum(variance, float(jnp.finfo(variance.dtype).eps) ** 2))
     r = jnp.clip(away / deviation, -40.0, 40.0)
@@ -129,9 +130,9 @@ def half_line(away: Array, variance: Array, rate: Array, coefficients: Sequence[
 def half_moments(order: int, z: Float[Array, "*n"]) -> Float[Array, "k *n"]:
     """Gₖ(z) = ∫₀^∞ tᵏ e^{−t²/2 − zt} dt for z ≥ 0 and k from 0 to `order`.
 
-    G₀(z) is √(π/2) times the scaled erfc of z/√2. As a function of (z − 3) / (z + 3),
-    (z + 3)ᵏ⁺¹ Gₖ(z) is smooth up to infinity, and is approximated by a Chebyshev series of 40 terms.
-    The derivative of Gₖ is −Gₖ₊₁.
+    G₀(z) is √(π/2) times the scaled erfc of z/√2. As a function of (z − 3) / (z + 3), the
+    product (z + 3)ᵏ⁺¹ Gₖ(z) is smooth up to infinity, and is approximated by a Chebyshev series of
+    40 terms. The derivative of Gₖ is −Gₖ₊₁.
     """
     y = (z - 3) / (z + 3)
     series = jnp.asarray(np.array([_half_moment_series(k) for k in range(order + 1)]), z.dtype)
@@ -172,11 +173,11 @@ def student_characteristic(df: int, u: Float[Array, "*m"]) -> Float[Array, "*m"]
     """K_{df/2}(√u) (√u)^{df/2}, scaled to one at zero: e^{−√u} times a polynomial in √u for odd df.
 
     The polynomial overflows where e^{−√u} underflows, so its logarithm is used. For many degrees of
-    freedom it is replaced by Debye's expansion, which is uniform in u. In float64 the relative error is
-    below 1e-12 down to χ = 1e-30. The derivative in u is −χ_{df−2}(u) / (2 (df − 2)), again elementary,
-    and finite at u = 0, where the chain rule through √u fails. For df = 1 the derivative at zero is
-    infinite (the Cauchy distribution has no mean); zero is then replaced by the smallest normal number,
-    which keeps products with a zero finite.
+    freedom it is replaced by Debye's expansion, which is uniform in u. In float64 the relative
+    error is below 1e-12 down to χ = 1e-30. The derivative in u is −χ_{df−2}(u) / (2 (df − 2)),
+    again elementary, and finite at u = 0, where the chain rule through √u fails. For df = 1 the
+    derivative at zero is infinite (the Cauchy distribution has no mean); zero is then replaced by
+    the smallest normal number, which keeps products with a zero finite.
     """
 
     @jax.custom_jvp
@@ -212,9 +213,8 @@ def _elementary(n: int, u: Float[Array, "*m"]) -> Float[Array, "*m"]:
 def _debye(order: float, u: Float[Array, "*m"]) -> Float[Array, "*m"]:
     """The same function by Debye's expansion of K_ν(νz) for a high order ν = df/2 (DLMF 10.41.4).
 
-    With z = √u / ν and s = √(1 + z²) it is
-    exp(−ν (s − 1 − log((1 + s)/2))) s^−½ Σₖ (−1)ᵏ Uₖ(1/s) ν⁻ᵏ, divided by the sum at s = 1, which is
-    Stirling's series.
+    With z = √u / ν and s = √(1 + z²) it is exp(−ν (s − 1 − log((1 + s)/2))) s^−½ Σₖ (−1)ᵏ Uₖ(1/s)
+    ν⁻ᵏ, divided by the sum at s = 1, which is Stirling's series.
     """
     z2 = jnp.minimum(u, float(jnp.finfo(u.dtype).max)) / order**2
     s = jnp.sqrt(1 + z2)

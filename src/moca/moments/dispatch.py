@@ -1,4 +1,6 @@
-"""Look-up of closed forms by type. The tables *are* the compatibility matrix; `tables.py` fills them.
+"""Look-up of closed forms by type.
+
+The tables *are* the compatibility matrix; `tables.py` fills them.
 
 To add a pair, write one function and register it in one line:
 
@@ -26,7 +28,7 @@ class NoClosedFormError(TypeError):
 
 
 def look_up(table: dict[tuple[type, type], Callable], verb: str, p: Distribution, f: Callable) -> Callable:
-    """Returns the closed form for the pair, after checking that it is one point of matching dimension."""
+    """Returns the closed form for the pair, after checking dimensions and batch axes."""
     check_order(verb, p, f)
     found = find(table, type(p), type(f))
     if found is None:

@@ -93,8 +93,8 @@ class Empirical(Distribution):
 class Elliptical(Distribution):
     """x = mean + √τ S^½ ε with ε ~ N(0, I) and an independent random scale τ ≥ 0.
 
-    Every closed form below needs only two facts about τ: its moments E[τᵏ] (for polynomials) and its
-    Laplace transform E[exp(−½ τ q)] (for Fourier features).
+    Every closed form below needs only two facts about τ: its moments E[τᵏ] (for polynomials) and
+    its Laplace transform E[exp(−½ τ q)] (for Fourier features).
     """
 
     mean: eqx.AbstractVar[Float[Array, "*batch d"]]
@@ -226,8 +226,8 @@ class Gaussian(_GaussianScale):
     def condition(self, point: Numbers, precision: Numbers) -> "Gaussian":
         """The Gaussian proportional to p(x) exp(−½ ‖x − point‖²_precision): Bayes' rule.
 
-        (Σ⁻¹ + Λ)⁻¹ = (I + ΣΛ)⁻¹ Σ requires no inverse of Σ and no subtraction. It stays accurate for a
-        belief far wider than the observation.
+        (Σ⁻¹ + Λ)⁻¹ = (I + ΣΛ)⁻¹ Σ requires no inverse of Σ and no subtraction. It stays accurate
+        for a belief far wider than the observation.
         """
         point, precision = check.as_float(point), check.as_float(precision)
         system = jnp.eye(self.dimension, dtype=self.mean.dtype) + dot(self.covariance, precision)
@@ -260,10 +260,11 @@ class Laplace(Elliptical):
 
 
 class StudentT(Elliptical):
-    """Multivariate Student-t with scale *matrix* `scale` (scipy's `shape`) and `df` degrees of freedom.
+    """Multivariate Student-t with scale *matrix* `scale` and `df` degrees of freedom.
 
-    τ = df / χ²(df). The covariance is scale · df / (df − 2), for df > 2. `df` is static, because it
-    determines which moments exist and whether the Fourier expectation is elementary.
+    `scale` is scipy's `shape`, and τ = df / χ²(df). The covariance is scale · df / (df − 2), for df
+    > 2. `df` is static, because it determines which moments exist and whether the Fourier
+    expectation is elementary.
     """
 
     mean: Float[Array, "*batch d"] = eqx.field(converter=check.as_float)

@@ -26,9 +26,9 @@ def _program(form: Callable, structure: Any, places: tuple[int, ...], leaves: Se
 def evaluate(form: Callable, *arguments: Any) -> Array:
     """Runs a closed form as one compiled program, instead of compiling each operation separately.
 
-    Arrays shared between arguments stay shared, so that a form can tell whether two functions are the
-    same. A function that does not consist of arrays alone, such as a lambda, is not compiled: it may
-    change between two calls.
+    Arrays shared between arguments stay shared, so that a form can tell whether two functions are
+    the same. A function that does not consist of arrays alone, such as a lambda, is not compiled:
+    it may change between two calls.
     """
     leaves, structure = jax.tree.flatten(arguments)
     if not all(map(eqx.is_array, leaves)):
@@ -41,12 +41,13 @@ def evaluate(form: Callable, *arguments: Any) -> Array:
 def expectation(p: Distribution, f: Map) -> Float[Array, "*outputs"]:
     """E[f(x)] for x ~ p, in closed form [Eq. 5].
 
-    Both arguments are for one point; use `jax.vmap(expectation, (0, None))(beliefs, f)` for a batch of
-    beliefs. The result is exact also when p has no spread, and differentiable in every array of p and f.
+    Both arguments are for one point; use `jax.vmap(expectation, (0, None))(beliefs, f)` for a batch
+    of beliefs. The result is exact also when p has no spread, and differentiable in every array of
+    p and f.
 
     Raises:
-        NoClosedFormError: A TypeError, if the pair has no closed form. There is no fallback to sampling;
-            to sample, call `expectation(Empirical(p.sample(key, 64)), f)`.
+        NoClosedFormError: A TypeError, if the pair has no closed form. There is no fallback to
+            sampling; to sample, call `expectation(Empirical(p.sample(key, 64)), f)`.
     """
     return evaluate(look_up(CLOSED_FORMS, "expectation", p, f), p, f)
 
@@ -59,8 +60,8 @@ def variance(p: Distribution, f: Map) -> Float[Array, "*outputs"]:
 def covariance(p: Distribution, f: Map, g: Map | None = None) -> Float[Array, "*both"]:
     """Cov(f(x), g(x)) for x ~ p, in closed form; raises as `expectation` does.
 
-    A number for two scalar functions, (m, n) for m outputs of f and n of g. Without g, the covariance
-    matrix of the outputs of f.
+    A number for two scalar functions, (m, n) for m outputs of f and n of g. Without g, the
+    covariance matrix of the outputs of f.
     """
     g = f if g is None else g
     return evaluate(look_up_pair(p, f, g), p, f, g)

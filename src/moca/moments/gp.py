@@ -17,12 +17,12 @@ from moca.moments.functions import RBF, Function
 
 
 class GP(Function):
-    """The posterior of independent Gaussian processes, one per output, with squared exponential kernels.
+    """The posterior of independent Gaussian processes with squared exponential kernels.
 
-    kₐ(x, x′) = signalₐ exp(−½ Σⱼ (xⱼ − x′ⱼ)² / ℓₐⱼ²), with mean zero and observation noise of variance
-    noiseₐ. A GP is a random function: `expectation` averages over x and the process. `covariance(p, gp)`
-    is the covariance of the posterior means plus, on the diagonal, the expected posterior variance,
-    without observation noise.
+    kₐ(x, x′) = signalₐ exp(−½ Σⱼ (xⱼ − x′ⱼ)² / ℓₐⱼ²), with mean zero and observation noise of
+    variance noiseₐ. A GP is a random function: `expectation` averages over x and the process.
+    `covariance(p, gp)` is the covariance of the posterior means plus, on the diagonal, the expected
+    posterior variance, without observation noise.
 
     Args:
         inputs: Inputs of the data, (N, d).
@@ -68,9 +68,9 @@ class GP(Function):
     def fit(cls, inputs: check.Numbers, targets: check.Numbers, steps: int = 300, rate: float = 0.05) -> "GP":
         """Returns the GP whose hyperparameters maximise the marginal likelihood, found by Adam.
 
-        As in PILCO, a penalty applies to lengthscales more than a hundred times larger or smaller than
-        the inputs' spread, and to signals above 500 times the noise deviation. Without it, noiseless data
-        would lead to a singular matrix.
+        As in PILCO, a penalty applies to lengthscales more than a hundred times larger or smaller
+        than the inputs' spread, and to signals above 500 times the noise deviation. Without it,
+        noiseless data would lead to a singular matrix.
         """
         try:
             import optax
@@ -115,7 +115,7 @@ class GP(Function):
         return self.targets.shape[1:]
 
     def solve(self) -> tuple[Float[Array, "m n n"], Float[Array, "m n"]]:
-        """Returns, for each output, the Cholesky factor of K + noise · I and (K + noise · I)⁻¹ targets."""
+        """Returns the Cholesky factors of K + noise · I, and (K + noise · I)⁻¹ targets."""
 
         def one(scales: Array, signal: Array, noise: Array, target: Array) -> tuple[Array, Array]:
             features = RBF(None, self.inputs, scales**-2).features
@@ -178,14 +178,17 @@ def gaussian_gp_covariance(p: DiagonalGaussian | Gaussian, f: GP, g: GP) -> Floa
 
 
 def gaussian_gp_with_any(p: DiagonalGaussian | Gaussian, f: GP, g: Function) -> Float[Array, "m *outputs"]:
-    """Covₓ(μₐ(x), g(x)): the posterior mean is a sum of RBFs; the rest of the process is independent of g."""
+    """Covₓ(μₐ(x), g(x)): the posterior mean is a sum of RBFs.
+
+    The rest of the process is independent of g.
+    """
     weights = f.signal[:, None] * f.solve()[1]
     means = jax.vmap(lambda w, scales: covariance(p, RBF(w, f.inputs, scales**-2), g))
     return means(weights, f.lengthscales)
 
 
 def _refuse_two(f: GP, g: GP) -> None:
-    """Raises unless f and g are the same GP: equal numbers do not prove that they are one process."""
+    """Raises unless f and g are the same object: equal numbers do not make one process."""
     if not all(one is two for one, two in zip(jax.tree.leaves(f), jax.tree.leaves(g), strict=True)):
         raise TypeError("covariance(p, gp) takes one GP. To combine two, build one GP with the outputs of both")
 
@@ -202,6 +205,6 @@ def dirac_gp_covariance(p: Dirac, f: GP, g: GP) -> Float[Array, "m m"]:
 
 
 def empirical_gp_covariance(p: Empirical, f: GP, g: GP) -> Float[Array, "m m"]:
-    """The covariance of the posterior means over the points, plus the average posterior variances."""
+    """The covariance of the posterior means over the points, plus mean posterior variances."""
     _refuse_two(f, g)
     return empirical_covariance(p, f, f) + jnp.diag(jax.vmap(f.posterior)(p.points)[1].mean(axis=0))

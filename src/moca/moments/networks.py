@@ -1,8 +1,9 @@
 """Moments of deep networks, matched after each layer. They are exact for one hidden layer only.
 
-One hidden layer is a function (`Erf`, `ReLU`, `GELU`, `Fourier`) with exact moments. A `MatchedNetwork`
-has several layers: each receives a Gaussian, and passes on the Gaussian with the exact first two moments
-of its output. This replacement is the only error, and `matching_error` measures it.
+One hidden layer is a function (`Erf`, `ReLU`, `GELU`, `Fourier`) with exact moments. A
+`MatchedNetwork` has several layers: each receives a Gaussian, and passes on the Gaussian with the
+exact first two moments of its output. This replacement is the only error, and `matching_error`
+measures it.
 """
 
 from collections.abc import Sequence
@@ -28,11 +29,12 @@ LAYERS: dict[str, Any] = {"erf": Erf, "relu": ReLU, "gelu": GELU, "sine": Fourie
 class MatchedNetwork(Function):
     """f(x) = layerₙ(… layer₁(x)): a network whose moments `propagate` matches layer by layer.
 
-    Only `propagate` accepts it, since its result is not an exact moment; `expectation` and the others raise.
+    Only `propagate` accepts it, since its result is not an exact moment; `expectation` and the
+    others raise.
 
     Args:
-        layers: Ridge functions (`Erf`, `ReLU`, `GELU`, `Fourier`). The outputs of each must match the
-            inputs of the next.
+        layers: Ridge functions (`Erf`, `ReLU`, `GELU`, `Fourier`). The outputs of each must match
+            the inputs of the next.
     """
 
     layers: tuple[Ridge, ...]
@@ -57,7 +59,7 @@ class MatchedNetwork(Function):
     def dense(
         cls, weights: Sequence[check.Numbers], biases: Sequence[check.Numbers], activation: str
     ) -> "MatchedNetwork":
-        """Returns the network Wₙ σ(… σ(W₁x + b₁)) + bₙ, with the activation σ on all layers but the last.
+        """Returns the network Wₙ σ(… σ(W₁x + b₁)) + bₙ, with activation σ.
 
         Args:
             weights: W₁ to Wₙ, each (outputs, inputs); at least two.
@@ -99,10 +101,10 @@ class Matched(NamedTuple):
 
 
 def match_full(p: Distribution, network: MatchedNetwork) -> Matched:
-    """Matches moments through the layers with full covariances: a bivariate normal per pair of units.
+    """Matches moments through the layers with full covariances, for each pair of units.
 
-    The covariance with the input goes through E[∇layer]: Cov(f(y), x) = E[∇f] Cov(y, x) for a Gaussian
-    (x, y).
+    The covariance with the input goes through E[∇layer]: Cov(f(y), x) = E[∇f] Cov(y, x) for a
+    Gaussian (x, y).
     """
     first, *rest = network.layers
     mean, spread, cross = expectation(p, first), covariance(p, first), cross_covariance(p, first)
@@ -128,7 +130,7 @@ def match_diagonal(p: DiagonalGaussian | Gaussian, network: MatchedNetwork) -> M
 
 
 def _unchecked(kind: type, mean: Array, spread: Array) -> DiagonalGaussian | Gaussian:
-    """Returns a Gaussian of computed moments, unchecked: rounding may leave them slightly below zero."""
+    """Returns an unchecked Gaussian: rounding may leave its variances slightly negative."""
     blank = kind(jnp.zeros_like(mean), jnp.zeros_like(spread))
     return jax.tree.unflatten(jax.tree.structure(blank), [mean, spread])
 
@@ -143,9 +145,9 @@ class MatchingError(NamedTuple):
 def matching_error(p: DiagonalGaussian | Gaussian, network: MatchedNetwork, points: int = 24) -> MatchingError:
     """Estimates the error of `propagate(p, network)`, for up to three input dimensions.
 
-    The estimate is the difference between the matched moments and those by a Gauss–Hermite rule with
-    `points` nodes per dimension, plus the change of the rule when its nodes are halved, times 1.5 for
-    safety. Costs points^d evaluations of the network.
+    The estimate is the difference between the matched moments and those by a Gauss–Hermite rule
+    with `points` nodes per dimension, plus the change of the rule when its nodes are halved, times
+    1.5 for safety. Costs points^d evaluations of the network.
     """
     if not isinstance(network, MatchedNetwork):
         raise TypeError(f"matching_error needs a MatchedNetwork, got {type(network).__name__}")

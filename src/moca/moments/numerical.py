@@ -23,9 +23,9 @@ MOST_NODES = 4_000_000
 def quadrature(p: Distribution, f: Map, points: int = 32) -> Float[Array, "*outputs"]:
     """E[f(x)] by a tensor Gauss–Hermite rule with `points` nodes per dimension.
 
-    For Gaussians and their mixtures. Exact for polynomials of degree 2 · points − 1. Otherwise the error
-    falls with the number of points, faster for functions that are smooth on the scale of p's deviation.
-    Costs points^d evaluations of f.
+    For Gaussians and their mixtures. Exact for polynomials of degree 2 · points − 1. Otherwise the
+    error falls with the number of points, faster for functions that are smooth on the scale of p's
+    deviation. Costs points^d evaluations of f.
     """
     check_order("quadrature", p, f)
     if isinstance(p, GaussianMixture):
@@ -53,9 +53,9 @@ def nodes_and_weights(p: Any, points: int) -> tuple[Float[Array, "n d"], Float[A
 def sigma_points(p: Any, f: Map) -> Float[Array, "*outputs"]:
     """E[f(x)] by the unscented rule: the mean and two points along each axis of p.
 
-    For Gaussians and their mixtures. Exact for polynomials of degree three. The points are √3 deviations
-    from the mean; in more than three dimensions √d, and the mean then has zero weight. Costs 2d + 1
-    evaluations of f.
+    For Gaussians and their mixtures. Exact for polynomials of degree three. The points are √3
+    deviations from the mean; in more than three dimensions √d, and the mean then has zero weight.
+    Costs 2d + 1 evaluations of f.
     """
     check_order("sigma_points", p, f)
     if isinstance(p, GaussianMixture):
@@ -86,8 +86,8 @@ def _gaussian(verb: str, p: Any) -> DiagonalGaussian | Gaussian:
 def compare(p: Distribution, f: Map, samples: int = 100_000, key: Key[Array, ""] | None = None) -> None:
     """Prints E[f(x)] in closed form, by quadrature, by sigma points and by sampling.
 
-    Errors are the largest differences from the first row: the closed form, or quadrature if there is no
-    closed form. Times are those of a second call, after compilation.
+    Errors are the largest differences from the first row: the closed form, or quadrature if there
+    is no closed form. Times are those of a second call, after compilation.
     """
     check_order("compare", p, f)
     key = jax.random.key(0) if key is None else key

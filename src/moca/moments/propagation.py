@@ -78,8 +78,8 @@ def moments_of(p: Distribution) -> tuple[Float[Array, "d"], Float[Array, "d d"]]
 def angles(dimension: int, dimensions: int | Sequence[int], dtype: jnp.dtype | None = None) -> Sum:
     """Returns the function that replaces the angles among its inputs by their sines and cosines.
 
-    In place of each angle there are two outputs, its sine and then its cosine; other inputs are passed
-    through. With `angles(3, [1])`, (a, θ, b) becomes (a, sin θ, cos θ, b).
+    In place of each angle there are two outputs, its sine and then its cosine; other inputs are
+    passed through. With `angles(3, [1])`, (a, θ, b) becomes (a, sin θ, cos θ, b).
     """
     chosen = np.atleast_1d(np.asarray(dimensions, dtype=int))
     if len(chosen) == 0 or len(set(chosen.tolist())) < len(chosen) or not ((chosen >= 0) & (chosen < dimension)).all():
@@ -102,9 +102,9 @@ def angles(dimension: int, dimensions: int | Sequence[int], dtype: jnp.dtype | N
 def with_angles(p: Distribution, dimensions: int | Sequence[int]) -> Gaussian:
     """Returns the Gaussian with the moments of x, with some angles replaced by sine and cosine.
 
-    The order is that of `angles`. All covariances are exact: of sines with cosines, of different angles,
-    and of angles with the rest of the state. `cross_covariance(p, angles(d, dimensions))` gives those
-    with x itself.
+    The order is that of `angles`. All covariances are exact: of sines with cosines, of different
+    angles, and of angles with the rest of the state. `cross_covariance(p, angles(d, dimensions))`
+    gives those with x itself.
     """
     turned = angles(p.dimension, dimensions, moments_of(p)[0].dtype)
     return as_gaussian(expectation(p, turned), covariance(p, turned))

@@ -1,7 +1,7 @@
 """Distributions on boxes with independent dimensions: uniform, truncated and clipped Gaussian.
 
-The closed forms need three facts about each dimension: its mean, its central moments up to order eight,
-and the expectation of a bump exp(−½ λ (x − c)²).
+The closed forms need three facts about each dimension: its mean, its central moments up to order
+eight, and the expectation of a bump exp(−½ λ (x − c)²).
 """
 
 import math
@@ -40,11 +40,11 @@ class Independent(Distribution):
 
     @abstractmethod
     def moments(self, order: int = 4) -> tuple[Float[Array, "d"], ...]:
-        """The mean of each dimension, and its central moments of orders two to `order`, at most eight."""
+        """The mean of each dimension, and its central moments from two to `order` ≤ 8."""
 
     @abstractmethod
     def bump(self, center: Float[Array, "..."], precision: Float[Array, "..."]) -> Float[Array, "..."]:
-        """E[exp(−½ precision (x − center)²)] for each dimension, the last axis of both arguments."""
+        """E[exp(−½ precision (x − center)²)] for each dimension, the last axis."""
 
     @property
     def mean(self) -> Float[Array, "d"]:
@@ -113,7 +113,7 @@ class _OfGaussian(Independent):
         check.has_shape(self, "lower", self.lower, self.gaussian.mean.shape, f"mean {self.gaussian.mean.shape}")
 
     def _inside(self, order: int) -> tuple[Float[Array, "d"], ...]:
-        """Returns the deviation, the standardised bounds, and the standardised moments between them."""
+        """Returns the deviation, and standardised bounds and moments between them."""
         deviation, low, high = _standard_bounds(self.gaussian.mean, self.gaussian.variance, self.lower, self.upper)
         return deviation, low, high, *_truncated_moments(low, high, order)
 
@@ -128,7 +128,7 @@ class TruncatedGaussian(_OfGaussian):
         return jnp.clip(self.gaussian.mean + deviation * mean, self.lower, self.upper), *scaled
 
     def bump(self, center: Float[Array, "..."], precision: Float[Array, "..."]) -> Float[Array, "..."]:
-        """E[bump] under the Gaussian, times the mass between the bounds given the bump, over that without."""
+        """E[bump] under the Gaussian, times the ratio of masses inside with and without it."""
         _, low, high = _standard_bounds(self.gaussian.mean, self.gaussian.variance, self.lower, self.upper)
         whole, inside = _gaussian_bump(self.gaussian, self.lower, self.upper, center, precision)
         spread = jnp.exp(whole + inside - log_normal_mass(low, high))
@@ -161,7 +161,7 @@ class ClippedGaussian(_OfGaussian):
         return total, *joined
 
     def bump(self, center: Float[Array, "..."], precision: Float[Array, "..."]) -> Float[Array, "..."]:
-        """The part of the Gaussian between the bounds, plus the bump at each bound times its mass."""
+        """The Gaussian part between the bounds, plus the bump at each bound times its mass."""
         _, low, high = _standard_bounds(self.gaussian.mean, self.gaussian.variance, self.lower, self.upper)
         whole, inside = _gaussian_bump(self.gaussian, self.lower, self.upper, center, precision)
         at_low, at_high = (jnp.exp(-precision * (_finite(edge) - center) ** 2 / 2) for edge in (self.lower, self.upper))
@@ -181,8 +181,8 @@ def log_normal_mass(low: Float[Array, "..."], high: Float[Array, "..."]) -> Floa
     """log(Φ(high) − Φ(low)), accurate also far out and for close bounds.
 
     In a tail it is −near²/2 + log(G₀(near) − e^{−(far² − near²)/2} G₀(far)) − ½ log 2π, with G₀ of
-    `half_moments`. Between close bounds, where a difference would cancel, it is quadrature by `_ruled`.
-    Between equal bounds it is −1e30.
+    `half_moments`. Between close bounds, where a difference would cancel, it is quadrature by
+    `_ruled`. Between equal bounds it is −1e30.
     """
     empty = high <= low
     low, high = jnp.where(empty, -0.5, low), jnp.where(empty, 0.5, high)
@@ -199,7 +199,10 @@ def log_normal_mass(low: Float[Array, "..."], high: Float[Array, "..."]) -> Floa
 
 
 def _from_the_middle(low: Array, high: Array) -> tuple[Array, Array]:
-    """Returns the distances of the bounds from zero, nearer first; it is negative if zero is inside."""
+    """Returns the distances of the bounds from zero, nearer first.
+
+    The nearer one is negative if zero lies between the bounds.
+    """
     flip = low + high > 0
     return jnp.where(flip, low, -high), jnp.where(flip, high, -low)
 
@@ -217,11 +220,12 @@ def _standard_bounds(mean: Array, variance: Array, lower: Array, upper: Array) -
 
 
 def _truncated_moments(low: Array, high: Array, order: int) -> tuple[Array, ...]:
-    """Returns mean and central moments, up to `order`, of a standard normal between `low` and `high`.
+    """Returns mean and central moments of a standard normal between `low` and `high`.
 
     By parts, with h = z − mean and bounds h₁ and h₂,
-    E[hᵏ] = (k − 1) E[hᵏ⁻²] − mean E[hᵏ⁻¹] + (h₁ᵏ⁻¹ φ(low) − h₂ᵏ⁻¹ φ(high)) / mass. Between close bounds
-    and in a tail this cancels; there a Gauss–Legendre rule over the relevant part has full precision.
+    E[hᵏ] = (k − 1) E[hᵏ⁻²] − mean E[hᵏ⁻¹] + (h₁ᵏ⁻¹ φ(low) − h₂ᵏ⁻¹ φ(high)) / mass. Between close
+    bounds and in a tail this cancels; there a Gauss–Legendre rule over the relevant part has full
+    precision.
     """
     empty, edge = high <= low, low
     low, high = jnp.where(empty, -0.5, low), jnp.where(empty, 0.5, high)
@@ -249,7 +253,7 @@ def _truncated_moments(low: Array, high: Array, order: int) -> tuple[Array, ...]
 
 
 def _ruled(low: Array, high: Array) -> tuple[Array, Array, Array]:
-    """Returns the middle of an interval, 32 nodes as offsets from it, and relative densities there."""
+    """Returns the middle of an interval, offsets of 32 nodes, and relative densities there."""
     nodes, weights = (jnp.asarray(each, low.dtype) for each in (_NODES, _WEIGHTS))
     offset = (high - low)[..., None] / 2 * nodes
     middle = ((low + high) / 2)[..., None]
@@ -259,7 +263,7 @@ def _ruled(low: Array, high: Array) -> tuple[Array, Array, Array]:
 def _gaussian_bump(
     p: DiagonalGaussian, lower: Array, upper: Array, center: Array, precision: Array
 ) -> tuple[Array, Array]:
-    """Returns log E[bump] under the Gaussian, and the log mass between the bounds given the bump."""
+    """Returns log E[bump] under the Gaussian, and the log mass inside given the bump."""
     widened = 1 + p.variance * precision
     whole = -(jnp.log(widened) + precision / widened * (p.mean - center) ** 2) / 2
     mean = p.mean + p.variance * precision / widened * (center - p.mean)

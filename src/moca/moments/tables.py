@@ -155,11 +155,11 @@ _add(
 
 
 def compatibility() -> str:
-    """Returns two Markdown tables: the closed forms of each pair, and the covariances of two functions.
+    """Returns two Markdown tables: closed forms of each pair, covariances of two functions.
 
-    E marks the expectation, V the variance, X the covariance with x. In the second table, G stands for
-    Gaussians and their mixtures, D for diagonal ones only, H for heavy-tailed distributions too, and B
-    for boxes.
+    E marks the expectation, V the variance, X the covariance with x. In the second table, G stands
+    for Gaussians and their mixtures, D for diagonal ones only, H for heavy-tailed distributions
+    too, and B for boxes.
     """
     tables = CLOSED_FORMS, VARIANCES, CROSS_COVARIANCES
     pairs = [(p, f) for p, f in dict.fromkeys(pair for table in tables for pair in table) if f is not Sum]

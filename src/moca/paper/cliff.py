@@ -1,10 +1,10 @@
 """A cliff, where the expectation of the value decides, and a hill, where it does not.
 
-The state is one number, y′ = y + step · a + noise · ε, and the reward rises towards an edge. Beyond the
-edge of the *cliff* there is no reward, and the ground is mud, which takes long to leave. Beyond the crest
-of the *hill* nothing changes. Both have the same noise. Episodes never terminate, so a fall shows only in
-the value of the next state, where the agents differ. In one dimension, values and policies can be
-computed exactly, up to the resolution of a grid.
+The state is one number, y′ = y + step · a + noise · ε, and the reward rises towards an edge. Beyond
+the edge of the *cliff* there is no reward, and the ground is mud, which takes long to leave. Beyond
+the crest of the *hill* nothing changes. Both have the same noise. Episodes never terminate, so a
+fall shows only in the value of the next state, where the agents differ. In one dimension, values
+and policies can be computed exactly, up to the resolution of a grid.
 """
 
 import os
@@ -144,19 +144,19 @@ class Planner:
         return value, action
 
     def score(self, action: np.ndarray) -> float:
-        """Returns (1 − γ) V of a policy, averaged over starts: its discounted mean reward, at most 1."""
+        """Returns (1 − γ) V of a policy, averaged over starts: its mean reward, at most 1."""
         return (1 - GAMMA) * float(self.value(action)[self.y <= START].mean())
 
     def margin(self, action: np.ndarray) -> float:
-        """Returns a policy's resting distance from the edge: the first point from which it stops moving."""
+        """Returns the distance from the edge at which a policy comes to rest."""
         return EDGE - float(self.y[np.argmax(action <= 0)])
 
 
 def _smoothing(y: np.ndarray, sigma: float) -> np.ndarray:
     """Returns the matrix that maps V on the grid to E[V(clip(m + σ ε))] at each mean m of the grid.
 
-    It is exact for V linear between the points: a hat function is a second difference of ramps, whose
-    expectations have closed forms.
+    It is exact for V linear between the points: a hat function is a second difference of ramps,
+    whose expectations have closed forms.
     """
     if sigma == 0:
         return np.eye(len(y))
@@ -209,7 +209,7 @@ def exact(setting: str) -> dict[str, float]:
 
 
 def summary(results: dict[str, dict[str, Trained]]) -> dict[str, Any]:
-    """Returns the results as plain data: exact values, and each agent's mean, interval and seeds."""
+    """Returns the results as plain data: exact values, and those of each agent."""
     return {
         setting: exact(setting)
         | {

@@ -37,7 +37,8 @@ _ALL = (
         Block(PENDULUM, _CORE, _RAW_PENDULUM, 250_000),
         Block(PENDULUM, _VARIANTS, ("0.05",), 250_000),
     ),
-    # To decide whether closed form and sampling end equally takes more seeds: 120 with those of raw-cartpole.
+    # To decide whether closed form and sampling end equally takes more seeds: 120 with those of
+    # raw-cartpole.
     _raw("raw-alike", Block(CARTPOLE, ("moca-mc-4", "moca-mc-16", "moca"), ("0.05",)), seed=2040, seeds=80),
     # Noise so weak that the covariance may not matter, to test a predictor of whether it does.
     _raw(
@@ -65,9 +66,11 @@ _ALL = (
         seeds=20,
         presets=("raw", "tuned"),
     ),
-    # Figure 2 of the paper, and the tanh-squashed NAF, whose saturation BNAF avoids according to the paper.
+    # Figure 2 of the paper, and the tanh-squashed NAF, whose saturation BNAF avoids according to
+    # the paper.
     Grid("cartpole", (Block(CARTPOLE, (*_BASELINES, "moca", "naf"), _NOISES),)),
-    # Figure 3. The tuned quadratic agents have converged by 200k steps; SAC and NAF take longer [choice].
+    # Figure 3. The tuned quadratic agents have converged by 200k steps; SAC and NAF take longer
+    # [choice].
     Grid("pendulum", (Block(PENDULUM, (*_BASELINES, "moca-mc-4", "moca-mc-16", "moca", "naf"), _NOISES[:2], 500_000),)),
     # Return against noise, which the paper discusses in its section on noise.
     Grid(

@@ -1,4 +1,4 @@
-"""The paper's claims in a study's report: part of its conclusion, and a section with all verdicts."""
+"""The paper's claims in a study's report: a part of its conclusion, and a section."""
 
 import re
 from collections import Counter
@@ -41,7 +41,7 @@ def _template() -> Any:
 
 
 def conclusion(verdicts: Sequence[Verdict]) -> str:
-    """Returns, as markup, the counts of verdicts for each preset, and where the main claims hold."""
+    """Returns, as markup, the counts of verdicts, and where the main claims hold."""
     presets = []
     for preset in _presets(verdicts):
         own = [verdict for verdict in verdicts if verdict.preset == preset]
@@ -96,7 +96,7 @@ def _measured(verdict: Verdict) -> str:
 
 
 def tables(verdicts: Sequence[Verdict]) -> str:
-    """Returns all verdicts as markup: for each task and family a table of claims and noise by preset.
+    """Returns all verdicts as markup: a table for each task and family of claims.
 
     Claims beyond the paper are collapsed, and claims that were not measured are one line.
     """

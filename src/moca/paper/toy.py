@@ -1,8 +1,8 @@
 """Figure 1: one Gaussian, one radial basis, and the effect of sampling on a decision [Fig. 1].
 
-The paper prints the two expectations, E[A] = 0.057 and E[B] = 0.025, but not the parameters. Those below
-are ours [choice]: a unit Gaussian and a basis a tenth as wide, so that few samples fall where the value
-is, and two means whose expectations round to the printed numbers.
+The paper prints the two expectations, E[A] = 0.057 and E[B] = 0.025, but not the parameters. Those
+below are ours [choice]: a unit Gaussian and a basis a tenth as wide, so that few samples fall where
+the value is, and two means whose expectations round to the printed numbers.
 """
 
 from dataclasses import dataclass
@@ -61,8 +61,8 @@ def estimates(
 def wrong_action_rate(toy: Toy, key: Key[Array, ""], count: int, trials: int = TRIALS) -> float:
     """Returns the share of trials in which `count` samples per action rank B above A.
 
-    Ties are broken at random. They do occur: if no sample falls near the peak, both averages are zero in
-    float32.
+    Ties are broken at random. They do occur: if no sample falls near the peak, both averages are
+    zero in float32.
     """
     key_a, key_b = jax.random.split(key)
     a = estimates(toy.belief(toy.mean_a), toy.value, key_a, count, trials)

@@ -35,9 +35,10 @@ def as_rows(what: str, numbers: Any, size: int, gaps: bool = False) -> tuple[np.
 class FollowingPolicy:
     """A greedy policy that follows one episode and keeps its belief over the state.
 
-    Call reset() at the start of every episode, then pass one observation at a time. Without a filter the
-    belief is the observation, and the result is that of `predict`. With a filter, NaN marks a missing
-    value, which does not correct the belief; `missing` counts them over all episodes.
+    Call reset() at the start of every episode, then pass one observation at a time. Without a
+    filter the belief is the observation, and the result is that of `predict`. With a filter, NaN
+    marks a missing value, which does not correct the belief; `missing` counts them over all
+    episodes.
     """
 
     def __init__(self, run: "Run", number: int) -> None:
@@ -60,7 +61,9 @@ class FollowingPolicy:
         return type(make_agent(self._run.directory.configs[self._number], self._run.environment).filter) is KalmanFilter
 
     def __call__(self, observation: Any) -> np.ndarray:
-        """Returns the action after one more observation, within the bounds. It is assumed to be executed.
+        """Returns the action after one more observation, within the bounds.
+
+        It is assumed to be executed.
 
         Raises:
             ConfigError: If a needed value is missing, or a value cannot be a measurement, as in
@@ -104,7 +107,7 @@ class Model:
         self._run = run
 
     def predict(self, observation: Any, action: Any, run: int = 0) -> Prediction:
-        """Returns the state after one decision, as a Gaussian: (obs,) and (act,), or (n, obs) and (n, act).
+        """Returns a Gaussian over the next state, for one or n observations and actions.
 
         The observation is taken for the state. The result does not include observation noise.
         """

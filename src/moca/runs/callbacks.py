@@ -117,10 +117,10 @@ class EarlyStopping(Callback):
 class KeepBest(Callback):
     """Keeps the best policy of each run in best.npz, for `moca.load(path, which="best")`.
 
-    A policy becomes a candidate if it has its run's highest evaluation so far. To avoid choosing a lucky
-    evaluation, the last few candidates of each run are compared at the end over new episodes, and the
-    best one is scored over further ones. best.json holds that score, its 95 % interval and the step. A
-    policy kept earlier is also a candidate.
+    A policy becomes a candidate if it has its run's highest evaluation so far. To avoid choosing a
+    lucky evaluation, the last few candidates of each run are compared at the end over new episodes,
+    and the best one is scored over further ones. best.json holds that score, its 95 % interval and
+    the step. A policy kept earlier is also a candidate.
 
     Args:
         episodes: Number of new episodes each time.

@@ -1,9 +1,10 @@
-"""Checkpoints that are complete or absent: one file each, written to a temporary name, synced, renamed, hashed.
+"""Checkpoints, each one hashed file that is complete or absent.
 
 A file consists of a line with the format, a line with the SHA-256 of the rest, the length of a JSON
-header in eight bytes, the header, and the bytes of the arrays. Reading it executes nothing: the header
-is JSON, and the arrays are numbers of the types in `KINDS`. No name in it is used as a path, and no
-memory is allocated for an array before the sizes in the header have been compared with the file's.
+header in eight bytes, the header, and the bytes of the arrays. Reading it executes nothing: the
+header is JSON, and the arrays are numbers of the types in `KINDS`. No name in it is used as a path,
+and no memory is allocated for an array before the sizes in the header have been compared with the
+file's.
 """
 
 import hashlib
@@ -99,7 +100,8 @@ def from_host(arrays: list[np.ndarray], like: Any) -> Any:
 def save(folder: Path, step: int, checkpoint: Checkpoint, keep: int) -> Path:
     """Writes the checkpoint of a step, then removes all but the newest `keep` up to it.
 
-    Checkpoints of later steps are removed too: they were damaged, else the run would have resumed there.
+    Checkpoints of later steps are removed too: they were damaged, else the run would have resumed
+    there.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{step:012d}{SUFFIX}"
@@ -197,7 +199,7 @@ def _read(file: Any, expected: Sequence[Layout] | None) -> Checkpoint:
 
 
 def _parse(header: Any, without_identity: bool) -> tuple[Facts, Layout]:
-    """Returns facts and layout; raises `ValueError` unless the header has the form that `save` writes."""
+    """Returns facts and layout; raises `ValueError` if the header is invalid."""
 
     def must(true: bool) -> None:
         if not true:

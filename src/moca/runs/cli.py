@@ -289,7 +289,7 @@ def _launch(arguments: argparse.Namespace, config: Config, out: Path, points: li
 
 
 def _start(arguments: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
-    """Selects the device; returns the module that trains, and the options shared by all training."""
+    """Selects the device; returns the module that trains, and the common options."""
     from moca.devices import use_device
     from moca.runs import launch
 
@@ -321,7 +321,7 @@ def _refuse_no_run(directory: Path) -> None:
 
 
 def _load(arguments: argparse.Namespace, directory: Path | None = None) -> Any:
-    """Loads the run in `directory`, by default the one on the command line, on the chosen device."""
+    """Loads the run in `directory`, by default the one on the command line."""
     directory = directory or arguments.directory
     _refuse_no_run(directory)
     from moca.devices import use_device

@@ -1,10 +1,12 @@
 """The run directory: the settings, the measurements and the learned policies.
 
-config.json      all settings          metrics.jsonl   one row per episode and run, no wall-clock figures
-meta.json        versions, device      timing.jsonl    wall-clock figures
-status.json      state and progress    policy.npz      the learners' arrays
-checkpoints/     for resuming          lock            the process that is training
-tensorboard/     figures/              rollout.mp4     inspect.html
+config.json    all settings              metrics.jsonl  one row per episode and run
+meta.json      versions, device          timing.jsonl   wall-clock times
+status.json    state and progress        policy.npz     the learners' arrays
+checkpoints/   for resuming              lock           the process that is training
+tensorboard/   figures/                  rollout.mp4    inspect.html
+
+metrics.jsonl has no wall-clock times, so equal runs give equal files.
 """
 
 import json
@@ -85,7 +87,10 @@ class RunDirectory:
             self.__dict__.pop(name, None)
 
     def begin(self, config: Config, runs: list[dict[str, float]]) -> None:
-        """Writes the settings to a locked directory; raises if it has another run, or a finished one."""
+        """Writes the settings to a locked directory.
+
+        Raises if it has another run, or a finished one.
+        """
         if self._holds_a_run():
             self.refuse_other(config, runs)
             return
@@ -130,7 +135,10 @@ class RunDirectory:
 
     @property
     def over(self) -> str:
-        """The final state of the run; empty if steps are left, as after extending a finished run."""
+        """The final state of the run.
+
+        Empty if steps are left, as after extending a finished run.
+        """
         status = self.status
         longer = status["state"] == "finished" and status["step"] < self.config.train.steps
         return status["state"] if status["state"] in OVER and not longer else ""
@@ -179,7 +187,10 @@ class RunDirectory:
         return {name: path.stat().st_size if (path := self.path / name).exists() else 0 for name in LOGS}
 
     def cut(self, lengths: Mapping[str, int]) -> None:
-        """Truncates the logs to these lengths, those at a checkpoint; later rows are computed again."""
+        """Truncates the logs to these lengths, those at a checkpoint.
+
+        Later rows are computed again.
+        """
         with files.writing(f"to {self.path}"):
             for name in LOGS:
                 files.shorten(self.path / name, lengths[name])
@@ -314,7 +325,8 @@ class RunDirectory:
     def write_status(self, state: str, step: int, diverged: Sequence[Mapping[str, Any]] = ()) -> None:
         """Writes one of `STATES`, the number of steps done, and the runs that diverged.
 
-        If there is no room for a new file, it overwrites the old one, so that a full disk is recorded.
+        If there is no room for a new file, it overwrites the old one, so that a full disk is
+        recorded.
         """
         path = self.path / "status.json"
         text = json.dumps({"state": state, "step": step} | ({"diverged": list(diverged)} if diverged else {}))

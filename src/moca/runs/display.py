@@ -57,7 +57,10 @@ class Display:
 
 
 def label(settings: Mapping[str, float]) -> str:
-    """Returns the settings that distinguish a point of a sweep; `all` if there is only one point."""
+    """Returns the settings that distinguish a point of a sweep.
+
+    `all` if there is only one point.
+    """
     return ", ".join(f"{name} = {value:g}" for name, value in settings.items()) or "all"
 
 
@@ -90,8 +93,8 @@ def learning_curve(
 ) -> list[Path]:
     """Draws return against steps, mean ± one standard deviation over the seeds of each setting.
 
-    A single setting also shows its noise-free score. Diverged runs are omitted, and the legend says how
-    many remain.
+    A single setting also shows its noise-free score. Diverged runs are omitted, and the legend says
+    how many remain.
     """
     import matplotlib.pyplot as plt
 

@@ -1,4 +1,4 @@
-"""TensorBoard event files, written without a thread or a buffer, so that disk errors appear at once."""
+"""TensorBoard event files, written without thread or buffer, to report errors at once."""
 
 import os
 import socket

@@ -67,7 +67,10 @@ def _greedy(agent: Agent, learner: Any) -> Parts:
 
 
 def _filter(agent: Agent, learner: Any) -> Parts:
-    """Returns the filter's parts; none before the model's first batch, while observations are used alone."""
+    """Returns the filter's parts.
+
+    None before the model's first batch, while observations are used alone.
+    """
     belief = agent.config.belief
     if not belief.filter or learner.model.ensemble.statistics.batches == 0:
         return {"filter": False}, {}

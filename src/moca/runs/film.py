@@ -98,7 +98,7 @@ def _encode(path: Path, frames: Sequence[np.ndarray], fps: float, small: bool = 
 
 
 def draw(model: Any, trajectory: list[Any], returns: np.ndarray) -> list[np.ndarray]:
-    """Returns frames of the bodies' geometry, seen from the side (from above if nothing moves up)."""
+    """Returns frames of the bodies' outlines, seen from the side, or else from above."""
     import matplotlib.pyplot as plt
     from matplotlib.patches import Polygon
 
@@ -138,7 +138,7 @@ def draw(model: Any, trajectory: list[Any], returns: np.ndarray) -> list[np.ndar
 
 
 def _corners(kind: int, size: np.ndarray) -> np.ndarray:
-    """Returns points around a geometry in its own frame: corners of boxes, or points on round shapes."""
+    """Returns points around a geometry in its own frame: corners, or points on a circle."""
     half = size if kind == BOX else np.array([size[0], size[0], size[1] if kind in RODS else size[0]])
     if kind == BOX:
         return half * np.array(list(itertools.product([-1, 1], repeat=3)))

@@ -1,8 +1,8 @@
 """Signals that stop a run: the first stops it after the episode, a second Ctrl-C immediately.
 
-Python runs signal handlers between bytecodes, not while a program compiles or an episode is computed. A
-process that exists only for runs (see `own_process`) therefore has a thread that receives signals when
-they arrive, and exits at once if there is nothing to wait for.
+Python runs signal handlers between bytecodes, not while a program compiles or an episode is
+computed. A process that exists only for runs (see `own_process`) therefore has a thread that
+receives signals when they arrive, and exits at once if there is nothing to wait for.
 """
 
 import os
@@ -84,7 +84,7 @@ def noted() -> Iterator[Request]:
 
 @contextmanager
 def _watched(request: Request) -> Iterator[None]:
-    """Starts a thread that receives signals as they arrive, if this process exists only for runs."""
+    """Starts a thread that receives signals, if this process exists only for runs."""
     if not _may_exit:
         yield
         return

@@ -52,12 +52,13 @@ def train(
         out: A directory without a run, or with this run unfinished, which is then resumed.
         varied: Variations: float settings by dotted name. Each is run with every seed.
         env: The environment, if not the one named in the config.
-        start: A run whose weights to start from, as returned by `moca.load`. If it has fewer runs, some
-            weights are used several times.
+        start: A run whose weights to start from, as returned by `moca.load`. If it has fewer runs,
+            some weights are used several times.
         trust: Whether the config may name an environment that imports a user's module.
         console: Where to show progress; nowhere by default, on standard output if True.
         callback: Called after each episode with a `Training`; training stops if it returns False. A
-            function, a `Callback` such as `moca.EarlyStopping()` or `moca.KeepBest()`, or a list of them.
+            function, a `Callback` such as `moca.EarlyStopping()` or `moca.KeepBest()`, or a list of
+            them.
         checkpoint_every: Seconds between checkpoints.
         keep: Number of checkpoints to keep.
         overlap: Train a single run on two CPU cores, which changes results by rounding only.
@@ -107,8 +108,8 @@ def resume(
 
     Args:
         path: The run directory.
-        steps: A new total of environment steps, to extend the run, even a finished one. Learning rates
-            and exploration then keep their final values.
+        steps: A new total of environment steps, to extend the run, even a finished one. Learning
+            rates and exploration then keep their final values.
     """
     env = as_environment(env)
     options = _checked(env, console, callback, checkpoint_every, keep)
@@ -264,7 +265,7 @@ def _conclude(
 
 
 def _diverged(directory: RunDirectory) -> list[dict[str, Any]]:
-    """Returns each diverged run, with the last step of the episode in which it diverged, and why."""
+    """Returns each diverged run, with the last step of that episode, and the cause."""
     found: dict[int, dict[str, Any]] = {}
     for number, row in enumerate(directory.rows()):
         run = number % len(directory.runs)

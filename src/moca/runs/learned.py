@@ -26,7 +26,9 @@ def write(path: Path, learners: Any) -> Path:
 
 
 def read(path: Path, like: Any) -> Any:
-    """Returns the arrays that `write` wrote, in the structure of `like`; raises unless all are finite.
+    """Returns the arrays that `write` wrote, in the structure of `like`.
+
+    Raises unless all are finite.
 
     Raises:
         FileNotFoundError: If there is no such file.

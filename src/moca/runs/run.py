@@ -62,20 +62,20 @@ class Run:
     def predict(self, observation: Any, run: int = 0) -> np.ndarray:
         """Returns the greedy action for an observation (obs,), or actions for many (n, obs).
 
-        Each observation is taken for the state. An agent with a filter acts on a belief that develops over
-        an episode; use `policy` to keep one.
+        Each observation is taken for the state. An agent with a filter acts on a belief that
+        develops over an episode; use `policy` to keep one.
         """
         asked = self._at(run)
         rows, lead = self._observed(observation)
         return np.array(self._programs["act"](*asked, rows)).reshape(*lead, self.environment.action_size)
 
     def policy(self, run: int = 0) -> FollowingPolicy:
-        """Returns the greedy policy of one run, to be called with the observations of an episode."""
+        """Returns the greedy policy of one run, to be called with successive observations."""
         self._at(run)  # raises here, not at the first observation, if the environment is not trusted
         return FollowingPolicy(self, int(run))
 
     def value(self, observation: Any, run: int = 0) -> np.ndarray:
-        """Returns the discounted return that the agent expects from a state (obs,), or from many (n, obs)."""
+        """Returns the expected discounted return from a state (obs,), or from many (n, obs)."""
         asked = self._at(run)
         rows, lead = self._observed(observation)
         return np.array(self._programs["value"](*asked, rows)).reshape(lead)
@@ -167,7 +167,7 @@ class Run:
         beside: "Run | None" = None,
         beside_run: int | None = None,
     ) -> inspection.Inspection:
-        """Returns one greedy episode, step by step, as a page that notebooks show and `save` writes.
+        """Returns a page about one greedy episode; notebooks show it, `save` writes it.
 
         Args:
             run: Number of the run.
@@ -196,7 +196,7 @@ class Run:
 
     @cached_property
     def learners(self) -> Any:
-        """The learners, with a leading axis over runs: final ones, or those of the newest checkpoint."""
+        """The learners of all runs, stacked: final ones, or those of the newest checkpoint."""
         config, env, directory = self.config, self.environment, self.directory
         like = jax.eval_shape(
             jax.vmap(lambda key: init_run(config, env, key)),

@@ -18,7 +18,7 @@ from moca.runs.directory import LOGS, RunDirectory
 
 
 class Saver:
-    """Saves the trainer from time to time, in a thread, so that training does not wait for the disk."""
+    """Saves the trainer from time to time, in a thread, without delaying training."""
 
     def __init__(self, trainer: Trainer, directory: RunDirectory, every: float, keep: int) -> None:
         self._trainer, self._directory, self._every, self._keep = trainer, directory, every, keep
@@ -55,7 +55,10 @@ class Saver:
 
 
 def layouts(directory: RunDirectory, state: Any) -> list[checkpoint.Layout]:
-    """Returns the possible layouts of checkpoints; before an extension the replay buffer was smaller."""
+    """Returns the possible layouts of checkpoints.
+
+    Before an extension the replay buffer was smaller.
+    """
     runs, most, row = state.replay.shape
     smaller = {replay_size(directory.config, steps) for steps in directory.totals[:-1]} - {most}
     memories = [jax.ShapeDtypeStruct((runs, size, row), state.replay.dtype) for size in smaller]
@@ -63,7 +66,10 @@ def layouts(directory: RunDirectory, state: Any) -> list[checkpoint.Layout]:
 
 
 def newest_learners(directory: RunDirectory, like: Any) -> Any | None:
-    """Returns the learners of the newest valid checkpoint, or None; changes nothing in the directory."""
+    """Returns the learners of the newest valid checkpoint, or None.
+
+    Changes nothing in the directory.
+    """
     for path in checkpoint.newest_first(directory.checkpoints):
         try:
             found = checkpoint.load(path, layouts(directory, like))
@@ -76,7 +82,7 @@ def newest_learners(directory: RunDirectory, like: Any) -> Any | None:
 
 
 def go_back_to_checkpoint(trainer: Trainer, directory: RunDirectory, console: Console) -> None:
-    """Restores trainer and logs from the newest valid checkpoint, or to the start if there is none."""
+    """Restores trainer and logs from the newest valid checkpoint, or to the start."""
 
     def accept(path: Path, found: checkpoint.Checkpoint) -> None:
         episode, lengths, identity = found.facts

@@ -1,9 +1,9 @@
 """The figures of a study: learning curves, scores and diagnostics.
 
-Each figure states what its lines and bands are: the mean with its 95 % interval, or the median and the
-middle half of the seeds if the seeds form two groups or a few values are huge. Diverged seeds are in
-neither, and the legend says how many remain; over training each of them is a thin line up to its
-divergence. An agent without a metric is omitted from the panel of that metric.
+Each figure states what its lines and bands are: the mean with its 95 % interval, or the median and
+the middle half of the seeds if the seeds form two groups or a few values are huge. Diverged seeds
+are in neither, and the legend says how many remain; over training each of them is a thin line up to
+its divergence. An agent without a metric is omitted from the panel of that metric.
 """
 
 from collections.abc import Iterator, Sequence

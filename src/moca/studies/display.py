@@ -12,8 +12,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from moca.studies import results
 from moca.studies.grid import Job
 
-# Approximate environment steps per second over all runs, on one H200 and on two CPU cores, for the estimate
-# before anything has been measured. docs/performance.md has the measurements.
+# Approximate environment steps per second over all runs, on one H200 and on two CPU cores, for the
+# estimate before anything has been measured. docs/performance.md has the measurements.
 RATES = {"gpu": 58_000.0, "cpu": 700.0}
 COMPILE = {"gpu": 11.0, "cpu": 40.0}  # seconds per job; on the GPU machine's sixteen cores jobs compile in parallel
 
@@ -80,7 +80,7 @@ def steps(directory: Path, job: Job) -> int:
 
 
 def describe(directory: Path, jobs: Sequence[Job]) -> str:
-    """Returns the plan of a study as text: its jobs, their remaining steps, the estimated duration."""
+    """Returns the plan of a study as text: jobs, remaining steps, estimated duration."""
     lines = [f"{'':3} {'job':40} {'runs':>5} {'steps each':>11}  noises"]
     left = 0
     for number, job in enumerate(jobs):

@@ -1,7 +1,7 @@
 """Grids: the runs of a study, as data. Nothing here imports jax.
 
-A cell is one agent on one task at one noise level under one preset, with all its seeds. Cells that differ
-only in the noise share a compiled program and a run directory. Together they are a job.
+A cell is one agent on one task at one noise level under one preset, with all its seeds. Cells that
+differ only in the noise share a compiled program and a run directory. Together they are a job.
 """
 
 import json
@@ -80,7 +80,8 @@ class Job:
         """The settings in which its cells differ, in the order of `noises`.
 
         If the noise of one cell depends on the state, that of all does: a constant level then has
-        sigma_min equal to sigma. If one cell disturbs actions, the others do so with zero deviation.
+        sigma_min equal to sigma. If one cell disturbs actions, the others do so with zero
+        deviation.
         """
         own = self.config.noise.kind
         levels = [parse_noise(noise) for noise in self.noises]
@@ -192,7 +193,7 @@ def narrowed(
     agents: Sequence[str] | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Grid:
-    """Returns the grid with other seeds, steps, presets, agents, or further settings for all cells."""
+    """Returns the grid with other seeds, steps, presets, agents, or further settings."""
     blocks = grid.blocks
     if steps is not None:
         blocks = tuple(replace(block, steps=steps) for block in blocks)

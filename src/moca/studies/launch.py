@@ -1,7 +1,7 @@
 """Launchers that run the jobs of a study: in local processes, or on a Ray cluster.
 
-A job is one run directory. A finished job is never run again, and an interrupted one resumes from its
-checkpoint, whichever launcher started it.
+A job is one run directory. A finished job is never run again, and an interrupted one resumes from
+its checkpoint, whichever launcher started it.
 """
 
 import contextlib
@@ -99,7 +99,8 @@ def prepare(directory: Path, plan: Grid, trust: bool = False) -> None:
 def _local(directory: Path, jobs: Sequence[Job], options: Options, board: Board) -> tuple[Failures, str | None]:
     """Runs each job in a process, `parallel` at a time; returns the errors and the signal received.
 
-    A process that dies is restarted. A job that another process is training is left to that process.
+    A process that dies is restarted. A job that another process is training is left to that
+    process.
     """
     waiting = [job for job in jobs if not results.finished(directory, job)]
     running: dict[str, tuple[Job, subprocess.Popen]] = {}
@@ -145,7 +146,7 @@ def _local(directory: Path, jobs: Sequence[Job], options: Options, board: Board)
 
 
 def _start(directory: Path, job: Job, options: Options) -> subprocess.Popen:
-    """Starts a process that runs one job and stops when this process ends (its standard input closes)."""
+    """Starts a process that runs one job; it stops when its standard input closes."""
     command = [
         sys.executable, "-m", "moca.studies.launch", str(directory), job.name,
         str(options.checkpoint_every), options.device or "any", *(["trust"] if options.trust else []),
@@ -189,8 +190,8 @@ def _in_hand(directory: Path, job: Job) -> bool:
 def _ray(directory: Path, jobs: Sequence[Job], options: Options, board: Board) -> tuple[Failures, str | None]:
     """Runs each job as a task of a Ray cluster, with retries; returns the same as `_local`.
 
-    A job gets a GPU or a share of one if the cluster has any, else a share of the CPUs. If workers do not
-    share the file system with this process, results are returned by the task.
+    A job gets a GPU or a share of one if the cluster has any, else a share of the CPUs. If workers
+    do not share the file system with this process, results are returned by the task.
     """
     ray = import_ray()
     waiting = [job for job in jobs if not results.finished(directory, job)]

@@ -32,8 +32,9 @@ except ConfigError as error:
 def complete(plan: Grid, directory: Path, trust: bool = False) -> Grid:
     """Returns the grid with the settings that its tasks need; raises if a task does not exist.
 
-    Settings measured earlier for the study in that directory are reused. Raises `ConfigError` for a task
-    that would import a user's module, unless `trust` is given or was given before for that directory.
+    Settings measured earlier for the study in that directory are reused. Raises `ConfigError` for a
+    task that would import a user's module, unless `trust` is given or was given before for that
+    directory.
     """
     for block in plan.blocks:
         if not trust and not remembered(directory, block.env):

@@ -1,7 +1,7 @@
 """The registry of extensions to studies: named grids, facts about tasks, figures, report sections.
 
-Studies themselves know no task and no paper. A package that does calls `add` when it is imported. The
-packages in `PACKAGES` are imported at the first look-up. Nothing here imports anything heavy.
+Studies themselves know no task and no paper. A package that does calls `add` when it is imported.
+The packages in `PACKAGES` are imported at the first look-up. Nothing here imports anything heavy.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -22,7 +22,7 @@ PACKAGES = ["moca.paper"]
 
 
 class Plane(NamedTuple):
-    """The plane of states of a task with a two-dimensional state, for drawing values and actions."""
+    """The plane of a two-dimensional state, over which values and actions are drawn."""
 
     angles: Any
     velocities: Any
@@ -45,7 +45,7 @@ class Task:
         return None if self.solved is None else (sum(bool(score >= self.solved) for score in scores), len(scores))
 
     def splits(self, scores: "Collection[float] | np.ndarray") -> bool:
-        """Returns True if at least a tenth of the scores solve the task and at least a tenth do not."""
+        """Returns True if at least a tenth of the scores solve the task, and a tenth do not."""
         solved = self.count(scores)
         return solved is not None and 0.1 <= solved[0] / max(1, solved[1]) <= 0.9
 

@@ -1,8 +1,8 @@
 """The page about a study: conclusions, scores, curves, settings, in one file that opens offline.
 
-It is rendered from the templates next to this module; its script draws the charts from a block of JSON.
-It contains no date and no path, so equal studies give equal bytes. Content from files is inserted as
-text, never as markup.
+It is rendered from the templates next to this module; its script draws the charts from a block of
+JSON. It contains no date and no path, so equal studies give equal bytes. Content from files is
+inserted as text, never as markup.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,9 @@ LINES = (("mean", "mean with its 95 % interval"), ("median", "median and middle 
 
 
 def write(directory: Path, out: Path | None = None) -> Path:
-    """Writes the page about the study in a directory, by default to its `report.html`; returns the path.
+    """Writes the page about the study in a directory, by default to its `report.html`.
+
+    Returns the path.
 
     Raises:
         ConfigError: If the directory has no study, or the page cannot be written.
@@ -121,7 +123,7 @@ def _sorted(table: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def _selectors(metrics: Sequence[str], presets: Sequence[str], typical: bool) -> list[tuple[str, str, Any]]:
-    """Returns the selectors: metric, preset if there are several, axis, and statistic of the seeds."""
+    """Returns the selectors: metric, preset, axis, and statistic of the seeds."""
     several = [("preset", "Preset", [(preset, preset) for preset in presets])] if len(presets) > 1 else []
     return [
         ("metric", "Metric", [(name, metric_of(name).title) for name in metrics]),

@@ -1,7 +1,8 @@
 """The charts of a report: their data and colours.
 
-A panel is a chart with the curves of all agents and presets; `charts.js` shows those that the reader
-selects. A curve has its x, the number of seeds at each x, and for every metric its mean and spread.
+A panel is a chart with the curves of all agents and presets; `charts.js` shows those that the
+reader selects. A curve has its x, the number of seeds at each x, and for every metric its mean and
+spread.
 """
 
 import math
@@ -122,7 +123,7 @@ def _with_seeds(table: "pd.DataFrame") -> list[str]:
 
 
 def _learning(table: "pd.DataFrame", finals: Mapping[tuple, np.ndarray]) -> list[dict[str, Any]]:
-    """Returns a chart per task and noise level: means over seeds that did not diverge, and every seed."""
+    """Returns a chart per task and noise level: means over seeds, and every seed."""
     panels, with_seeds = [], _with_seeds(table)
     for (env, noise), block in table.groupby(["env", "noise"], sort=False):
         curves = []
@@ -151,7 +152,7 @@ def _learning(table: "pd.DataFrame", finals: Mapping[tuple, np.ndarray]) -> list
 
 
 def _against_noise(table: "pd.DataFrame") -> list[dict[str, Any]]:
-    """Returns charts of final scores with t intervals, for tasks with at least three levels of a noise."""
+    """Returns charts of final scores against noise, for at least three levels."""
     panels: dict[tuple[str, str], dict[str, Any]] = {}
     for (preset, env, agent), cell in statistics.final_scores(table).groupby(level=[0, 1, 2], sort=False):
         levels = [(*parse_noise(index[3]), statistics.mean_t(scores)) for index, scores in cell.iterrows()]
@@ -208,7 +209,10 @@ def _means(found: Sequence[statistics.Estimate]) -> dict[str, Any]:
 
 
 def _each_seed(values: np.ndarray) -> dict[str, Any]:
-    """Encodes every column with two characters per value, 1/4094 of the range each; the last is NaN."""
+    """Encodes every column with two characters per value, 1/4094 of the range each.
+
+    The last is NaN.
+    """
     low, high = float(f"{np.nanmin(values):.6g}"), float(f"{np.nanmax(values):.6g}")
     levels = np.clip(np.round((values - low) / ((high - low) or 1) * 4094), 0, 4094)
     whole = np.where(np.isnan(values), 4095, levels).astype(int)

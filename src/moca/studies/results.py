@@ -1,8 +1,8 @@
 """The results of a study as one table: `results.parquet` in its directory, loaded as a DataFrame.
 
-There is one row per evaluation of every run. The first columns identify the run and the step, the others
-are the metrics of metrics.jsonl. `diverged` is zero, or the number of the cause of divergence; metrics
-are then missing.
+There is one row per evaluation of every run. The first columns identify the run and the step, the
+others are the metrics of metrics.jsonl. `diverged` is zero, or the number of the cause of
+divergence; metrics are then missing.
 """
 
 import io
@@ -35,7 +35,7 @@ CELLS_IN_A_TABLE = 2**27  # about a gigabyte of numbers
 
 
 def collect(directory: Path, jobs: Sequence[Job]) -> Path:
-    """Writes the finished jobs' evaluations into one Parquet file, and their origins into `origin.json`."""
+    """Writes the finished jobs' evaluations to one Parquet file, origins to `origin.json`."""
     import pandas as pd
 
     tables, origin = [], {}
@@ -82,7 +82,8 @@ def load_results(path: Path | str) -> "pd.DataFrame":
     """Returns the results of a study, or the metrics of a run, as a DataFrame.
 
     Args:
-        path: A study's directory or its `results.parquet`; or a run directory, with a row per episode.
+        path: A study's directory or its `results.parquet`; or a run directory, with a row per
+            episode.
     """
     import pandas as pd
 
@@ -226,7 +227,7 @@ def _refuse_table(table: "pd.DataFrame") -> None:
 
 
 def read_landscape(path: Path) -> "dict[str, np.ndarray]":
-    """Returns maps by `value/AGENT/NOISE` and `action/…` over a task's plane, `angle` and `velocity`."""
+    """Returns maps `value/AGENT/NOISE` and `action/…` over `angle` and `velocity`."""
     import numpy as np
 
     from moca.deploy.files import read_arrays

@@ -1,11 +1,11 @@
 """Statistics of few seeds: scores, their intervals, and comparisons between agents.
 
-Scores are arrays of shape (runs,) or (runs, tasks), one number per run, NaN for a diverged run. Such runs
-are never dropped silently: every `Estimate` states how many of the runs have a score.
+Scores are arrays of shape (runs,) or (runs, tasks), one number per run, NaN for a diverged run.
+Such runs are never dropped silently: every `Estimate` states how many of the runs have a score.
 
-Evaluations are shared by seed: agents trained with the same seed are evaluated from the same initial
-states, under the same noise. Their effect on a score is common to the agents, so two agents are compared
-seed by seed.
+Evaluations are shared by seed: agents trained with the same seed are evaluated from the same
+initial states, under the same noise. Their effect on a score is common to the agents, so two agents
+are compared seed by seed.
 """
 
 from collections.abc import Callable
@@ -41,7 +41,7 @@ class Estimate(NamedTuple):
         return (self.high - self.low) / 2
 
     def __str__(self) -> str:
-        """Returns `901 ± 12 (9 of 10 seeds)`, or `0.81 [0.62, 0.93] (…)` if the interval is asymmetric."""
+        """Returns `901 ± 12 (9 of 10 seeds)`, or `0.81 [0.62, 0.93] (…)` if asymmetric."""
         half = self.half_width
         text = _rounded(self.value, half)
         if np.isfinite(half):
@@ -57,10 +57,10 @@ class Estimate(NamedTuple):
 
 
 def final_scores(table: "pd.DataFrame", metric: str = "return_mean", last: float = 0.1) -> "pd.DataFrame":
-    """Returns the mean of a metric over the last tenth of training: a row per cell, a column per seed.
+    """Returns the mean of a metric over the last tenth of training, by cell and seed.
 
-    Rows are in the table's order. A seed that diverged at any time is NaN. Cells of an agent without the
-    metric are omitted; those of an agent whose seeds all diverged are not.
+    Rows are in the table's order. A seed that diverged at any time is NaN. Cells of an agent
+    without the metric are omitted; those of an agent whose seeds all diverged are not.
 
     Args:
         table: The table from `load_results`.
@@ -81,7 +81,10 @@ def final_scores(table: "pd.DataFrame", metric: str = "return_mean", last: float
 def by_cell(
     table: "pd.DataFrame", metric: str = "return_mean", last: float = 0.1
 ) -> dict[tuple[str, str, str, str], np.ndarray]:
-    """Returns the final scores of each cell's seeds, NaN if diverged; empty if no agent has the metric."""
+    """Returns the final scores of each cell's seeds, NaN if diverged.
+
+    Empty if no agent has the metric.
+    """
     if metric not in table:
         return {}
     scores, seeds = final_scores(table, metric, last), table.groupby(CELL)["seed"].unique()
@@ -91,7 +94,10 @@ def by_cell(
 def curve(
     table: "pd.DataFrame", preset: str, env: str, agent: str, noise: str, metric: str = "return_mean"
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the steps of a cell's evaluations, and its metric as (steps, seeds); NaN after divergence."""
+    """Returns the steps of a cell's evaluations, and its metric as (steps, seeds).
+
+    NaN after divergence.
+    """
     for key, value in zip(CELL, (preset, env, agent, noise), strict=True):
         known = list(table[key].unique())
         if value not in known:
@@ -146,7 +152,8 @@ def difference(ours: ArrayLike, theirs: ArrayLike, level: float = 0.95) -> Estim
     x, y = (np.asarray(scores, dtype=float).ravel() for scores in (ours, theirs))
     (mean_x, error_x, m), (mean_y, error_y, n) = _moments(x), _moments(y)
     error = np.hypot(error_x, error_y)
-    # Scaled, so that no square of a small error underflows; without spread the ratio does not matter.
+    # Scaled, so that no square of a small error underflows; without spread the ratio does not
+    # matter.
     share_x, share_y = (error_x / error, error_y / error) if error > 0 else (1.0, 0.0)
     freedom = 1 / (share_x**4 / (m - 1) + share_y**4 / (n - 1)) if min(m, n) > 1 else 0.0
     return _t_interval(mean_x - mean_y, error, freedom, level, m + n, x.size + y.size)
@@ -155,7 +162,8 @@ def difference(ours: ArrayLike, theirs: ArrayLike, level: float = 0.95) -> Estim
 def iqm(scores: ArrayLike) -> float:
     """Returns the inter-quartile mean of all scores, (runs,) or (runs, tasks), ignoring NaN.
 
-    A quarter is cut from either end, rounded down as in `scipy.stats.trim_mean`: six of ten runs remain.
+    A quarter is cut from either end, rounded down as in `scipy.stats.trim_mean`: six of ten runs
+    remain.
     """
     each = np.sort(np.asarray(scores, dtype=float), axis=None)  # NaN sorts last
     each = each[: each.size - np.count_nonzero(np.isnan(each))]
@@ -173,12 +181,12 @@ def bootstrap(
 ) -> Estimate:
     """Returns a statistic of the scores, (runs,) or (runs, tasks), with its percentile interval.
 
-    Runs are resampled within each task, among those with a score. The statistic receives them in the shape
-    of the scores; tasks with fewer runs are padded with NaN. Equal seeds give equal bits.
+    Runs are resampled within each task, among those with a score. The statistic receives them in
+    the shape of the scores; tasks with fewer runs are padded with NaN. Equal seeds give equal bits.
 
-    With few runs the interval is too narrow. For ten normal samples the 95 % interval contains the true
-    mean in 91 % of all repeats for `np.mean` and in 94 % for `iqm`; for five samples in 84 % and 90 %.
-    `mean_t` does not have this problem.
+    With few runs the interval is too narrow. For ten normal samples the 95 % interval contains the
+    true mean in 91 % of all repeats for `np.mean` and in 94 % for `iqm`; for five samples in 84 %
+    and 90 %. `mean_t` does not have this problem.
     """
     given = np.asarray(scores, dtype=float)
     counts = np.count_nonzero(~np.isnan(given), axis=0)
@@ -200,9 +208,9 @@ def improvement(
 ) -> Estimate:
     """Returns the probability that a run of ours scores above one of theirs, averaged over tasks.
 
-    A tie counts half. A diverged run loses against every run that did not diverge. The interval is that
-    of `bootstrap`, with both sides resampled. Its ends are NaN if all pairs have the same outcome, since
-    resampling then carries no information.
+    A tie counts half. A diverged run loses against every run that did not diverge. The interval is
+    that of `bootstrap`, with both sides resampled. Its ends are NaN if all pairs have the same
+    outcome, since resampling then carries no information.
 
     Args:
         ours: (runs,) or (runs, tasks).
@@ -226,12 +234,15 @@ def improvement(
 
 
 def profile(scores: ArrayLike, thresholds: ArrayLike) -> np.ndarray:
-    """Returns the share of runs of all tasks above each threshold; a diverged run is above none of them."""
+    """Returns the share of runs of all tasks above each threshold.
+
+    A diverged run is above none of them.
+    """
     return (np.asarray(scores, dtype=float).reshape(-1, 1) > np.asarray(thresholds)).mean(axis=0)
 
 
 def steps_to(steps: np.ndarray, values: np.ndarray, threshold: float, window: int = 3) -> np.ndarray:
-    """Returns, for each seed, the first step at which the mean of `window` evaluations reaches a threshold.
+    """Returns each seed's first step at which `window` evaluations average a threshold.
 
     It is infinite if that never happens, or if there are fewer evaluations. Later values, even
     divergence, do not matter.
@@ -285,7 +296,7 @@ def _t_interval(value: float, error: float, freedom: float, level: float, seeds:
 
 
 def _percentiles(draws: np.ndarray, level: float) -> tuple[float, float]:
-    """Returns the ends of the middle `level` of the draws, themselves draws, so that infinities are safe."""
+    """Returns the ends of the middle `level` of the draws, without interpolation."""
     if np.isnan(draws).any():
         return np.nan, np.nan
     draws, cut = np.sort(draws), round((1 - level) / 2 * draws.size)

@@ -71,7 +71,7 @@ def _typical(path: Path, job: Job, level: int) -> int:
 
 
 def _write_landscapes(path: Path, job: Job) -> None:
-    """Writes value and greedy action over a task's plane of states, for a typical seed at every noise."""
+    """Writes value and greedy action over a task's plane, for a typical seed at each noise."""
     run = load(path)
     env, learners = run.environment, run.learners
     plane = registry.task(job.config.env.name).plane

@@ -3,11 +3,11 @@
     for fault in check_env(MyEnvironment()):
         print(fault)
 
-Each function is traced twice and the traces are compared, which reveals problems in Python code: types,
-shapes, branches, hidden randomness. Then one compiled program uses the environment as the training loop
-does (vmapped, scanned, restarted after an end) and checks its numbers. Two things are not detected: values
-that a method decorated with `jax.jit` keeps from its first call, and exact matches with a restart if there
-are few first states.
+Each function is traced twice and the traces are compared, which reveals problems in Python code:
+types, shapes, branches, hidden randomness. Then one compiled program uses the environment as the
+training loop does (vmapped, scanned, restarted after an end) and checks its numbers. Two things are
+not detected: values that a method decorated with `jax.jit` keeps from its first call, and exact
+matches with a restart if there are few first states.
 """
 
 import warnings
@@ -27,11 +27,12 @@ from moca.envs.named import named
 def check_env(env: Spaces | str, *, steps: int = 200, seed: int = 0, strict: bool = False) -> list[Fault]:
     """Returns the faults of an environment, then notes. Only faults make it invalid.
 
-    Whatever the environment raises becomes a fault. Nothing is printed. If a fault prevents a check, that
-    check is skipped until the fault is fixed.
+    Whatever the environment raises becomes a fault. Nothing is printed. If a fault prevents a
+    check, that check is skipped until the fault is fixed.
 
     Args:
-        env: The environment (not its class), or a name. Gymnasium environments go to Gymnasium's checker.
+        env: The environment (not its class), or a name. Gymnasium environments go to Gymnasium's
+            checker.
         steps: Length of the trial, with a dozen sequences of actions in parallel.
         seed: Seed of the first states and of the random actions.
         strict: Raise a `ConfigError` that lists the faults, if there are any.

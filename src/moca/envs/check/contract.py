@@ -1,4 +1,4 @@
-"""Checks without stepping: attributes, tracing of `reset` and `step`, and the types of their results."""
+"""Checks without stepping: attributes, tracing of `reset` and `step`, result types."""
 
 import dataclasses
 import numbers
@@ -169,7 +169,7 @@ def _is_array(leaf: Any) -> bool:
 
 
 def _marks(program: core.ClosedJaxpr | core.Jaxpr) -> Iterator[tuple[str, list[bytes], Any]]:
-    """Yields everything that differs between traces of an impure function: constants, parameters."""
+    """Yields all that may differ between traces of an impure function."""
     if isinstance(program, core.ClosedJaxpr):
         for value in program.consts:
             yield "key" if is_key(value) else "const", [_bytes(value)], None
@@ -256,7 +256,7 @@ def _all_arrays(where: str, state: Any, found: Findings) -> bool:
 
 
 def _same_state(first: Any, state: Any, found: Findings) -> bool:
-    """Returns True if the state after a step has the structure of the first, as `jax.lax.scan` requires."""
+    """Returns True if a step keeps the structure of the state, as `jax.lax.scan` requires."""
     then, now = (dict(jax.tree_util.tree_leaves_with_path(tree)) for tree in (first, state))
     structures: list[Any] = [jax.tree.structure(tree) for tree in (first, state)]
     if structures[0] != structures[1]:

@@ -1,4 +1,4 @@
-"""A trial of the environment in one program, built like the training loop, and checks of its numbers."""
+"""A trial of the environment in a program like the training loop, and its checks."""
 
 from collections.abc import Callable
 from itertools import product
@@ -47,7 +47,8 @@ def _actions(env: Environment, steps: int, rng: np.random.Generator) -> _Actions
     """Returns sequences of actions at the bounds and between them."""
     low, high = np.array(env.action_low), np.array(env.action_high)
     shape, tenth = (steps, len(low)), (high - low) / 10
-    # Each with a variant that differs in one dimension at a time, to test whether that dimension matters.
+    # Each with a variant that differs in one dimension at a time, to test whether that dimension
+    # matters.
     pairs = {
         "at the lower bounds": (low, low + tenth),
         "at the upper bounds": (high, high - tenth),
@@ -230,9 +231,10 @@ def _ends(env: Environment, trial: _Trial, found: Findings) -> None:
 def _restarted(env: Environment, trial: _Trial) -> str:
     """Returns the evidence that most last observations are those of resets; empty if there is none.
 
-    A restart shows the episode's own first observation (a cached one), or the result of `reset` for a key
-    in the state, or it jumps back to the first observations by more than any ordinary step. This cannot be
-    decided if the observation stands still, as in a bandit, nor by equality if first observations repeat.
+    A restart shows the episode's own first observation (a cached one), or the result of `reset` for
+    a key in the state, or it jumps back to the first observations by more than any ordinary step.
+    This cannot be decided if the observation stands still, as in a bandit, nor by equality if first
+    observations repeat.
     """
     shown, after, ended = trial.shown, np.asarray(trial.step.observation), np.asarray(trial.step.terminated)
     firsts = trial.firsts
@@ -268,7 +270,7 @@ def _equal(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 def _drawn(env: Environment, before: np.ndarray, after: np.ndarray, observations: np.ndarray) -> np.ndarray:
-    """Marks the observations that equal those of resets with keys in the state, or split from them."""
+    """Marks observations equal to those of resets with keys in, or split from, the state."""
 
     def resets(data: jax.Array) -> jax.Array:
         key = jax.random.wrap_key_data(data)

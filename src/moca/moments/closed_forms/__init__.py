@@ -1,4 +1,4 @@
-"""The closed forms: one short function per compatible family, for an expectation or a covariance."""
+"""The closed forms: one function per expectation or covariance of a compatible family."""
 
 from moca.moments.closed_forms.independent import (
     independent_polynomial,

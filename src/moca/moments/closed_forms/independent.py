@@ -100,7 +100,7 @@ def independent_polynomial_cross(p: Independent, f: Polynomial | Quadratic) -> F
 
 @cache
 def _indices(d: int, degree: int) -> list[np.ndarray]:
-    """Returns, for each k up to `degree`, all j₁ ≤ … ≤ jₖ < d: the monomials of that degree, (n, k)."""
+    """Returns, for k up to `degree`, all j₁ ≤ … ≤ jₖ < d: the monomials, (n, k)."""
     chosen = [list(combinations_with_replacement(range(d), k)) for k in range(degree + 1)]
     return [np.array(each, dtype=int).reshape(len(each), k) for k, each in enumerate(chosen)]
 
@@ -121,7 +121,7 @@ def _coefficients(f: Polynomial, mean: Float[Array, "d"]) -> Float[Array, "*outp
 
 
 def _expected(table: Float[Array, "k d"], powers: np.ndarray) -> Float[Array, "..."]:
-    """E[h^α] = Πⱼ E[hⱼ^αⱼ] for exponents along the last axis of `powers`, from a table of moments."""
+    """E[h^α] = Πⱼ E[hⱼ^αⱼ] for exponents along the last axis of `powers`."""
     value = table[powers[..., 0], 0]
     for j in range(1, powers.shape[-1]):
         value *= table[powers[..., j], j]

@@ -1,7 +1,7 @@
 """Matérn kernels under diagonal Gaussians and boxes: products of one-dimensional integrals.
 
-On either side of its centre a kernel is a polynomial times an exponential. The product of two kernels
-has this form on each of the three intervals between and beyond their centres.
+On either side of its centre a kernel is a polynomial times an exponential. The product of two
+kernels has this form on each of the three intervals between and beyond their centres.
 """
 
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ def gaussian_matern_covariance(p: DiagonalGaussian, f: Matern, g: Matern) -> Flo
     low, high = jnp.minimum(one, two), jnp.maximum(one, two)
 
     def beyond(away: Pairs, from_f: Pairs, from_g: Pairs) -> Pairs:
-        """The part y > 0 for y ~ N(away, variance): beyond one centre, with the other farther back."""
+        """The part y > 0 for y ~ N(away, variance), beyond both centres."""
         product = _multiply(_beside(f, from_f, 1), _beside(g, from_g, 1))
         decay = jnp.exp(-f.rates * from_f - g.rates * from_g)
         return decay * half_line(away, p.variance, f.rates + g.rates, product)
@@ -59,10 +59,12 @@ def gaussian_matern_covariance(p: DiagonalGaussian, f: Matern, g: Matern) -> Flo
 
 
 def _spread_out(p: DiagonalGaussian, rate: Float[Array, "d"]) -> DiagonalGaussian:
-    """Returns p with deviations of at least 2e-12 lengthscales (6e-6 in float32); gradients are unchanged.
+    """Returns p with deviations of at least 2e-12 lengthscales (6e-6 in float32).
 
-    If p is a point on a centre, the parts on either side have slopes of one over the deviation, which
-    cancel only up to rounding.
+    Gradients are unchanged.
+
+    If p is a point on a centre, the parts on either side have slopes of one over the deviation,
+    which cancel only up to rounding.
     """
     least = (float(jnp.finfo(p.variance.dtype).eps) ** 0.75 / rate) ** 2
     return DiagonalGaussian(p.mean, p.variance + jax.lax.stop_gradient(jnp.maximum(p.variance, least) - p.variance))
@@ -71,9 +73,9 @@ def _spread_out(p: DiagonalGaussian, rate: Float[Array, "d"]) -> DiagonalGaussia
 def _between(p: DiagonalGaussian, f: Matern, g: Matern, one: Pairs, two: Pairs) -> Pairs:
     """E[k k′] between the two centres, which are given relative to the mean.
 
-    There k k′ is a polynomial times the exponential of (a − a′) x, which shifts the Gaussian. If its
-    relevant mass lies inside, this is an elementary moment. Otherwise a Gauss–Legendre rule over the
-    part inside is exact to rounding.
+    There k k′ is a polynomial times the exponential of (a − a′) x, which shifts the Gaussian. If
+    its relevant mass lies inside, this is an elementary moment. Otherwise a Gauss–Legendre rule
+    over the part inside is exact to rounding.
     """
     deviation = jnp.sqrt(p.variance)
     low, high = jnp.minimum(one, two), jnp.maximum(one, two)
@@ -88,7 +90,8 @@ def _between(p: DiagonalGaussian, f: Matern, g: Matern, one: Pairs, two: Pairs) 
     moment = sum((c * each for c, each in zip(product[::2], moments, strict=False)), start=jnp.zeros_like(mean))
     whole = moment * jnp.exp(-f.rates * from_f - g.rates * from_g - p.variance * tilt**2 / 2)
 
-    # Measured from the point inside that is nearest to the mean: no slope contains 1 / deviation, nothing cancels.
+    # Measured from the point inside that is nearest to the mean: no slope contains 1 / deviation,
+    # nothing cancels.
     nearest = jnp.clip(mean, low, high)
     far = jnp.abs(nearest - mean) / deviation
     reach = 80 / (far + jnp.sqrt(far**2 + 80))  # distance at which the density has fallen by e⁻⁴⁰
@@ -117,10 +120,10 @@ def _box_bases(p: Box, f: Matern) -> Float[Array, "m"]:
 
 
 def box_matern_covariance(p: Box, f: Matern, g: Matern) -> Float[Array, "*both"]:
-    """Σᵢⱼ wᵢ w′ⱼ (Π E[k k′] − Π E[k] E[k′]), with E[k k′] by quadrature on each of the three intervals.
+    """Σᵢⱼ wᵢ w′ⱼ (Π E[k k′] − Π E[k] E[k′]), with E[k k′] by quadrature on three intervals.
 
-    Each integrand is a polynomial of degree at most four times an exponential. The rule covers the part
-    with relevant mass, and is exact to rounding there.
+    Each integrand is a polynomial of degree at most four times an exponential. The rule covers the
+    part with relevant mass, and is exact to rounding there.
     """
     one, two = f.centers[:, None], g.centers[None]
     low, high = (jnp.clip(each, p.lower, p.upper) for each in (jnp.minimum(one, two), jnp.maximum(one, two)))
@@ -176,12 +179,13 @@ def _multiply(one: Sequence[Array], two: Sequence[Array]) -> list[Array]:
 def _beyond(start: Float[Array, "m d"], length: Float[Array, "m d"], f: Matern) -> Float[Array, "m d"]:
     """∫ k(ay) dy over an interval of the given length that begins at `start` ≥ 0.
 
-    The antiderivative is −(1/a) (c₀′ + c₁′ t + c₂′ t²) e⁻ᵗ with t = ay. The difference is written with
-    expm1, so that a narrow interval loses no precision.
+    The antiderivative is −(1/a) (c₀′ + c₁′ t + c₂′ t²) e⁻ᵗ with t = ay. The difference is written
+    with expm1, so that a narrow interval loses no precision.
     """
     primitive = {0.5: (1.0,), 1.5: (2.0, 1.0), 2.5: (8 / 3, 5 / 3, 1 / 3)}[f.nu]
     t, step = f.rates * start, f.rates * length
     at_start = sum(c * t**k for k, c in enumerate(primitive))
-    # p(t) − p(t + s) e⁻ˢ = −p(t) expm1(−s) − (p(t + s) − p(t)) e⁻ˢ. The last difference has a factor s.
+    # p(t) − p(t + s) e⁻ˢ = −p(t) expm1(−s) − (p(t + s) − p(t)) e⁻ˢ. The last difference has a
+    # factor s.
     slopes = {0.5: 0 * t, 1.5: 1 + 0 * t, 2.5: 5 / 3 + (2 * t + step) / 3}[f.nu]
     return jnp.exp(-t) * (-at_start * jnp.expm1(-step) - slopes * step * jnp.exp(-step)) / f.rates

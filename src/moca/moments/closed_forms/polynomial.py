@@ -1,7 +1,7 @@
 """Polynomials under elliptical distributions, x = μ + √τ S^½ ε.
 
-Given τ, E[∇ᵏf] = Σⱼ (τ/2)ʲ / j! (S:)ʲ ∇^{k+2j} f(μ). The sum ends at degree four, so every moment is a
-polynomial in τ.
+Given τ, E[∇ᵏf] = Σⱼ (τ/2)ʲ / j! (S:)ʲ ∇^{k+2j} f(μ). The sum ends at degree four, so every moment
+is a polynomial in τ.
 """
 
 from collections.abc import Callable
@@ -45,9 +45,9 @@ def elliptical_polynomial_covariance(
 ) -> Float[Array, "*both"]:
     """Σₖ E[τᵏ ⟨E[∇ᵏf | τ], E[∇ᵏg | τ]⟩_S] / k! − E[f] E[g].
 
-    ⟨·,·⟩_S contracts the k axes of both arguments with S. Given τ, this is the expansion of a Gaussian
-    covariance in mean derivatives, Cov(f, g) = Σ_{k ≥ 1} ⟨E[∇ᵏf], E[∇ᵏg]⟩_Σ / k!, which ends at the
-    lower degree. The term k = 0 is the contribution of the spread of τ.
+    ⟨·,·⟩_S contracts the k axes of both arguments with S. Given τ, this is the expansion of a
+    Gaussian covariance in mean derivatives, Cov(f, g) = Σ_{k ≥ 1} ⟨E[∇ᵏf], E[∇ᵏg]⟩_Σ / k!, which
+    ends at the lower degree. The term k = 0 is the contribution of the spread of τ.
     """
     f, g = f.as_polynomial(), g.as_polynomial()
     p.require_moment(f.degree + g.degree)

@@ -14,7 +14,10 @@ from moca.moments.functions.rbf import cut_off, squared_distances
 
 
 def gaussian_rbf(p: DiagonalGaussian | Gaussian, f: RBF) -> Float[Array, "*outputs"]:
-    """Σᵢ wᵢ |I + ΣΛᵢ|^−½ exp(−½ (μ − cᵢ)ᵀ Λᵢ (I + ΣΛᵢ)⁻¹ (μ − cᵢ)) + constant [Eq. 7] [App. B.2]."""
+    """The expectation of an RBF under a Gaussian [Eq. 7] [App. B.2].
+
+    Σᵢ wᵢ |I + ΣΛᵢ|^−½ exp(−½ (μ − cᵢ)ᵀ Λᵢ (I + ΣΛᵢ)⁻¹ (μ − cᵢ)) + constant.
+    """
     return f.weigh(rbf_bases(p, f)) + f.constant
 
 
@@ -64,8 +67,8 @@ def _full_bases(p: Gaussian, f: RBF) -> Float[Array, "m"]:
     """E[φᵢ] for a full covariance or precision.
 
     With Λ = RRᵀ and B the Cholesky factor of I + RᵀΣR, |I + ΣΛ| = |B|² and
-    (μ − c)ᵀ Λ (I + ΣΛ)⁻¹ (μ − c) = ‖B⁻¹Rᵀ(μ − c)‖². B is the identity at Σ = 0. A precision shared by
-    all bases is factorised once.
+    (μ − c)ᵀ Λ (I + ΣΛ)⁻¹ (μ − c) = ‖B⁻¹Rᵀ(μ − c)‖². B is the identity at Σ = 0. A precision shared
+    by all bases is factorised once.
     """
 
     def widen(root: Float[Array, "d d"]) -> tuple[Float[Array, ""], Float[Array, "d d"]]:
@@ -82,7 +85,8 @@ def _full_bases(p: Gaussian, f: RBF) -> Float[Array, "m"]:
     if len(roots) == 1:
         origin = f.centers.mean(axis=0)
         x, c = dot(whiten[0], p.mean - origin), dot(whiten[0], (f.centers - origin).T)
-        # One dimension at a time, so that a batch fuses into one loop and stores no differences per dimension.
+        # One dimension at a time, so that a batch fuses into one loop and stores no differences per
+        # dimension.
         squares = sum(((x[k] - c[k]) ** 2 for k in range(1, len(x))), start=(x[0] - c[0]) ** 2)
     else:
         squares = jnp.sum(jnp.einsum("mij,mj->mi", whiten, p.mean - f.centers, precision="highest") ** 2, axis=-1)
@@ -92,7 +96,7 @@ def _full_bases(p: Gaussian, f: RBF) -> Float[Array, "m"]:
 def given_each_basis(
     p: DiagonalGaussian | Gaussian, f: RBF, expect: Callable[[DiagonalGaussian | Gaussian], Float[Array, "*rest"]]
 ) -> Float[Array, "m *rest"]:
-    """E[φᵢ] (Eᵢ[g] − E[g]) = Cov(φᵢ, g) for each basis, where `expect` returns E[g] under a Gaussian.
+    """E[φᵢ] (Eᵢ[g] − E[g]) = Cov(φᵢ, g) for each basis; `expect` returns E[g].
 
     A basis is a Gaussian likelihood, so φᵢ p = E[φᵢ] pᵢ with pᵢ the posterior, and
     E[φᵢ g] = E[φᵢ] Eᵢ[g]. The difference vanishes when p is a point. Costs M expectations of g.
@@ -102,7 +106,8 @@ def given_each_basis(
         precision = f.precision if f.precision.ndim == 3 else jax.vmap(jnp.diag)(jnp.atleast_2d(f.precision))
     else:
         precision = jnp.atleast_2d(f.precision)
-    # If all bases share one precision, they share one conditioned covariance, which is factorised once.
+    # If all bases share one precision, they share one conditioned covariance, which is factorised
+    # once.
     shared = len(precision) == 1 < len(f.centers)
     given = jax.vmap(lambda c, precision: expect(p.condition(c, precision)), (0, None if shared else 0))
     conditioned = given(f.centers, precision[0] if shared else precision)
@@ -111,7 +116,7 @@ def given_each_basis(
 
 
 def gaussian_rbf_covariance(p: DiagonalGaussian | Gaussian, f: RBF, g: RBF) -> Float[Array, "*both"]:
-    """Σᵢⱼ wᵢ w′ⱼ E[φᵢ] (Eᵢ[ψⱼ] − E[ψⱼ]), with Eᵢ the expectation under p conditioned on basis i of f."""
+    """Σᵢⱼ wᵢ w′ⱼ E[φᵢ] (Eᵢ[ψⱼ] − E[ψⱼ]), with Eᵢ under p conditioned on basis i of f."""
     return weigh_pairs(f, g, given_each_basis(p, f, lambda q: rbf_bases(q, g)))
 
 

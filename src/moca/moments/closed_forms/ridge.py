@@ -1,7 +1,7 @@
 """Ridge functions: sums of units σ(uᵢᵀx + bᵢ), whose arguments are Gaussian when x is.
 
-The argument of unit i has mean mᵢ = uᵢᵀμ + bᵢ and variance uᵢᵀΣuᵢ. Two arguments have the covariance
-uᵢᵀΣuⱼ. Each covariance costs one number per pair of units.
+The argument of unit i has mean mᵢ = uᵢᵀμ + bᵢ and variance uᵢᵀΣuᵢ. Two arguments have the
+covariance uᵢᵀΣuⱼ. Each covariance costs one number per pair of units.
 """
 
 import jax
@@ -69,7 +69,10 @@ def _gate_mean(gate: Gate, m: Numbers, v: Numbers) -> Numbers:
 
 
 def _standardised(gate: Gate, m: Numbers, v: Numbers) -> tuple[Numbers, Numbers]:
-    """√(v + η), and h = m / √(v + η), clipped where every density is zero; v is bounded from below."""
+    """√(v + η), and h = m / √(v + η), clipped where every density is zero.
+
+    The variance v is bounded from below.
+    """
     least = float(jnp.finfo(m.dtype).eps) ** 2
     deviation = jnp.sqrt(jnp.maximum(v + gate.blur, least))
     return deviation, jnp.clip(m / deviation, -40.0, 40.0)
@@ -85,7 +88,7 @@ def elliptical_fourier(p: Elliptical, f: Fourier) -> Float[Array, "*outputs"]:
 
 
 def elliptical_fourier_covariance(p: Elliptical, f: Fourier, g: Fourier) -> Float[Array, "*both"]:
-    """½ χ₊ cos(θᵢ + θⱼ) + ½ χ₋ cos(θᵢ − θⱼ) − χᵢ χⱼ cos θᵢ cos θⱼ, with χ± at the frequency ωᵢ ± ωⱼ."""
+    """½ χ₊ cos(θᵢ + θⱼ) + ½ χ₋ cos(θᵢ − θⱼ) − χᵢ χⱼ cos θᵢ cos θⱼ, with χ± at ωᵢ ± ωⱼ."""
     between = dot(dot(f.frequencies, p.shape_matrix), g.frequencies.T)
     squares = p.along(f.frequencies)[:, None], p.along(g.frequencies)[None]
     angles = f.arguments(p.mean)[:, None], g.arguments(p.mean)[None]
@@ -112,7 +115,7 @@ def gaussian_fourier_covariance(p: DiagonalGaussian | Gaussian, f: Fourier, g: F
 
 
 def _pairs_of_arguments(p: DiagonalGaussian | Gaussian, f: Ridge, g: Ridge) -> tuple[Numbers, ...]:
-    """Returns means and variances of f's arguments (a column), of g's (a row), and all covariances."""
+    """Returns means and variances of f's (a column) and g's (a row) arguments, and covariances."""
     between = dot(dot(f.rows, p.shape_matrix), g.rows.T)
     one = f.arguments(p.mean)[:, None], p.along(f.rows)[:, None]
     two = g.arguments(p.mean)[None], p.along(g.rows)[None]
@@ -145,8 +148,8 @@ def gaussian_gated_covariance(p: DiagonalGaussian | Gaussian, f: Gated, g: Gated
 def gate_covariance(f: Gate, m_a: Numbers, v_a: Numbers, g: Gate, m_b: Numbers, v_b: Numbers, c: Numbers) -> Numbers:
     """Cov(σ(a), τ(b)) of two gates of Gaussians with means m, variances v and covariance c.
 
-    P(z < a, z′ < b) = Φ₂(h, k; ρ) =: B, with h = m_a / √A, A = v_a + η_a, k likewise, and
-    ρ = c / √(AB). By Stein's lemma, a factor a in a unit is the operator m_a + v_a ∂_a + c ∂_b applied to
+    P(z < a, z′ < b) = Φ₂(h, k; ρ) =: B, with h = m_a / √A, A = v_a + η_a, k likewise, and ρ = c /
+    √(AB). By Stein's lemma, a factor a in a unit is the operator m_a + v_a ∂_a + c ∂_b applied to
     B, whose derivatives are elementary.
     """
     if g.power < f.power:

@@ -1,7 +1,7 @@
 """Functions whose expectations have closed forms.
 
-Each is a pytree of trainable arrays that maps one state to one number, or to m numbers. Use `jax.vmap`
-for batches.
+Each is a pytree of trainable arrays that maps one state to one number, or to m numbers. Use
+`jax.vmap` for batches.
 """
 
 from moca.moments.functions.base import Function, Sum, role

@@ -13,11 +13,14 @@ from moca.moments import _checks as check
 
 
 def role(name: str) -> Any:
-    """Declares the role of a field in learning. Without a role, the function is linear in the field.
+    """Declares the role of a field in learning.
+
+    Without a role, the function is linear in the field.
 
     Args:
-        name: "basis" for a field in which the function is not linear (centres, directions), "positive"
-            for a basis that must stay positive (precisions), "constant" for an additive constant.
+        name: "basis" for a field in which the function is not linear (centres, directions),
+            "positive" for a basis that must stay positive (precisions), "constant" for an additive
+            constant.
     """
     return eqx.field(metadata={"role": name})
 

@@ -55,12 +55,13 @@ class Quadratic(Function):
 class Polynomial(Function):
     """V(x) = c + bᵀx + ½ A[x, x] + ⅙ T[x, x, x] + ¹⁄₂₄ F[x, x, x, x], of degree at most four.
 
-    The tensors are the derivatives at zero, so a polynomial of degree two equals a `Quadratic`. Only the
-    symmetric part of a tensor matters. `from_monomials` builds a polynomial from a list of monomials.
+    The tensors are the derivatives at zero, so a polynomial of degree two equals a `Quadratic`.
+    Only the symmetric part of a tensor matters. `from_monomials` builds a polynomial from a list of
+    monomials.
 
     Args:
-        tensors: (c, b), (c, b, A), (c, b, A, T) or (c, b, A, T, F), with shapes (), (d,), (d, d), …; for
-            m outputs each has a leading axis of length m.
+        tensors: (c, b), (c, b, A), (c, b, A, T) or (c, b, A, T, F), with shapes (), (d,), (d, d),
+            …; for m outputs each has a leading axis of length m.
     """
 
     tensors: tuple[Float[Array, "..."], ...] = eqx.field(converter=lambda ts: tuple(map(check.as_float, ts)))
@@ -128,7 +129,7 @@ class Polynomial(Function):
 
 
 def horner(tensors: tuple[Float[Array, "..."], ...], x: Float[Array, "d"]) -> Float[Array, "..."]:
-    """Σₖ tensorsₖ[x, …, x] / k!, with the k-fold product over the last k axes of the k-th tensor."""
+    """Σₖ tensorsₖ[x, …, x] / k!, contracted over the last k axes of the k-th tensor."""
     value = tensors[-1]
     for degree in range(len(tensors) - 1, 0, -1):
         value = tensors[degree - 1] + dot(value, x) / degree

@@ -14,8 +14,8 @@ class RBF(Features):
     Args:
         weights: wᵢ, shape (M,); (m, M) for m outputs; None makes the bases the outputs.
         centers: cᵢ, shape (M, d).
-        precision: Λ. Diagonal: (d,) if shared, (M, d) per basis. Full: (1, d, d) if shared, (M, d, d)
-            per basis.
+        precision: Λ. Diagonal: (d,) if shared, (M, d) per basis. Full: (1, d, d) if shared, (M, d,
+            d) per basis.
         constant: Added everywhere, zero by default.
     """
 
@@ -93,6 +93,9 @@ def squared_distances(
 
 
 def cut_off(gap: Float[Array, "..."], precision: Float[Array, "..."]) -> Float[Array, "..."]:
-    """Clips the gap so that its square in units of the lengthscale is finite; the basis is zero there."""
+    """Clips the gap so that its square in units of the lengthscale is finite.
+
+    The basis is zero there.
+    """
     longest = float(jnp.finfo(gap.dtype).max) ** 0.5 / 32 / jnp.sqrt(precision)
     return jnp.clip(gap, -longest, longest)

@@ -99,7 +99,7 @@ class Fourier(Ridge):
 
 
 class Gate(NamedTuple):
-    """σ(a) = scale · aᵖ · P(z < a) + constant with z ~ N(0, blur), the form of erf, ReLU and GELU."""
+    """σ(a) = scale · aᵖ · P(z < a) + constant, z ~ N(0, blur): the form of erf, ReLU and GELU."""
 
     scale: float
     power: int
@@ -148,7 +148,7 @@ class Gated(Ridge):
 
 
 class Erf(Gated):
-    """V(x) = Σᵢ wᵢ erf(uᵢᵀx + bᵢ) + constant: a one-layer network with closed forms for any u and b."""
+    """V(x) = Σᵢ wᵢ erf(uᵢᵀx + bᵢ) + constant: a network with one hidden layer."""
 
     gate: ClassVar[Gate] = Gate(2.0, 0, 0.5)  # minus one, which does not affect covariances
     __init__ = Gated.__init__
@@ -170,7 +170,7 @@ class ReLU(Gated):
 
 
 class GELU(Gated):
-    """V(x) = Σᵢ wᵢ aᵢ Φ(aᵢ) + constant with aᵢ = uᵢᵀx + bᵢ and the exact normal distribution function Φ."""
+    """V(x) = Σᵢ wᵢ aᵢ Φ(aᵢ) + constant with aᵢ = uᵢᵀx + bᵢ and the exact normal CDF Φ."""
 
     gate: ClassVar[Gate] = Gate(1.0, 1, 1.0)
     __init__ = Gated.__init__

@@ -1,7 +1,7 @@
 """The paper's claims that do not depend on a preset: the cost of the closed form, and Figure 1.
 
-They are not tested statistically. A claim about time holds if it is true of every program timed, and is
-refuted if it is true of none of them. A printed number holds if ours has the same digits.
+They are not tested statistically. A claim about time holds if it is true of every program timed,
+and is refuted if it is true of none of them. A printed number holds if ours has the same digits.
 """
 
 from collections.abc import Mapping, Sequence

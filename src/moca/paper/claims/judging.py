@@ -1,4 +1,4 @@
-"""From tables of results to verdicts on the paper's claims."""
+"""Judging: verdicts on the paper's claims from tables of results."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -71,8 +71,8 @@ def judge(tables: "pd.DataFrame | Sequence[pd.DataFrame]", nothing: Mapping[str,
     """Returns a verdict for every claim about the tasks in the tables, under every preset in them.
 
     Args:
-        tables: Tables from `load_results`, one per study, or a single one. A cell in several studies, or
-            duplicate rows, count as repetitions: the scores of a seed are averaged.
+        tables: Tables from `load_results`, one per study, or a single one. A cell in several
+            studies, or duplicate rows, count as repetitions: the scores of a seed are averaged.
         nothing: The return of doing nothing for each task.
     """
     import pandas as pd
@@ -111,7 +111,10 @@ class _Compared:
 
 
 class _Preset:
-    """All claims under one preset. A comparison shared by claims is tested, and counted by Holm, once."""
+    """All claims under one preset.
+
+    A comparison shared by claims is tested, and counted by Holm, once.
+    """
 
     def __init__(self, preset: str, scores: Mapping[str, Scores], listed: Sequence[Claim]) -> None:
         self.preset, self.scores, self.listed = preset, scores, listed
@@ -253,7 +256,10 @@ def _delta(scores: Scores, side: Side) -> float:
 
 
 def _reached(scores: Scores, sides: Sequence[Side]) -> str:
-    """Returns `10 of 10 against 3 of 10`; raises if neither side reaches it in half of its seeds."""
+    """Returns `10 of 10 against 3 of 10`.
+
+    Raises if neither side reaches it in half of its seeds.
+    """
     shares = [scores.reached(side.agent, side.noise, side.score) for side in sides]
     sizes = [scores.of(side.agent, side.noise, side.score).size for side in sides]
     counts = [f"{round(share * size, 1):g} of {size}" for share, size in zip(shares, sizes, strict=True)]
@@ -286,7 +292,10 @@ def _ranking(scores: Scores, claim: Claim) -> str:
 
 
 def _rates_fall(preset: str, task: str) -> bool:
-    """Returns True if learning rates decay under the preset; unknown presets have constant rates."""
+    """Returns True if learning rates decay under the preset.
+
+    Unknown presets have constant rates.
+    """
     try:
         return presets.build(preset, task, {}).train.decay < 1
     except ConfigError:

@@ -65,7 +65,10 @@ def counts(verdicts: Sequence[Verdict]) -> str:
 
 
 def to_json(verdicts: Sequence[Verdict], studies: Sequence[str] = ()) -> str:
-    """Returns the names of the studies, and the verdicts with their numbers; missing numbers are null."""
+    """Returns the names of the studies, and the verdicts with their numbers.
+
+    Missing numbers are null.
+    """
     keys = ("claim", "preset", "task", "noise", "beyond", "verdict")
     numbers = ("value", "delta", "p", "p_equal")
     lines = []

@@ -1,8 +1,8 @@
 """The tests and verdicts of the rules in docs/replication.md, on plain arrays.
 
-Nothing here depends on tasks or agents. `compare` tests a list of comparisons, `correct` applies Holm's
-method to the p-values of one preset, and `verdict_on` and similar functions turn corrected p-values into
-verdicts.
+Nothing here depends on tasks or agents. `compare` tests a list of comparisons, `correct` applies
+Holm's method to the p-values of one preset, and `verdict_on` and similar functions turn corrected
+p-values into verdicts.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,9 +27,9 @@ TIE = 1e-9  # relative; statistics this close count as equal
 class Comparison(NamedTuple):
     """Two sets of scores to compare, and the smallest difference that matters.
 
-    `ours` and `theirs` are arrays of shape (runs,), in the same order of seeds if `paired`. If `counted`,
-    they hold zeros and ones, and Fisher's exact test compares the shares of ones. If `delta` is zero,
-    equivalence is not tested.
+    `ours` and `theirs` are arrays of shape (runs,), in the same order of seeds if `paired`. If
+    `counted`, they hold zeros and ones, and Fisher's exact test compares the shares of ones. If
+    `delta` is zero, equivalence is not tested.
     """
 
     ours: np.ndarray
@@ -102,10 +102,10 @@ def sign_flips(differences: np.ndarray, draws: int = DRAWS, seed: int = SEED) ->
 
 
 def label_permutations(ours: np.ndarray, theirs: np.ndarray, draws: int = DRAWS, seed: int = SEED) -> Tails:
-    """Runs the permutation test of two independent groups, of shapes (runs, tests), for each column.
+    """Runs the permutation test of two independent groups (runs, tests) for each column.
 
-    The statistic is Welch's t. Unlike the difference of means, it keeps the level also if the groups
-    differ in spread and size. All permutations are enumerated under the same condition as in
+    The statistic is Welch's t. Unlike the difference of means, it keeps the level also if the
+    groups differ in spread and size. All permutations are enumerated under the same condition as in
     `sign_flips`.
     """
     size, total = len(ours), len(ours) + len(theirs)
@@ -139,8 +139,9 @@ def holm(p: np.ndarray) -> np.ndarray:
 def correct(comparisons: Sequence[Comparison]) -> tuple[list[Tested], list[Tested]]:
     """Returns the p-values of one preset's comparisons, uncorrected and corrected by Holm's method.
 
-    Differences and equivalences are corrected separately. If a corrected value is within four standard
-    errors of the level, so that other draws could decide otherwise, the test is repeated with more draws.
+    Differences and equivalences are corrected separately. If a corrected value is within four
+    standard errors of the level, so that other draws could decide otherwise, the test is repeated
+    with more draws.
     """
     tested = compare(comparisons)
     for draws in MORE_DRAWS:
@@ -153,7 +154,7 @@ def correct(comparisons: Sequence[Comparison]) -> tuple[list[Tested], list[Teste
 
 
 def region_p(values: np.ndarray, low: float, high: float) -> float:
-    """Returns one minus the highest level at which the mean's t interval is inside or outside a region.
+    """Returns 1 − the highest level at which a t interval is inside or outside a region.
 
     NaN values are ignored. With fewer than two values there is no decision.
     """
@@ -168,14 +169,14 @@ def region_p(values: np.ndarray, low: float, high: float) -> float:
 
 
 def verdict_on(difference: float, sign: int, delta: float, p: float, p_equal: float) -> str:
-    """Returns the verdict on the claim that a difference is positive (`sign` 1) or negative (−1)."""
+    """Returns the verdict on the claim that a difference has this sign."""
     if p <= LEVEL and abs(difference) >= delta:
         return HOLDS if difference * sign > 0 else REFUTED
     return EQUAL if p_equal <= LEVEL else UNDECIDED
 
 
 def verdict_on_region(mean: float, low: float, high: float, p: float) -> str:
-    """Returns the verdict on the claim that a mean is in a region, from the corrected `region_p`."""
+    """Returns the verdict on the claim that a mean is in a region."""
     if not p <= LEVEL:
         return UNDECIDED
     return HOLDS if low < mean < high else REFUTED
@@ -217,7 +218,7 @@ def _unsure(tested: Sequence[Tested]) -> list[int]:
 
 
 def _tails(blocks: Iterator[np.ndarray], own: np.ndarray, exact: bool) -> Tails:
-    """Counts how often the statistics of the draws, in blocks of (draws, tests), reach those of the data."""
+    """Counts how often the statistics of draws, in blocks, reach those of the data."""
     slack = TIE * np.maximum(1, np.abs(own))
     counts, total = np.zeros((3, own.size)), 0
     for drawn in blocks:
@@ -231,7 +232,7 @@ def _tails(blocks: Iterator[np.ndarray], own: np.ndarray, exact: bool) -> Tails:
 
 
 def _welch(labels: np.ndarray, pooled: np.ndarray) -> np.ndarray:
-    """Returns Welch's t of the groups that each row of labels (draws, runs) selects from `pooled`."""
+    """Returns Welch's t of the groups that each row of labels selects from `pooled`."""
     size = int(labels[0].sum())
     rest = len(pooled) - size
     sums, squares = labels @ pooled, labels @ pooled**2
@@ -239,7 +240,8 @@ def _welch(labels: np.ndarray, pooled: np.ndarray) -> np.ndarray:
     spread = (squares - sums * sums / size) / ((size - 1) * size)
     spread += (other_squares - others * others / rest) / ((rest - 1) * rest)
     gap = sums / size - others / rest
-    # Without spread within the groups the statistic is infinite, or zero if the groups are equal too.
+    # Without spread within the groups the statistic is infinite, or zero if the groups are equal
+    # too.
     gap[np.abs(gap) < TIE] = 0
     return gap / np.sqrt(np.maximum(spread, TIE**2, out=spread), out=spread)
 

@@ -1,6 +1,7 @@
 """Scores of runs, as the rules in docs/replication.md define them.
 
-`Scores` holds the evaluations of all runs of one preset and task. `Scores.of` returns one number per seed:
+`Scores` holds the evaluations of all runs of one preset and task. `Scores.of` returns one number
+per seed:
 
 | score | meaning |
 |---|---|
@@ -13,11 +14,11 @@
 | `above the bar` | peak minus the return at which an agent has learned |
 | `steps` | steps to 90 % of the best agent's mean final return at that noise |
 | `steps of its own` | steps to 90 % of the agent's own mean final return at σ 0.025 |
-| a metric | its mean over all evaluations; `metric, second half`: over the second half of training |
+| a metric | its mean over evaluations; `metric, second half`: over the second half |
 
 A diverged run gets the lowest score that the task allows in all scores of returns and steps. It is
-excluded from the means of other metrics. If a cell was run in several studies, the scores of a seed are
-averaged.
+excluded from the means of other metrics. If a cell was run in several studies, the scores of a seed
+are averaged.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -108,7 +109,10 @@ class Scores:
         return self._known[key]
 
     def learned(self, agent: str, noise: str) -> bool:
-        """Returns True if the 95 % interval of the mean peak is above the bar; one seed is not enough."""
+        """Returns True if the 95 % interval of the mean peak is above the bar.
+
+        One seed is not enough.
+        """
         return bool(mean_t(self.of(agent, noise, "above the bar")).low > 0)
 
     def solved(self, agent: str, noise: str) -> "pd.Series":
@@ -116,7 +120,7 @@ class Scores:
         return (self.of(agent, noise, "final") >= SOLVED[self.task]).astype(float)
 
     def bimodal(self, agent: str, noise: str) -> bool:
-        """Returns True if at least a tenth of the seeds solved the task and at least a tenth did not."""
+        """Returns True if at least a tenth of the seeds solved the task, and a tenth did not."""
         return bool(0.1 <= self.solved(agent, noise).mean() <= 0.9)
 
     def all_steps(self, agent: str, noise: str) -> float:

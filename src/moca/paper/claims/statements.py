@@ -1,8 +1,8 @@
 """The paper's claims about its experiments, in our words, as data.
 
-A `Claim` has one or several parts: a `Difference` between two sides, or a `Region` in which the mean of
-one side should be. `claims` lists them for the available cells: the paper's always, and those beyond the
-paper (other noise or agents) if they were run.
+A `Claim` has one or several parts: a `Difference` between two sides, or a `Region` in which the
+mean of one side should be. `claims` lists them for the available cells: the paper's always, and
+those beyond the paper (other noise or agents) if they were run.
 """
 
 from collections.abc import Iterable, Iterator
@@ -44,7 +44,10 @@ class Side:
 
 @dataclass(frozen=True)
 class Difference:
-    """Our mean score minus theirs; the claim says that it is positive (`sign` 1) or negative (−1)."""
+    """Our mean score minus theirs.
+
+    The claim says that it is positive (`sign` 1) or negative (−1).
+    """
 
     ours: Side
     theirs: Side

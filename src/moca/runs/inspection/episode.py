@@ -60,9 +60,9 @@ def describe(agent: Agent, learner: Any, moments: Moment, happened: Episode) -> 
 
     For every agent: `observed`, `believed`, `uncertainty` (the belief's deviation, with a filter),
     `action`, `executed`, `reward`, `running`, `value`. With a model: those of `_predictions`. For a
-    quadratic agent: `greedy`, the best action; `vertex`, the maximum of Q(s, ·) along each dimension; and
-    `advantage`, Q(s, a) − V(s) at both ends and in the middle of each dimension. If s′ is predicted: the
-    fields of `Stakes`.
+    quadratic agent: `greedy`, the best action; `vertex`, the maximum of Q(s, ·) along each
+    dimension; and `advantage`, Q(s, a) − V(s) at both ends and in the middle of each dimension. If
+    s′ is predicted: the fields of `Stakes`.
     """
     belief, action = moments.policy
     found = {"observed": moments.observed, "believed": belief.mean, "action": action, "executed": moments.executed}
@@ -98,7 +98,7 @@ def _predictions(agent: Agent, learner: Any, episode: Transition) -> Arrays:
 
 
 def _parabolas(env: Spaces, at: ActionSlice) -> Arrays:
-    """Returns Q(s, ·) along each action dimension, the others at the best action, in action units."""
+    """Returns Q(s, ·) along each action dimension, with the others at the best action."""
     own = jnp.eye(env.action_size, dtype=bool)
     moved = [jnp.where(own, place, at.greedy) for place in PLACES]
     advantage = jnp.stack([jax.vmap(at.advantage)(actions) for actions in moved], axis=-1)

@@ -43,7 +43,7 @@ class Series(NamedTuple):
         return self._replace(values=100 * self.values, lost=100 * self.lost)
 
     def middle(self, typical: bool) -> Middle:
-        """Returns the median and the middle half of the seeds, or the mean with its 95 % interval."""
+        """Returns median and middle half of the seeds, or mean with its 95 % interval."""
         if typical:
             low, line, high = np.quantile(self.values, (0.25, 0.5, 0.75), axis=1)
             return Middle(line, low, high)
@@ -73,7 +73,7 @@ class Cells:
         return list(dict.fromkeys(noise for task, _, noise in self._rows if task == env))
 
     def bounded(self, env: str) -> bool:
-        """Returns True if a task's returns are within MuJoCo Playground's range, so that tasks share a scale."""
+        """Returns True if a task's returns are within Playground's range, a common scale."""
         return bool(self.table.loc[self.table["env"] == env, "return_mean"].dropna().between(0, TOP).all())
 
     def series(self, env: str, agent: str, noise: str, metric: str) -> Series | None:
@@ -100,7 +100,7 @@ class Cells:
         return task(env).count(self.returns.get((env, agent, noise), ()))
 
     def typical(self, env: str) -> bool:
-        """Returns True if some agent's seeds form two groups, so that a mean would lie between them."""
+        """Returns True if some agent's seeds form two groups, with the mean between them."""
         return any(task(env).splits(scores) for (own, *_), scores in self.returns.items() if own == env)
 
 

@@ -21,7 +21,7 @@ CALIBRATION = {"coverage_1sigma": "1σ coverage\nof MoCA (%)", "epistemic_std": 
 
 
 def of_task(cells: Cells, env: str) -> Figure:
-    """Draws the returns of all agents, one row per kind of noise, and for some tasks MoCA's uncertainty."""
+    """Draws the returns of all agents, one row per kind of noise, and MoCA's uncertainty."""
     rows = _arranged(cells.noises(env))
     typical, lower = cells.typical(env), _lower(cells, env, rows)
     figure, panels = _panels(rows, len(lower))
@@ -112,7 +112,7 @@ def _panels(
 
 
 def _bottom_axes(panels: np.ndarray, rows: Sequence[Sequence[str]], lower: int) -> None:
-    """Labels the steps below the last panel of each column, and their ticks below every return panel."""
+    """Labels the axes of steps below the last panel of each column."""
     for column, axes_of_column in enumerate(panels.T):
         last = len(panels) - 1 if lower else max(i for i, row in enumerate(rows) if len(row) > column)
         steps_axis(axes_of_column[last])
@@ -121,7 +121,7 @@ def _bottom_axes(panels: np.ndarray, rows: Sequence[Sequence[str]], lower: int) 
 
 
 def _returns(cells: Cells, axes: Axes, env: str, noise: str, typical: bool) -> None:
-    """Draws the returns of all agents, MoCA on top, with an inset and a label at the end of each line.
+    """Draws the returns of all agents, MoCA on top, with an inset and labels at line ends.
 
     If a task is solved or not, the label includes how many seeds solved it.
     """
@@ -143,7 +143,7 @@ def _returns(cells: Cells, axes: Axes, env: str, noise: str, typical: bool) -> N
 
 
 def _lower(cells: Cells, env: str, rows: Sequence[Sequence[str]]) -> dict[str, list[Series | None]]:
-    """Returns the metrics of MoCA's uncertainty that the task asks for, with one series per column."""
+    """Returns the task's metrics of MoCA's uncertainty, with one series per column."""
     if len(rows) > 1:
         return {}
     found = {metric: [cells.series(env, "moca", noise, metric) for noise in rows[0]] for metric in task(env).below}

@@ -67,7 +67,7 @@ def end_labels(axes: Axes, ends: Sequence[tuple[float, str, str]], inches: float
 
 
 def _apart(heights: np.ndarray, gap: float) -> np.ndarray:
-    """Moves the sorted heights as little as possible to leave a gap between them, within the axes."""
+    """Moves sorted heights as little as possible to leave gaps, within the axes."""
     groups: list[tuple[float, int]] = []  # middle and number of labels that touch
     for height in np.clip(heights, 0, 1):
         middle, count = float(height), 1
@@ -84,12 +84,15 @@ def _apart(heights: np.ndarray, gap: float) -> np.ndarray:
 
 
 def closer(axes: Axes, drawn: Mapping[Look, tuple[np.ndarray, Middle]], finals: Sequence[float]) -> bool:
-    """Adds an inset with the second half of training if lines coincide and leave room; returns whether.
+    """Adds an inset with the second half of training if lines coincide and leave room.
+
+    Returns True if it was added.
 
     Args:
         axes: Axes with final limits.
         drawn: Steps and line of each agent.
-        finals: The mean final value of each agent; lines coincide if all are within a tenth of the axis.
+        finals: The mean final value of each agent; lines coincide if all are within a tenth of the
+            axis.
     """
     low, high = axes.get_ylim()
     if len(finals) < 2 or max(finals) - min(finals) > ALIKE * (high - low):
@@ -130,7 +133,10 @@ def steps_axis(axes: Axes) -> None:
 
 
 def signed_axis(panels: Sequence[Axes], drawn: Sequence[Middle]) -> bool:
-    """Makes the axis symmetric-logarithmic if some values are far larger than most; returns whether."""
+    """Makes the axis symmetric-logarithmic if some values are far larger than most.
+
+    Returns True if it did.
+    """
     sizes = np.concatenate([np.abs(np.concatenate(middle)) for middle in drawn] or [np.zeros(1)])
     sizes = sizes[np.isfinite(sizes) & (sizes > 0)]
     usual = float(np.median(sizes)) if sizes.size else 0.0

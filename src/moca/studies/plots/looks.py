@@ -66,7 +66,10 @@ def lost_handle() -> Line2D:
 
 
 def _columns(labels: Sequence[str], inches: float) -> int:
-    """Returns the largest number of legend columns that fits; constrained layout does not ensure this."""
+    """Returns the largest number of legend columns that fits.
+
+    Constrained layout does not ensure this.
+    """
     widths = np.array(
         [0.7 + 0.066 * len(label) for label in labels]
     )  # of a line sample, its spaces and letters in 8 pt

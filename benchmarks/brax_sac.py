@@ -19,7 +19,7 @@ EPOCHS = 2
 
 
 def replicate(tree: Any, devices: Sequence[jax.Device]) -> Any:
-    """`tree` with a leading axis over one device."""
+    """Adds a leading axis over one device to `tree`."""
     return jax.device_put(jax.tree.map(lambda x: jnp.asarray(x)[None], tree), devices[0])
 
 

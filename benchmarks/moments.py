@@ -4,8 +4,8 @@
 
 The libraries take turns in one process, after compilation; each row is a median of the rounds and
 of their ratios. GPflow and TensorFlow are needed (`pip install gpflow emukit`). E[k kᵀ] of 4,096
-inputs is an answer of two gigabytes, of which several are held at once: both libraries take it in
-blocks of `--block` inputs. OpenBLAS gets one thread: on a busy machine its threads wait for each
+inputs takes two gigabytes, and several such arrays exist at once, so both libraries compute it in
+blocks of `--block` inputs. OpenBLAS uses one thread: on a busy machine its threads wait for each
 other, and a solve with a small matrix takes a hundred times as long.
 """
 
@@ -31,7 +31,7 @@ from moca import moments as mm  # noqa: E402
 
 
 def ours(kind, mean, spread, centers, lengthscales):
-    """E[k], E[x k] and E[k kᵀ] of this library, compiled."""
+    """Returns E[k], E[x k] and E[k kᵀ] of this library, compiled."""
     k = mm.RBF(None, centers, lengthscales**-2.0)
     beliefs = (mm.DiagonalGaussian if kind == "diagonal" else mm.Gaussian)(mean, spread)
 
@@ -43,7 +43,7 @@ def ours(kind, mean, spread, centers, lengthscales):
 
 
 def gpflows(kind, mean, spread, centers, lengthscales):
-    """The same by GPflow's `expectation`, as compiled TensorFlow functions."""
+    """Returns the same by GPflow's `expectation`, as compiled TensorFlow functions."""
     import gpflow
     import tensorflow as tf
     from gpflow.probability_distributions import DiagonalGaussian, Gaussian
@@ -65,7 +65,7 @@ def gpflows(kind, mean, spread, centers, lengthscales):
 
 
 def median_seconds(calls, rounds):
-    """Each call in turn, round after round; the median of each."""
+    """Times the calls in turn for several rounds; returns the median of each."""
     for call in calls:
         call()
     seconds = np.zeros((rounds, len(calls)))

@@ -1,6 +1,6 @@
-"""The figure and the tables that say what the covariance is worth under the preset `raw`, and why.
+"""The figure and tables on the effect of the covariance under the preset `raw`.
 
-Written into README.md and docs/replication.md by tools/results.py.
+tools/results.py writes them into README.md and docs/replication.md.
 """
 
 import json
@@ -26,7 +26,7 @@ ROWS = (
 
 
 def name(agent: str) -> str:
-    """An agent's name, short enough for the head of a column: `MC, K = 4`."""
+    """Returns an agent's name for the head of a column, such as `MC, K = 4`."""
     if agent == "sac":
         return "SAC, best of 64"
     return look(agent).label.replace("MoCA-MC", "MC").replace(" (", ", ").removesuffix(")")
@@ -51,7 +51,7 @@ def table(results: pd.DataFrame) -> str:
 
 
 def place(env: str, noise: str) -> str:
-    """The task and the noise for readers."""
+    """Returns the task and the noise as text."""
     return f"{TASKS[env]}, {'no noise' if noise == '0' else noise if ' ' in noise else f'σ {noise}'}"
 
 
@@ -102,7 +102,7 @@ def process(results: pd.DataFrame) -> str:
 
 
 def sac(path: Path) -> str:
-    """The five best of SAC's 64 settings, the best without random actions, and the usual one."""
+    """Returns SAC's five best of 64 settings, the best without random actions, and the usual."""
     searched = _with_settings(pd.read_parquet(path), ("sac.", "train.b", "train.u"))
     last = searched[searched["step"] > 0.8 * searched.groupby("env")["step"].transform("max")]
     scores = last.groupby(["settings", "env"])["return_mean"].mean().unstack()
@@ -149,13 +149,13 @@ def _setting(name: str, value: Any) -> str:
 
 
 def _with_settings(searched: pd.DataFrame, starts: tuple[str, ...]) -> pd.DataFrame:
-    """A search's table with a column of the settings in which its runs differ, as JSON."""
+    """Returns a search's table with a column of the varied settings, as JSON."""
     both = [json.loads(p) | json.loads(q) for p, q in zip(searched["program"], searched["point"], strict=True)]
     return searched.assign(settings=[json.dumps({k: v for k, v in s.items() if k.startswith(starts)}) for s in both])
 
 
 def draw(results: pd.DataFrame, path: Path) -> Path:
-    """Left: learning on Pendulum at σ = 0.05. Right: what noise costs on Cartpole."""
+    """Draws learning on Pendulum at σ = 0.05, and returns against noise on Cartpole."""
     raw = results[results["preset"] == "raw"]
     with figures.style():
         figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 3.7))
@@ -169,10 +169,7 @@ def draw(results: pd.DataFrame, path: Path) -> Path:
 
 
 def _learning(axes: plt.Axes, raw: pd.DataFrame, agents: tuple[str, ...]) -> None:
-    """The median seed: scores have two groups, between which no mean lies.
-
-    Of two agents also the middle half.
-    """
+    """Draws the median seed, since scores form two groups, and for two agents the middle half."""
     for agent in reversed(agents):
         own = look(agent)
         steps, values = statistics.curve(raw, "raw", PENDULUM, agent, "0.05")

@@ -29,45 +29,39 @@ CODE = ("src/**/*.py", "tools/*.py", "benchmarks/*.py", "results/*.py")
 PAGES = ("README.md", "PAPER.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/**/*.md")
 # Pages that a program writes as a whole; parts of others stand between two marks, as below.
 WRITTEN = re.compile(r"<!-- written by tools/\w+\.py -->")
-BEGIN, END = re.compile(r"<!-- (?!end)[^>]*written by tools/"), re.compile(r"<!-- end|<!-- /")
+BEGIN, END = re.compile(r"<!-- (?!end)[^>]*written by tools/"), re.compile(r"<!-- end")
+OTHER = re.compile(r"\s*(<|!\[|\[[^]]*\]: |(- )?\[[^]]*\]\(\S+\)$)")  # HTML, pictures and links that fill a line
 
 # Words that open a clause: a summary line is a noun phrase ("The mean of …") or begins with a verb
 # ("Returns …").
-OPENERS = set(
-    "after although as at because before beyond by for from how if in into like neither not of on once only since "
-    "so than that then there these this those though to under until what whatever when where whether which while "
-    "who whoever whose why with within without".split()
+OPENERS = re.compile(
+    "(after|although|as|at|because|before|beyond|by|for|from|how|if|in|into|like|neither|not|of|on|once|only|since|so|"
+    "than|that|then|there|these|this|those|though|to|under|until|what|whatever|when|where|whether|which|while|who|"
+    "whoever|whose|why|with|within|without)\\b",
+    re.IGNORECASE,
 )
 # Turns of phrase found here once. Each pattern is rare in plain English; write the field's word
 # instead.
 RIDDLES = [
-    r"\b(?:is|are|was|were|be|and) none\b(?! of\b)",
-    r"\b(?:that|which|it) (?:is|are|was|has|holds|hold|have|needs|takes|gives) no\b(?! (?:longer|more|less|larger)\b)",
-    r"\b(?:is|are) no (?:number|file|name|path|directory|folder|model|text|run|study|lead|JSON|word|word|array|policy)",
-    r"\b(?:told|tell|tells) of\b",
-    r"\bwas told (?!to\b)",
-    r"\banew\b",
-    r"\bof (?:which|whom)\b",
-    r"\bof what\b",
-    r"\bof its own\b|\bof (?:their|our|your|his) own\b",
-    r"\bbut for\b",
-    r"\bsuch as it is\b",
-    r"\bas it is made\b",
+    r"(?<!there )\b(?:is|are|was|were) none\b(?! of\b)",
+    r"\b(?:that|which|it|they) (?:is|are|was|were) no\b(?! (?:longer|more|less|larger|need)\b)",
+    r"(?<!there )\bis no (?:number|file|name|path|directory|folder|text|run|study|lead|JSON|word|array|policy)\b",
+    r"\bholds? (?:no|neither|another)\b",
+    r"\b(?:told|tells?) of\b",
+    r"\banew\b|\bhitherto\b|\bhenceforth\b|\bthere(?:of|in|by)\b",
+    r"\bof which\b|\bof whom\b|\bOf what\b|\bof what is\b",
+    r"\ban? [\w-]+ of (?:its|their|your|one's) own\b",
+    r"\bas it is made\b|\bsuch as it is\b|\ball that is\b",
     r"\bis there(?: already)?[,.:;]",
-    r"\b(?:stands?|stood) (?:at|behind|beside|here|there|in|twice)\b",
-    r"\b(?:lies|lie|lay) (?:in|there|under)\b",
+    r"\b(?:stands?|stood) (?:at|behind|beside|here|there|twice)\b",
     r"\bnothing (?:grows|of)\b",
-    r"\bholds? good\b",
-    r"\ball that is\b",
-    r"\bof none\b",
-    r"\bworth of\b",
-    r"\bthe one that is\b",
-    r"\bgoes? on with\b|\bgoing on with\b|\bgo on where\b|\bgoes on where\b",
-    r"\bwherever\b|\bwhereupon\b|\bthereof\b|\btherein\b|\bthereby\b|\bhenceforth\b|\bhitherto\b",
-    r"\bhas (?:it|them) that\b",
-    r"\bsays? (?:so|the same)\b",
-    r"\bin (?:silence|words)\b",
-    r"\b(?:a|one|the) look at\b",
+    r"\bin silence\b",
+    r"\bgo(?:es|ing)? on (?:with|from|where)\b",
+    r"\b(?:a|one|the|short) look at\b",
+    r"\bmend(?:ed|s)?\b",
+    r"\bas good as\b",
+    r"\bsays? (?:so|how far|of)\b",
+    r"\bmade of what\b|\bmakes? of (?:it|them|what)\b",
 ]
 FIGURE = re.compile(
     r"\d[\d,.]* ?± ?\d[\d.]*"  # a mean with its interval
@@ -93,21 +87,20 @@ def _files(patterns: tuple[str, ...]) -> list[Path]:
 def _docstrings(tree: ast.AST) -> Iterator[ast.Constant]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.body:
-            first = node.body[0]
-            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
-                if isinstance(first.value.value, str):
-                    yield first.value
+            text = getattr(node.body[0], "value", None)
+            if isinstance(node.body[0], ast.Expr) and isinstance(getattr(text, "value", None), str):
+                yield text
 
 
 def _comments(text: str) -> Iterator[tuple[int, str, bool]]:
-    """The comments of a program: line, text, and whether the comment has the line to itself."""
+    """Yields the comments of a program: line, text, and whether the comment fills the line."""
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string, not token.line[: token.start[1]].strip()
 
 
-def _prose(path: Path) -> Iterator[tuple[int, str]]:
-    """Yields the hand-written prose of a page: no tables, code, lone links or generated blocks."""
+def _prose(path: Path, tables: bool = False) -> Iterator[tuple[int, str]]:
+    """Yields the hand-written lines of a page, without code and links; `tables` if asked for."""
     lines = path.read_text().splitlines()
     if any(WRITTEN.fullmatch(line) for line in lines):
         return
@@ -116,23 +109,23 @@ def _prose(path: Path) -> Iterator[tuple[int, str]]:
         written = (written or bool(BEGIN.search(line))) and not END.search(line)
         if line.lstrip().startswith("```"):
             code = not code
-        elif not (code or written or re.match(r"\s*(\||<|!\[|- \[.*\]\(\S+\)$|\[.*\]\(\S+\)$)", line)):
+        elif not (code or written or OTHER.match(line)) and (tables or not line.startswith("|")):
             yield number, line
 
 
 def summaries() -> list[Finding]:
-    """Docstrings whose summary is neither a noun phrase nor begins with a verb."""
+    """Returns docstrings whose summary is neither a noun phrase nor begins with a verb."""
     found = []
     for path in _files(CODE):
         for node in _docstrings(ast.parse(path.read_text())):
             summary = str(node.value).strip().partition("\n")[0]
-            if (re.match(r"[A-Za-z]*", summary) or [""])[0].lower() in OPENERS:
+            if OPENERS.match(summary):
                 found.append(Finding(path, node.lineno, summary))
     return found
 
 
 def riddles() -> list[Finding]:
-    """Turns of phrase from the list above."""
+    """Returns phrases from the list above."""
     pattern, found = re.compile("|".join(RIDDLES)), []
     for path in _files(CODE):
         if path == Path(__file__):
@@ -169,12 +162,12 @@ def _long(path: Path, number: int, row: str) -> Finding:
 
 
 def figures() -> list[Finding]:
-    """Measured figures that more than one hand-written place states."""
+    """Returns measured figures that more than one hand-written place states."""
     places: defaultdict[str, list[Finding]] = defaultdict(list)
     for path in _files(PAGES):
-        if path.name == "CHANGELOG.md":  # history: it stays as it was measured then
+        if path.name == "CHANGELOG.md":  # history repeats what was true at a release
             continue
-        for number, row in _prose(path):
+        for number, row in _prose(path, tables=True):
             for match in FIGURE.findall(row):
                 digits = re.sub(r"[^\d±]", "", match).strip("0")
                 if len(digits) > 2:
@@ -183,7 +176,7 @@ def figures() -> list[Finding]:
 
 
 def reference() -> list[Finding]:
-    """Public names that the built reference lacks: the tests that look for them, if they fail."""
+    """Returns the output of the tests of the reference, if they fail."""
     command = [sys.executable, "-m", "pytest", "-q", "tests/test_reference.py"]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     return [Finding(ROOT / "docs/reference.md", 1, run.stdout.strip())] if run.returncode else []

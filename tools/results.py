@@ -2,8 +2,8 @@
 
     python tools/results.py [--check [--quick]]
 
-The same tables give the same bytes. With --check it writes nothing, and fails if a file is not what
-it should be; with --quick it draws the figures of one study only.
+The same tables give the same bytes. With --check it writes nothing, and fails if a file is
+out of date; with --quick it draws the figures of one study only.
 """
 
 import json
@@ -23,7 +23,7 @@ from moca.studies import curves, grid, registry, report, results, statistics
 
 ROOT = Path(__file__).parent.parent
 STUDIES = [name for name in registry.grids() if (ROOT / "results" / name / results.TABLE).exists()]
-JUDGED = [name for name in STUDIES if name != "further"]  # whose tables decide the paper's claims
+JUDGED = [name for name in STUDIES if name != "further"]  # their tables decide the paper's claims
 COLUMNS = ("moca", "moca-mixture", "moca-mc-16", "moca-mc-4", "moca-mc-1", "moca-ce", "naf", "bnaf", "sac-usual", "sac")
 START, END = "<!-- {}: written by tools/results.py -->\n", "<!-- end -->"
 
@@ -35,9 +35,9 @@ verdict a second time."""
 
 
 def made(out: Path, drawn: Sequence[str]) -> dict[Path, Path]:
-    """Every file, written below `out`, with where it belongs.
+    """Writes every file below `out`; returns their final paths.
 
-    Of figures those of the studies in `drawn`.
+    Figures are drawn only for the studies in `drawn`.
     """
     files = {}
     for name in STUDIES:
@@ -83,14 +83,14 @@ def made(out: Path, drawn: Sequence[str]) -> dict[Path, Path]:
 
 
 def judged(tables: list[pd.DataFrame]) -> tuple[list[claims.Verdict], list[claims.Verdict]]:
-    """The verdicts on what hangs on a preset, and on what does not."""
+    """Returns the verdicts that depend on a preset, and those that do not."""
     nothing = json.loads((ROOT / "results" / "nothing.json").read_text())
     benchmarks = [json.loads(path.read_text()) for path in sorted((ROOT / "results" / "benchmarks").glob("*.json"))]
     return claims.judge(tables, nothing), claims.judge_fixed(benchmarks)
 
 
 def claims_page(verdicts: list[claims.Verdict], fixed: list[claims.Verdict]) -> str:
-    """results/claims.md."""
+    """Returns the text of results/claims.md."""
     own, beyond = ([verdict for verdict in verdicts if verdict.beyond == far] for far in (False, True))
     parts = {
         "": f"{INTRO}\n\nThe paper's claims, each counted once per task and noise:\n\n{claims.counts(own)}",
@@ -133,10 +133,7 @@ Then MoCA-CE is *equal* to MoCA: little is left for the covariance to tell. Doin
 
 
 def paragraph(table: pd.DataFrame, verdicts: list[claims.Verdict]) -> str:
-    """Says in words what holds and what does not.
-
-    Raises where the words no longer fit the verdicts.
-    """
+    """Returns the paragraph on results; raises if it no longer agrees with the verdicts."""
     found = {(v.claim, v.preset, v.task, v.noise): v for v in verdicts}
 
     def told(claim: str, preset: str, task: str, noise: str, word: str) -> str:
@@ -288,7 +285,7 @@ def main(check: bool, quick: bool) -> None:
                     target.parent.mkdir(parents=True, exist_ok=True)
                     target.write_bytes(content)
     for target in stale:
-        print(f"{'is not what it should be: ' if check else ''}{target.relative_to(ROOT)}")
+        print(f"{'out of date: ' if check else ''}{target.relative_to(ROOT)}")
     if check and stale:
         sys.exit(1)
 

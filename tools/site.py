@@ -44,7 +44,7 @@ def _moved(text: str) -> str:
 
 
 def _tutorial(source: str) -> str:
-    """A script as a page: what it says of itself, then its code."""
+    """Returns a script as a page: its docstring, then its code."""
     module = ast.parse(source)
     code = "\n".join(source.splitlines()[module.body[0].end_lineno :]).strip()
     return f"{ast.get_docstring(module)}\n\n```python\n{code}\n```\n"

@@ -23,8 +23,8 @@ from moca.loop import LoopState, draw_step, first_belief, init_run
 
 ROOT = Path(moca.__file__).parent
 METHOD = ("agents/quadratic.py", "backup.py", "belief.py", "critic.py", "dynamics.py", "moments")
-# From the driver down to what knows nothing of reinforcement learning. Each file calls only those
-# below it.
+# From the driver down to files that do not depend on reinforcement learning. Each file calls only
+# those below it.
 ORDER = (
     "drivers/scan.py", "loop.py", "agents/quadratic.py", "backup.py", "belief.py", "critic.py", "dynamics.py",
     "moments", "nets.py", "replay.py", "envs/environment.py", "envs/playground.py",

@@ -24,7 +24,7 @@ from moca.studies.grid import Block, Grid
 
 NOISE, PRESET, ENV = "0.05", "tuned", "PendulumSwingup"
 # An illustration: the fourth settings tried, kept because they show the effect. docs/replication.md
-# lists all four, one of which does not show it. The evidence is in results/.
+# lists all four; one does not show it. The evidence is in results/.
 SETTINGS = {
     "belief.filter": False,
     "exploration.probability_end": 0.2,

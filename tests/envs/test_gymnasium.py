@@ -130,12 +130,12 @@ def spaces(observation=Box(-1, 1, (2,)), action=Box(-1, 1, (1,))):  # noqa: B008
         (spaces(observation=Discrete(3)), "observations must be a Box, not Discrete"),
         (spaces(action=Discrete(3)), "actions must be a Box of real numbers, not Discrete.*MountainCarContinuous-v0"),
         (spaces(action=Box(0, 3, (1,), np.int32)), "actions must be a Box of real numbers"),
-        (spaces(action=Box(-np.inf, 1, (1,))), "finite bounds that lie apart, not .*TransformAction"),
-        (spaces(action=Box(1, 1, (1,))), "finite bounds that lie apart"),
+        (spaces(action=Box(-np.inf, 1, (1,))), "finite bounds, low below high, not .*TransformAction"),
+        (spaces(action=Box(1, 1, (1,))), "finite bounds, low below high"),
         ("Pendulum-v9", r"Gymnasium has no Pendulum-v9\. Did you mean Pendulum-v1\?"),
         ("Pndlum-v1", r"Did you mean Pendulum-v1\?"),
         ("nowhere:Pendulum-v1", "Gymnasium cannot make nowhere:Pendulum-v1: .*nowhere"),
-        (3, "or a function that makes one"),
+        (3, "or a function that creates one"),
     ],
 )
 def test_what_cannot_be_is_refused_in_a_sentence(make, sentence):
@@ -147,7 +147,7 @@ def test_settings_go_to_gymnasium_and_only_a_plain_name_is_one_for_the_config():
     light = Gymnasium("Pendulum-v1", g=1.0)
     assert light.make().unwrapped.g == 1.0
     assert (light.name, Gymnasium("Pendulum-v1").name) == (None, "gymnasium:Pendulum-v1")
-    with pytest.raises(ConfigError, match="no settings"):
+    with pytest.raises(ConfigError, match="without settings"):
         Gymnasium(hosted.Walk, g=1.0)
 
 
@@ -457,7 +457,7 @@ def test_check_env_asks_gymnasiums_own_checker():
     assert "Gymnasium's checker stops at" in fault.message
     (fault,) = moca.check_env(Deaf())  # not wrapped
     assert "Gymnasium(lambda: …)" in fault.message
-    with pytest.raises(ConfigError, match="not a healthy"):
+    with pytest.raises(ConfigError, match="not a valid"):
         moca.check_env(Gymnasium(Deaf), strict=True)
     with pytest.raises(ConfigError, match="Did you mean Pendulum-v1"):
         moca.check_env("gymnasium:Pendulun-v1")
@@ -487,7 +487,7 @@ def test_an_environment_that_was_made_is_made_again():
     bare.spec = None
     assert Gymnasium(bare).make() is not bare
     bare.lock = threading.Lock()  # which cannot be copied
-    with pytest.raises(ConfigError, match=r"cannot be made again.*Gymnasium\(lambda"):
+    with pytest.raises(ConfigError, match=r"cannot be copied.*Gymnasium\(lambda"):
         Gymnasium(bare)
 
 

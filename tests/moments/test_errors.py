@@ -78,8 +78,8 @@ FAULTS = {
     "quadratic of two dimensions": (lambda: mm.Quadratic(EYE, ONES3), r"Quadratic.A must have shape \(3, 3\)"),
     "degree five": (lambda: mm.Polynomial([np.ones((2,) * k) for k in range(6)]), r"degree one to four"),
     "ragged tensors": (lambda: mm.Polynomial([1.0, ZERO, np.ones((3, 3))]), r"tensors\[2\] must have shape \(2, 2\)"),
-    "powers beyond four": (lambda: mm.Polynomial.from_monomials([1.0], [[3, 2]]), r"sum to four at most"),
-    "complex mean": (lambda: mm.Dirac([1j]), r"real numbers are needed"),
+    "powers beyond four": (lambda: mm.Polynomial.from_monomials([1.0], [[3, 2]]), r"a sum of at most four"),
+    "complex mean": (lambda: mm.Dirac([1j]), r"expected real numbers"),
     "state of another dimension": (lambda: rbf()(ONES3), r"RBF.x must have shape \(2,\)"),
     "belief of another dimension": (
         lambda: mm.expectation(mm.Dirac(ONES3), rbf()),
@@ -111,11 +111,11 @@ FAULTS = {
     ),
     "a process of three axes": (
         lambda: mm.GP(np.ones((4, 2, 2)), np.ones((4, 1)), 1.0),
-        r"GP.inputs must have a row for each point and two axes, got shape \(4, 2, 2\)",
+        r"GP.inputs must have two axes, with one row per point, got shape \(4, 2, 2\)",
     ),
     "a process of flat targets": (
         lambda: mm.GP.fit(np.ones((4, 2)), np.ones(4)),
-        r"GP.targets must have a row for each point and two axes, got shape \(4,\)",
+        r"GP.targets must have two axes, with one row per point, got shape \(4,\)",
     ),
     "second function of another dimension": (
         lambda: mm.covariance(mm.Gaussian(ZERO, EYE), rbf(), mm.Erf([1.0], [ONES3], [0.0])),
@@ -129,7 +129,7 @@ FAULTS = {
     "quadratic of three axes": (lambda: mm.Quadratic(np.ones((1, 1, 2, 2)), np.ones((1, 1, 2))), r"at most 2 axes"),
     "a sum of unlike outputs": (
         lambda: rbf() + mm.Erf(np.ones((3, 1)), [ZERO], [0.0]),
-        r"terms of a Sum must be alike, but RBF maps dimension 2 to outputs \(\)",
+        r"terms of a Sum must have equal dimensions and outputs, but RBF maps dimension 2 to outputs \(\)",
     ),
     "an empty sum": (lambda: mm.Sum(()), r"at least one function"),
     "a lambda in a sum": (lambda: mm.Sum((lambda x: x,)), r"must be functions of moca.moments, got function"),
@@ -179,9 +179,9 @@ def test_a_fault_is_named(fault):
 
 def test_a_function_in_the_place_of_the_distribution():
     """Types are checked while tests run, and would speak first: so below them."""
-    with pytest.raises(TypeError, match=r"takes a distribution of moca.moments, got ndarray: .* pass Dirac\(x\)"):
+    with pytest.raises(TypeError, match=r"needs a distribution of moca.moments, got ndarray: .* pass Dirac\(x\)"):
         dispatch.check_order("covariance", ONES2, rbf())
-    with pytest.raises(TypeError, match=r"takes one distribution, then the function, but got \(Dirac, Dirac\)"):
+    with pytest.raises(TypeError, match=r"needs one distribution, then the function, but got \(Dirac, Dirac\)"):
         dispatch.check_order("variance", mm.Dirac(ZERO), mm.Dirac(ZERO))
     code = """
 from moca import moments as mm
@@ -225,7 +225,7 @@ def test_an_unsupported_covariance_names_all_three():
         names = f"{type(pair[0]).__name__} and {type(pair[1]).__name__} under Gaussian"
         with pytest.raises(TypeError, match=f"covariance of {names}.*RBF × Erf"):
             mm.covariance(mm.Gaussian(ZERO, EYE), *pair)
-    with pytest.raises(TypeError, match="is no Function: product"):
+    with pytest.raises(TypeError, match="is not a Function: product"):
         wave * step
 
 

@@ -426,7 +426,7 @@ def test_what_supports_refuse():
             (lambda kind=kind: kind(mm.Gaussian(np.zeros(2), np.eye(2)), -np.ones(2), np.ones(2)), "DiagonalGaussian")
             for kind in (mm.TruncatedGaussian, mm.ClippedGaussian)
         ),
-        (lambda: mm.expectation(mm.Box(np.zeros(2), np.ones(2)), full), "takes an RBF with a diagonal precision"),
+        (lambda: mm.expectation(mm.Box(np.zeros(2), np.ones(2)), full), "needs an RBF with a diagonal precision"),
         (
             lambda: mm.variance(mm.Gaussian([0.0], [[1.0]]), mm.Matern([1.0], [[0.0]], [1.0])),
             "variance of Matern under Gaussian",

@@ -88,7 +88,7 @@ def test_no_code_is_run(saved, tmp_path):
 
     path = saved / "000000009000.checkpoint"
     path.write_bytes(pickle.dumps(Bomb()))
-    with pytest.raises(DamagedError, match="no checkpoint of this version"):
+    with pytest.raises(DamagedError, match="not a checkpoint of this version"):
         checkpoint.load(path)
     assert not (tmp_path / "exploded").exists()
 

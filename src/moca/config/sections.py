@@ -252,7 +252,7 @@ class Config:
 
     agent: str = _setting("moca", "The agent that learns.", among=AGENTS)
     seed: int = _setting(0, "The first seed; further runs use the next integers.", low=0)
-    seeds: int = _setting(1, "The number of runs, each with a seed of its own.", low=1, high=100_000)
+    seeds: int = _setting(1, "The number of runs, each with its own seed.", low=1, high=100_000)
     env: EnvConfig = field(default_factory=EnvConfig)
     noise: NoiseConfig = field(default_factory=NoiseConfig)
     train: TrainConfig = field(default_factory=TrainConfig)

@@ -57,8 +57,8 @@ class Gymnasium(HostEnvironment):
             self.name, self.make = None, lambda render_mode=None: env()
         else:
             raise ConfigError(
-                "Gymnasium(…) needs a name, such as Pendulum-v1, with settings for gymnasium.make; or an environment, or a "
-                f"function that creates one, without settings, since every run needs its own. Got {env!r}"
+                "Gymnasium(…) needs a name, such as Pendulum-v1, with settings for gymnasium.make; or an environment, "
+                f"or a function that creates one, without settings, since every run needs its own. Got {env!r}"
             )
         one = self.make()
         observed, acted = one.observation_space, one.action_space

@@ -34,7 +34,7 @@ class Vector(Protocol):
 
 
 class HostEnvironment(Spaces):
-    """An environment of which many copies can be created."""
+    """An environment that can be created many times."""
 
     name: eqx.AbstractVar[str | None]  # its name in a config; None if only its user can create it
 

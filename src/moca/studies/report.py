@@ -62,7 +62,7 @@ def render(directory: Path, beside: Path) -> str:
         **({"noise": "Return against noise"} if "noise" in charts else {}),
         "diagnostics": "Diagnostics",
         **({"films": "Films"} if films else {}),
-        "configuration": "Configuration", "origin": "Versions", "again": "Do it again",
+        "configuration": "Configuration", "origin": "Versions", "again": "How to reproduce",
     }  # fmt: skip
     return pages.templates("moca.studies").get_template("report.html").render(
         policy=pages.policy(script, style),

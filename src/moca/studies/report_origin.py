@@ -91,7 +91,7 @@ def origin(origin: Mapping[str, Any]) -> Table | None:
         hours = f"{sum(origin[name].get('seconds', 0) for name in names) / 3600:.2f}"
         rows.append([row_head(commit), *rest, "all" if len(names) == len(origin) else ", ".join(names), hours])
     head = heads("commit", "Python", "machine", "packages", "jobs", "hours")
-    return Table("What the jobs were run with", head, rows) if rows else None
+    return Table("Software and machines of the jobs", head, rows) if rows else None
 
 
 def again(plan: Grid, origin: Mapping[str, Any]) -> Again:

@@ -70,7 +70,7 @@ def test_a_fault_is_named_with_exit_code_2(fault, capsys):
 
 def test_values_of_another_dimension_are_named():
     wrong = {"value.low": [-1, -1], "value.high": [1, 1], "value.lengthscales": [1, 1]}
-    with pytest.raises(c.ConfigError, match=r"value.low has 2 numbers, but PendulumSwingup shows 3 dimensions"):
+    with pytest.raises(c.ConfigError, match=r"value.low has 2 numbers, but PendulumSwingup has 3 observed dimensions"):
         presets.build("tuned", "PendulumSwingup", wrong)
 
 

@@ -64,7 +64,7 @@ RIDDLES = [
     r"\bmade of what\b|\bmakes? of (?:it|them|what)\b",
 ]
 FIGURE = re.compile(
-    r"\d[\d,.]* ?± ?\d[\d.]*"  # a mean with its interval
+    r"\d[\d,.]* ?± ?\d+(?:\.\d+)?"  # a mean with its interval
     r"|\d[\d,]*\.?\d*(?= ?(?:steps/s|steps per second|updates/s|ms\b|µs\b|GB\b|MB\b))"
 )
 

@@ -135,7 +135,7 @@ CRAFTED = {
     "a range of NaN": (facts_with(log_variance=[float("nan"), 4]), "its log_variance is"),
     "a range of words": (facts_with(log_variance="ab"), "its log_variance is 'ab'"),
     "raised by infinity": (facts_with(raised=float("inf")), "its raised is inf"),
-    "an environment of numbers": (facts_with(env=5), "its env is 5, not a word"),
+    "an environment of numbers": (facts_with(env=5), "its env is 5, not a string"),
 }  # fmt: skip
 
 
@@ -237,7 +237,7 @@ def test_the_policy_of_a_run_is_checked_before_it_is_used(tmp_path):
             stored(tmp_path, **arrays).load_policy(learners())
         assert str(tmp_path / "policy.npz") in str(refused.value)
     (tmp_path / "policy.npz").unlink()
-    with pytest.raises(ConfigError, match=r"holds no policy.npz"):
+    with pytest.raises(ConfigError, match=r"has no policy.npz"):
         RunDirectory(tmp_path).load_policy(learners())
     os.mkfifo(tmp_path / "policy.npz")
     with pytest.raises(ConfigError, match="not a regular file"):

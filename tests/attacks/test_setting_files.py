@@ -138,7 +138,7 @@ CALLS = {
     "varied=word": (lambda out: moca.train(CONFIG, out, varied="ab"), "varied must be a list"),
     "varied=[3]": (lambda out: moca.train(CONFIG, out, varied=[3]), "settings must be a dictionary"),
     "varied=int": (lambda out: moca.train(CONFIG, out, varied=[{"seed": 3}]), "seed cannot be swept"),
-    "varied twice": (lambda out: moca.train(CONFIG, out, varied=[{}, {}]), "the same"),
+    "varied twice": (lambda out: moca.train(CONFIG, out, varied=[{}, {}]), "are equal"),
     "env=3": (lambda out: moca.train(CONFIG, out, env=3), "env = 3 must be an environment"),
     "console=3": (lambda out: moca.train(CONFIG, out, console=3), "console must be a rich.console.Console"),
     "keep=0": (lambda out: moca.train(CONFIG, out, keep=0), "keep = 0 is out of range"),

@@ -105,7 +105,7 @@ def test_a_name_on_the_command_line_is_trusted_and_so_is_the_directory_it_made(t
     assert sign.exists()
     sys.modules.pop(trust.module_of(name))
     sign.unlink()
-    with pytest.raises(ConfigError, match=r"holds no policy.npz"):
+    with pytest.raises(ConfigError, match=r"has no policy.npz"):
         _ = moca.load(tmp_path / "run").learners  # made here: it gets as far as that
     assert sign.exists()
     sys.modules.pop(trust.module_of(name))

@@ -205,7 +205,7 @@ def test_of_a_playground_dictionary_the_state_is_seen(monkeypatch):
     _, steps = play(env, [[0.5, 0.25]] * 2)
     np.testing.assert_array_equal(steps.observation, [[0.5, 0.25, 1.0], [0.5, 0.25, 2.0]])
     monkeypatch.setattr(registry, "load", lambda *_, **__: Counting(lambda count: {"pixels/view_0": count}))
-    with pytest.raises(ConfigError, match=r"observations of PandaPickCubeCartesian must be .* they are pixels/view_0"):
+    with pytest.raises(ConfigError, match=r"observations of PandaPickCubeCartesian must be .* but are pixels/view_0"):
         Playground("PandaPickCubeCartesian")
 
 

@@ -128,7 +128,7 @@ def test_what_a_gp_refuses():
         (lambda: mm.GP(x, np.zeros(4), np.ones(2)), r"GP.targets must have two axes, with one row per point"),
         (lambda: mm.GP(x, np.zeros((3, 1)), np.ones(2)), r"GP.targets must have shape \(4, 1\)"),
         (lambda: mm.GP(x, y, np.ones((2, 2))), r"GP.lengthscales must have shape \(1, 2\)"),
-        (lambda: mm.GP(x, y, np.ones(2), noise=0.0), r"GP.noise holds 0"),
+        (lambda: mm.GP(x, y, np.ones(2), noise=0.0), r"GP.noise contains 0"),
         (lambda: mm.GP(x, y, np.ones(2), signal=np.ones(3)), r"GP.signal must have shape \(1,\)"),
         (lambda: mm.covariance(p, mm.GP(x, y, np.ones(2)), mm.GP(x, y, np.ones(2))), r"takes one GP"),
     ):

@@ -181,7 +181,7 @@ def test_a_run_can_be_asked_before_it_has_ended(tmp_path):
 
     moca.train(config(4), tmp_path / "run", env=env, callback=look, checkpoint_every=0)
     assert len(asked) == 3
-    with pytest.raises(ConfigError, match=r"holds no best\.npz"):
+    with pytest.raises(ConfigError, match=r"has no best\.npz"):
         _ = moca.load(tmp_path / "run", env=env).best.learners
     with pytest.raises(ConfigError, match="which = 'worst' is unknown"):
         moca.load(tmp_path / "run", env=env, which="worst")

@@ -61,7 +61,7 @@ def update(
     rounding error alone.
     """
 
-    def dimension(carry: tuple, j: Array) -> tuple[tuple, None]:
+    def dimension(carry: tuple[Any, ...], j: Array) -> tuple[tuple[Any, ...], None]:
         mean, covariance, nll = carry
         variance = jnp.maximum(covariance[j, j] + noise[j], jnp.finfo(mean.dtype).tiny)
         gain, error = covariance[:, j] / variance, measured[j] - mean[j]

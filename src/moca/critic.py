@@ -226,7 +226,7 @@ def _map_roles(function: Callable[..., Any], tree: T, *rest: T) -> T:
     return jax.tree_util.tree_map_with_path(lambda path, *leaves: function(_role(tree, path), *leaves), tree, *rest)
 
 
-def _role(tree: Any, path: tuple) -> str:
+def _role(tree: Any, path: tuple[Any, ...]) -> str:
     """Returns the role declared by the innermost field on the path to a leaf."""
     role = "linear"
     for entry in path:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from functools import cache, partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -38,7 +39,7 @@ def bivariate_excess(h: Float[Array, "*n"], k: Float[Array, "*n"], rho: Float[Ar
 
 
 @bivariate_excess.defjvp
-def _bivariate_excess_jvp(primals: tuple, tangents: tuple) -> tuple:
+def _bivariate_excess_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, ...]:
     h, k, rho = primals
     dh, dk, drho = tangents
     slope_h = normal_density(h) * (ndtr(conditional(k, h, rho)) - ndtr(k))
@@ -149,7 +150,7 @@ def half_moments(order: int, z: Float[Array, "*n"]) -> Float[Array, "k *n"]:
 
 
 @half_moments.defjvp
-def _half_moments_jvp(order: int, primals: tuple, tangents: tuple) -> tuple:
+def _half_moments_jvp(order: int, primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, ...]:
     more = half_moments(order + 1, primals[0])
     return more[:-1], -more[1:] * tangents[0]
 
@@ -185,7 +186,7 @@ def student_characteristic(df: int, u: Float[Array, "*m"]) -> Float[Array, "*m"]
         return _debye(df / 2, u) if df > _ELEMENTARY else _elementary((df - 1) // 2, u)
 
     @chi.defjvp
-    def chi_jvp(primals: tuple, tangents: tuple) -> tuple:
+    def chi_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, ...]:
         (u,), (du,) = primals, tangents
         if df > 1:
             slope = -student_characteristic(df - 2, u) / (2 * (df - 2))

@@ -9,17 +9,20 @@ To add a pair, write one function and register it in one line:
 
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 from moca.moments.distributions import Distribution
 from moca.moments.functions import Function
 
-CLOSED_FORMS: dict[tuple[type, type], Callable] = {}
+Form = Callable[..., Any]
+
+CLOSED_FORMS: dict[tuple[type, type], Form] = {}
 """Closed forms of `expectation`, by the classes of distribution and function."""
-VARIANCES: dict[tuple[type, type], Callable] = {}
+VARIANCES: dict[tuple[type, type], Form] = {}
 """Closed forms of `variance`, by the classes of distribution and function."""
-CROSS_COVARIANCES: dict[tuple[type, type], Callable] = {}
+CROSS_COVARIANCES: dict[tuple[type, type], Form] = {}
 """Closed forms of `cross_covariance`, by the classes of distribution and function."""
-COVARIANCES: dict[tuple[type, type, type], Callable] = {}
+COVARIANCES: dict[tuple[type, type, type], Form] = {}
 """Closed forms of `covariance`, by the classes of distribution and of two functions, in either order."""
 
 
@@ -27,7 +30,7 @@ class NoClosedFormError(TypeError):
     """Raised if no closed form is registered for a distribution and a function."""
 
 
-def look_up(table: dict[tuple[type, type], Callable], verb: str, p: Distribution, f: Callable) -> Callable:
+def look_up(table: dict[tuple[type, type], Form], verb: str, p: Distribution, f: Callable[..., Any]) -> Form:
     """Returns the closed form for the pair, after checking dimensions and batch axes."""
     check_order(verb, p, f)
     found = find(table, type(p), type(f))
@@ -41,7 +44,7 @@ def look_up(table: dict[tuple[type, type], Callable], verb: str, p: Distribution
     return found
 
 
-def look_up_pair(p: Distribution, f: Callable, g: Callable) -> Callable:
+def look_up_pair(p: Distribution, f: Callable[..., Any], g: Callable[..., Any]) -> Form:
     """Returns the closed form for the covariance of f and g, in this order."""
     check_order("covariance", p, f, g)
     found, turned = find_pair(type(p), type(f), type(g)), find_pair(type(p), type(g), type(f))
@@ -58,19 +61,19 @@ def look_up_pair(p: Distribution, f: Callable, g: Callable) -> Callable:
     return _transposed(turned)
 
 
-def find(table: dict[tuple[type, type], Callable], p: type, f: type) -> Callable | None:
+def find(table: dict[tuple[type, type], Form], p: type, f: type) -> Form | None:
     """Returns the entry for the nearest base classes of the two types, or None."""
     return next((table[a, b] for b in f.__mro__ for a in p.__mro__ if (a, b) in table), None)
 
 
-def find_pair(p: type, f: type, g: type) -> Callable | None:
+def find_pair(p: type, f: type, g: type) -> Form | None:
     """Returns the entry for the nearest base classes of the three types, or None."""
     keys = ((a, b, c) for b in f.__mro__ for c in g.__mro__ for a in p.__mro__)
     return next((COVARIANCES[key] for key in keys if key in COVARIANCES), None)
 
 
 @cache
-def _transposed(form: Callable) -> Callable:
+def _transposed(form: Form) -> Form:
     """Returns the closed form with its functions swapped; cached, so that it compiles once."""
     return lambda p, f, g: form(p, g, f).T
 
@@ -92,7 +95,7 @@ def _is_distribution(thing: object) -> bool:
     return isinstance(thing, Distribution)
 
 
-def _check(verb: str, p: Distribution, *functions: Callable) -> None:
+def _check(verb: str, p: Distribution, *functions: Callable[..., Any]) -> None:
     if p.batch_shape:
         raise batch_error(verb, p, len(functions))
     for f in functions:

@@ -19,11 +19,11 @@ Map = Callable[[Array], Array]
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2), inline=True)
-def _program(form: Callable, structure: Any, places: tuple[int, ...], leaves: Sequence[Array]) -> Array:
+def _program(form: Callable[..., Any], structure: Any, places: tuple[int, ...], leaves: Sequence[Array]) -> Array:
     return form(*jax.tree.unflatten(structure, [leaves[place] for place in places]))
 
 
-def evaluate(form: Callable, *arguments: Any) -> Array:
+def evaluate(form: Callable[..., Any], *arguments: Any) -> Array:
     """Runs a closed form as one compiled program, instead of compiling each operation separately.
 
     Arrays shared between arguments stay shared, so that a form can tell whether two functions are

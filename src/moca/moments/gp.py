@@ -1,6 +1,8 @@
 """Gaussian processes at uncertain inputs: PILCO's prediction (Deisenroth and Rasmussen, 2011)."""
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -83,13 +85,13 @@ class GP(Function):
         start = (jnp.log(jnp.tile(spread, (targets.shape[1], 1))), jnp.log(size), jnp.log(0.05 * size))
         adam = optax.adam(rate)
 
-        def loss(logs: tuple) -> Float[Array, ""]:
+        def loss(logs: tuple[Any, ...]) -> Float[Array, ""]:
             scales, signal, noise = logs
             curb = jnp.sum(((scales - start[0]) / math.log(100)) ** 30)
             curb += jnp.sum(((signal - noise) / (2 * math.log(500))) ** 30)
             return curb - cls(inputs, targets, *map(jnp.exp, logs)).log_likelihood().sum()
 
-        def step(carry: tuple, _: None) -> tuple:
+        def step(carry: tuple[Any, ...], _: None) -> tuple[Any, ...]:
             logs, state = carry
             updates, state = adam.update(jax.grad(loss)(logs), state)
             return (optax.apply_updates(logs, updates), state), None
@@ -183,7 +185,7 @@ def gaussian_gp_with_any(p: DiagonalGaussian | Gaussian, f: GP, g: Function) -> 
     The rest of the process is independent of g.
     """
     weights = f.signal[:, None] * f.solve()[1]
-    means = jax.vmap(lambda w, scales: covariance(p, RBF(w, f.inputs, scales**-2), g))
+    means: Callable[..., Array] = jax.vmap(lambda w, scales: covariance(p, RBF(w, f.inputs, scales**-2), g))
     return means(weights, f.lengthscales)
 
 

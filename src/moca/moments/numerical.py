@@ -95,7 +95,7 @@ def compare(p: Distribution, f: Map, samples: int = 100_000, key: Key[Array, ""]
     def sampled(p: Distribution) -> Array:
         return jax.vmap(f)(p.sample(key, samples)).mean(axis=0)
 
-    methods: list[tuple[str, Callable]] = [
+    methods: list[tuple[str, Callable[..., Any]]] = [
         ("closed form", lambda p: expectation(p, f)),
         ("quadrature", lambda p: quadrature(p, f, 32 if p.dimension <= 2 else 12)),
         ("sigma points", lambda p: sigma_points(p, f)),
@@ -114,7 +114,7 @@ def compare(p: Distribution, f: Map, samples: int = 100_000, key: Key[Array, ""]
         print(f"{name:<18}{shown:>24}{np.abs(value - reference).max():>12.1e}{seconds * 1e3:>9.3f} ms")
 
 
-def _timed(program: Callable, p: Distribution) -> tuple[np.ndarray, float]:
+def _timed(program: Callable[..., Any], p: Distribution) -> tuple[np.ndarray, float]:
     value = np.asarray(program(p))
     start = time.perf_counter()
     program(p).block_until_ready()

@@ -31,7 +31,7 @@ POLYNOMIALS = (Quadratic, Polynomial)
 FUNCTIONS = (RBF, Fourier, *GATED, *POLYNOMIALS)
 
 
-def _add(table: dict[Any, Callable], entries: dict[Any, Callable]) -> None:
+def _add(table: dict[Any, Callable[..., Any]], entries: dict[Any, Callable[..., Any]]) -> None:
     table.update(entries)
 
 

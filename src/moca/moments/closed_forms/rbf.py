@@ -1,6 +1,7 @@
 """Radial basis functions under Gaussians."""
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -31,7 +32,7 @@ def rbf_bases(p: DiagonalGaussian | Gaussian, f: RBF) -> Float[Array, "m"]:
     return _streamed_bases(p, f)
 
 
-def _widened(variance: Float[Array, "..."], precision: Float[Array, "..."]) -> tuple:
+def _widened(variance: Float[Array, "..."], precision: Float[Array, "..."]) -> tuple[Any, ...]:
     """log(1 + vΛ) and Λ / (1 + vΛ), also where vΛ overflows."""
     most = float(jnp.finfo(precision.dtype).max) ** 0.75
     huge = variance > most / precision
@@ -52,7 +53,7 @@ def _streamed_bases(p: DiagonalGaussian, f: RBF) -> Float[Array, "m"]:
     """
 
     @jax.checkpoint
-    def add_dimension(total: Float[Array, "m"], column: tuple) -> tuple[Float[Array, "m"], None]:
+    def add_dimension(total: Float[Array, "m"], column: tuple[Any, ...]) -> tuple[Float[Array, "m"], None]:
         mean, variance, centers, precision = column
         log_widened, precision = _widened(variance, precision)
         gap = cut_off(mean - centers, precision)
@@ -109,7 +110,8 @@ def given_each_basis(
     # If all bases share one precision, they share one conditioned covariance, which is factorised
     # once.
     shared = len(precision) == 1 < len(f.centers)
-    given = jax.vmap(lambda c, precision: expect(p.condition(c, precision)), (0, None if shared else 0))
+    axes = (0, None if shared else 0)
+    given: Callable[..., Array] = jax.vmap(lambda c, precision: expect(p.condition(c, precision)), axes)
     conditioned = given(f.centers, precision[0] if shared else precision)
     bases = rbf_bases(p, f)
     return bases.reshape(-1, *(1,) * (conditioned.ndim - 1)) * (conditioned - expect(p))

@@ -162,7 +162,7 @@ class Features(Function):
         return self.weigh(self.features(x)) + self.constant
 
 
-def set_weights(weights: check.Numbers | None, constant: check.Numbers, rows: Array) -> tuple:
+def set_weights(weights: check.Numbers | None, constant: check.Numbers, rows: Array) -> tuple[Any, ...]:
     """Returns `weights` and `constant` as arrays; a scalar constant applies to all outputs."""
     weights = None if weights is None else check.as_float(weights)
     constant = check.as_float(constant, like=rows if weights is None else weights)

@@ -78,9 +78,9 @@ def update(
 def innovation_nll(ensemble: GaussianEnsemble, episode: Transition, noise: Float[Array, "obs"]) -> Float[Array, ""]:
     """Returns the mean negative log-likelihood of an episode's observations under the filter.
 
-    Errors of measurement are correlated between successive steps; process noise is not. One-step
-    predictions cannot tell the two apart, but the filter's likelihood can. Actions are in [−1, 1];
-    after a termination a new belief starts.
+    Measurement noise makes the errors of successive predictions correlated; process noise does not.
+    One-step predictions cannot tell the two apart, but the filter's likelihood can. Actions are
+    in [−1, 1]; after a termination a new belief starts.
     """
 
     def step(carry: tuple[Belief, Array], row: Transition) -> tuple[tuple[Belief, Array], Float[Array, ""]]:

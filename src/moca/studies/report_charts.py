@@ -209,9 +209,9 @@ def _means(found: Sequence[statistics.Estimate]) -> dict[str, Any]:
 
 
 def _each_seed(values: np.ndarray) -> dict[str, Any]:
-    """Encodes every column with two characters per value, 1/4094 of the range each.
+    """Encodes every column with two characters per value, in steps of 1/4094 of its range.
 
-    The last is NaN.
+    The last level is NaN.
     """
     low, high = float(f"{np.nanmin(values):.6g}"), float(f"{np.nanmax(values):.6g}")
     levels = np.clip(np.round((values - low) / ((high - low) or 1) * 4094), 0, 4094)

@@ -201,7 +201,7 @@ def _speeds(table: "pd.DataFrame", blocks: Iterable[_Block]) -> list[Group]:
         tables.append(block.table("Steps to 90 % of the best: ", block.head, rows))
     note = (
         "Median over seeds of the steps until three evaluations in a row average 90 % of the best mean in the column "
-        "of final scores; infinite unless more than half of the seeds reach it."
+        "of final scores; a dash unless more than half of the seeds reach it."
     )
     return [Group("Speed", note, tables)] if tables else []
 

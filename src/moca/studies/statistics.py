@@ -242,7 +242,7 @@ def profile(scores: ArrayLike, thresholds: ArrayLike) -> np.ndarray:
 
 
 def steps_to(steps: np.ndarray, values: np.ndarray, threshold: float, window: int = 3) -> np.ndarray:
-    """Returns each seed's first step at which `window` evaluations average a threshold.
+    """Returns each seed's first step at which `window` evaluations average at least a threshold.
 
     It is infinite if that never happens, or if there are fewer evaluations. Later values, even
     divergence, do not matter.

@@ -61,7 +61,7 @@ class View:
 
     @property
     def film_text(self) -> str:
-        """The video as a data URL."""
+        """The video in base64."""
         return base64.b64encode(self.film or b"").decode()
 
     @property

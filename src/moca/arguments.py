@@ -84,4 +84,4 @@ def add_trust(parser: Parser) -> None:
 
 def add_device(parser: Parser) -> None:
     """Adds the option that selects the device."""
-    parser.add_argument("--device", choices=["cpu", "gpu"], help="default: a GPU if there is one")
+    parser.add_argument("--device", choices=["cpu", "gpu"], help="where to compute (default: a GPU if there is one)")

@@ -99,7 +99,9 @@ def _parser() -> tuple[Parser, dict[str, Parser]]:
 
     runs.add_commands(command)
 
-    listed = command("settings", _settings, "every setting: type, allowed values, default, presets, and what it does")
+    listed = command(
+        "settings", _settings, "list all settings: type, allowed values, default, presets, and what each does"
+    )
     listed.add_argument("name", nargs="?", help="a section, such as critic, or a setting, such as critic.lr")
     listed.add_argument("--json", action="store_true", help="print JSON")
 

@@ -99,7 +99,7 @@ BAD = {
     "absurd": ([0.1, 0.1, -3.4e38], "measurements must be within"),
     "beyond float32": ([0.1, 0.1, 1e300], "measurements must be within"),
     "just beyond": ([0.1, 0.1, 1.01 * LIMIT], "measurements must be within"),
-    "too few": ([0.1, 0.2], "has 3 numbers"),
+    "too few": ([0.1, 0.2], "must have 3 numbers"),
     "none": (None, "real numbers"),
     "words": (["0.1", "0.2", "0.3"], "real numbers"),
     "complex": ([1j, 0, 0], "real numbers"),
@@ -138,7 +138,7 @@ def test_the_model_is_asked_about_nothing_impossible(both):
     case, _, _, run = both
     if case == "none":
         pytest.skip("it has no model")
-    with pytest.raises(ConfigError, match="an action has inf"):
+    with pytest.raises(ConfigError, match="an action contains inf"):
         run.model.predict([0.0] * 3, [np.inf, 0.0])
     with pytest.raises(ConfigError, match="an observation contains NaN"):
         run.model.predict([np.nan] * 3, [0.0, 0.5])

@@ -35,7 +35,9 @@ class Cartpole:
     def read(self):
         """x, cos θ, sin θ, ẋ, θ̇ with noise; NaN if the sample was lost."""
         x, angle, speed, turning = self.state
-        measured = np.array([x, np.cos(angle), np.sin(angle), speed, turning]) + NOISE * self.rng.normal(size=5)
+        measured = np.array(
+            [x, np.cos(angle), np.sin(angle), speed, turning]
+        ) + NOISE * self.rng.normal(size=5)
         if self.rng.random() < LOST:
             self.lost += 1
             return np.full(5, np.nan)
@@ -48,8 +50,12 @@ class Cartpole:
             sin, cos = np.sin(angle), np.cos(angle)
             force = 10 * action[0] + 0.05 * turning**2 * sin  # 0.05 = 0.1 kg × 0.5 m
             mass = np.array([[1.1, 0.05 * cos], [0.05 * cos, 0.1 / 3]])
-            speed, turning = np.array([speed, turning]) + 0.001 * np.linalg.solve(mass, [force, 0.05 * 9.81 * sin])
-            self.state = np.array([x + 0.001 * speed, angle + 0.001 * turning, speed, turning])
+            speed, turning = np.array([speed, turning]) + 0.001 * np.linalg.solve(
+                mass, [force, 0.05 * 9.81 * sin]
+            )
+            self.state = np.array(
+                [x + 0.001 * speed, angle + 0.001 * turning, speed, turning]
+            )
 
 
 def run(policy, plant, seconds):
@@ -91,7 +97,9 @@ def told(name, milliseconds):
 
 
 seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 10.0
-policy = Policy.load(sys.argv[2]) if len(sys.argv) > 2 else pretrained("CartpoleBalance")
+policy = (
+    Policy.load(sys.argv[2]) if len(sys.argv) > 2 else pretrained("CartpoleBalance")
+)
 plant = Cartpole(np.random.default_rng(0))
 for _ in range(20):  # warm up: the first calls are slow
     policy(np.zeros(5))
@@ -103,5 +111,10 @@ assert not {"jax", "jaxlib", "equinox"} & set(sys.modules)
 print(f"{len(took):,} decisions at {1 / PERIOD:.0f} Hz, from NumPy alone")
 print(told("a decision takes", took))
 print(told("it begins late by", late))
-print(", ".join(f"{what}: {count}" for what, count in {"samples lost": plant.lost, **counts}.items()))
+print(
+    ", ".join(
+        f"{what}: {count}"
+        for what, count in {"samples lost": plant.lost, **counts}.items()
+    )
+)
 print(f"cos θ, mean of the second half: {upright[len(upright) // 2 :].mean():.3f}")

@@ -43,7 +43,7 @@ FAULTS = {
     "critic.curvature=ful": "Did you mean full?",
     "value.kind=rfb": "Did you mean rbf?",
     "value.low=[1,2]": "value.high has 3 numbers, but value.low has 2",
-    "value.low=[5,5,5]": "must lie below value.high",
+    "value.low=[5,5,5]": "must be below value.high",
     "exploration.probability=1.5": "exploration.probability = 1.5 is out of range",
     "seeds=0": "seeds = 0 is out of range",
     "seed=-1": "seed = -1 is out of range",
@@ -52,7 +52,7 @@ FAULTS = {
     "sac.tau=0": "sac.tau = 0 is out of range: it must be above 0 and at most 1",
     "sac.alpha=0": "sac.alpha = 0 is out of range",
     "sac.critic_lr=-1": "sac.critic_lr = -1 is out of range",
-    "sac": "a setting is NAME=VALUE",
+    "sac": "a setting must have the form NAME=VALUE",
     "sac=1": "there is no setting 'sac'",
     "=1": "there is no setting ''",
 }
@@ -70,7 +70,7 @@ def test_a_fault_is_named_with_exit_code_2(fault, capsys):
 
 def test_values_of_another_dimension_are_named():
     wrong = {"value.low": [-1, -1], "value.high": [1, 1], "value.lengthscales": [1, 1]}
-    with pytest.raises(c.ConfigError, match=r"value.low has 2 numbers, but PendulumSwingup shows 3 dimensions"):
+    with pytest.raises(c.ConfigError, match=r"value.low has 2 numbers, but PendulumSwingup has 3 observed dimensions"):
         presets.build("tuned", "PendulumSwingup", wrong)
 
 

@@ -162,7 +162,7 @@ def test_two_processes_do_not_train_in_one_directory(tmp_path):
     path = tmp_path / "run"
     with start(path) as process:
         wait_for_rows(path / "metrics.jsonl", 1, process)
-        with pytest.raises(ConfigError, match=f"is being trained in by process {process.pid}"):
+        with pytest.raises(ConfigError, match=f"is in use: process {process.pid}"):
             moca.train(config(), path, env=Slow())
         process.kill()
 
@@ -184,11 +184,11 @@ def test_an_unfinished_directory_of_an_earlier_release_goes_on(tmp_path, release
 
 
 def test_another_run_is_not_gone_on_with(whole):
-    with pytest.raises(ConfigError, match="holds a run already, and it is finished"):
+    with pytest.raises(ConfigError, match="already has a run, and it is finished"):
         moca.train(config(), whole, env=Slow())
-    with pytest.raises(ConfigError, match=r"holds a run already, with other settings \(train.gamma\)"):
+    with pytest.raises(ConfigError, match=r"already has a run, with other settings \(train.gamma\)"):
         moca.train(config(train__gamma=0.5), whole, env=Slow())
-    with pytest.raises(ConfigError, match="holds a run already, with other seeds"):
+    with pytest.raises(ConfigError, match="already has a run, with other seeds"):
         moca.train(config(), whole, env=Slow(), varied=[{"train.gamma": 0.9}])
 
 

@@ -11,7 +11,7 @@ Belief = tuple[np.ndarray, np.ndarray]  # mean and covariance
 
 
 class Filter:
-    """The belief over the state: an extended Kalman filter with the ensemble's mean and its derivative."""
+    """An extended Kalman filter with the ensemble's mean and its derivative."""
 
     def __init__(self, facts: dict[str, Any], arrays: dict[str, np.ndarray], actions: int) -> None:
         size = facts["observation_size"]
@@ -21,9 +21,9 @@ class Filter:
         activation = ACTIVATIONS[facts.get("activation", "silu")]
         self.members = Network("ensemble", arrays, activation, size + actions, 2 * size + below, (members,))
         widest = max(weight.shape[1] for weight, _ in self.members.layers)
-        if not 0 < 8 * members * size * max(size, widest) <= LARGEST:  # bytes of a derivative, or of covariances
+        if not 0 < 8 * members * size * max(size, widest) <= LARGEST:  # bytes of a derivative or of covariances
             raise ValueError(f"a filter of {members} networks, {widest} wide, over {size} dimensions is too large")
-        self.mean, self.deviation = (  # of s; of its change
+        self.mean, self.deviation = (  # of s and of its change
             take(arrays, f"statistics.{name}", 2, size) for name in ("mean", "deviation")
         )
         if not (self.deviation > 0).all():
@@ -38,14 +38,17 @@ class Filter:
             return
         self.range, self.inverse = take(arrays, "noise.range", 2), take(arrays, "noise.inverse_scales", size)
         if not 0 <= self.range[0] <= self.range[1] or (self.inverse < 0).any() or not self.inverse.any():
-            raise ValueError("noise.range must rise from 0 or more, and noise.inverse_scales must not be negative")
+            raise ValueError("noise.range must increase from at least 0, and noise.inverse_scales must not be negative")
 
     def start(self, measured: np.ndarray) -> Belief:
-        """The belief after the first observation."""
+        """Returns the belief after the first observation."""
         return measured, self._noise(measured)[:, None] * np.eye(len(measured))
 
     def follow(self, belief: Belief, action: np.ndarray, measured: np.ndarray) -> Belief:
-        """The belief after an action in [−1, 1] and the observation that followed, as far as that is not NaN."""
+        """Returns the belief after an action in [−1, 1] and an observation.
+
+        NaN entries are ignored.
+        """
         mean, covariance = self._predicted(belief, action)
         missing = np.isnan(measured)
         noise = np.where(missing, np.inf, self._noise(mean))  # so that nothing is gained there
@@ -73,7 +76,7 @@ class Filter:
         return means.mean(axis=0), F @ covariance @ F.T + own.mean(axis=0)
 
     def _noise(self, s: np.ndarray) -> np.ndarray:
-        """The variance of each observed dimension at this state."""
+        """Returns the noise variance of each observed dimension at this state."""
         if self.variance is not None:
             return self.variance
         low, high = self.range

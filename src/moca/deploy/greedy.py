@@ -34,7 +34,7 @@ class Network:
             self.layers.append((weights, take(arrays, f"{name}.bias{len(self.layers)}", *shape[:-1])))
             self.outputs = shape[-2]
         if not self.layers or not self.outputs or self.outputs != (outputs or self.outputs):
-            raise ValueError(f"{name} has {len(self.layers)} layers that end in {self.outputs}, not {outputs}, numbers")
+            raise ValueError(f"{name} has {len(self.layers)} layers with {self.outputs} outputs, but needs {outputs}")
         self.activation = activation
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
@@ -45,7 +45,7 @@ class Network:
         return x
 
     def with_derivative(self, x: np.ndarray, derivative: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The output, and its derivative by whatever the input has that `derivative` by."""
+        """Returns the output and its derivative, given the derivative of the input."""
         for number, (weight, bias) in enumerate(self.layers):
             x, derivative = (weight @ x[..., None])[..., 0] + bias, weight @ derivative
             if number < len(self.layers) - 1:
@@ -64,7 +64,7 @@ def relu(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _silu(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The activation x σ(x) and its slope."""
-    sigmoid = (1 + np.tanh(x / 2)) / 2  # which does not overflow
+    sigmoid = (1 + np.tanh(x / 2)) / 2  # does not overflow
     return x * sigmoid, sigmoid * (1 + x * (1 - sigmoid))
 
 
@@ -79,7 +79,7 @@ def _erf(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return erf(x).astype(x.dtype), 2 / np.sqrt(np.pi) * np.exp(-(x**2))
 
 
-ACTIVATIONS = {"silu": _silu, "gelu": _gelu, "erf": _erf}  # of the ensemble
+ACTIVATIONS = {"silu": _silu, "gelu": _gelu, "erf": _erf}  # activations of the ensemble
 
 
 class Actor:
@@ -103,7 +103,7 @@ class Quadratic:
         self.cholesky = Network("cholesky", arrays, relu, self.trunk.outputs, actions + below)
         floor = take(arrays, "floor")
         if floor < 0:
-            raise ValueError(f"floor is {floor}, and must not be negative")
+            raise ValueError(f"floor is {floor}, but must not be negative")
         self.least = np.sqrt(floor)
 
     def __call__(self, states: np.ndarray) -> np.ndarray:
@@ -143,7 +143,7 @@ def _places(size: int, below: int) -> np.ndarray:
 
 
 def _box_maximiser(P: np.ndarray, vertex: np.ndarray, sweeps: int = 60) -> np.ndarray:
-    """argmax of −½ (a − μ̃)ᵀ P (a − μ̃) over the box [−1, 1]ⁿ: which bounds hold, then a solve in the free dimensions."""
+    """Returns the argmax of −½ (a − μ̃)ᵀ P (a − μ̃) over [−1, 1]ⁿ, as `moca.critic` does."""
     size = vertex.shape[-1]
 
     def sweep(action: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Drivers schedule the functions of `moca.loop`: a scan for compiled environments, a loop on the host for others."""
+"""Drivers schedule the functions of `moca.loop`: in a scan, or in a loop on the host."""
 
 from collections.abc import Sequence
 
@@ -16,10 +16,10 @@ __all__ = ["HostTrainer", "Report", "ScanTrainer", "Schedule", "Trainer", "make_
 def make_trainer(
     configs: Sequence[Config], seeds: Sequence[int], env: Spaces | None = None, overlap: bool = False
 ) -> Trainer:
-    """The trainer for that environment, or for the one the configs name; arguments as for `ScanTrainer`."""
+    """Returns the trainer for an environment, by default the one named in the configs."""
     env = env or named(configs[0].env.name, configs[0].env.flatten)
     if not isinstance(env, HostEnvironment):
         return ScanTrainer(configs, seeds, env, overlap)
     if overlap:
-        raise ConfigError("overlap needs a compiled environment, and this one is stepped on the host")
+        raise ConfigError("overlap needs a compiled environment, but this one is stepped on the host")
     return HostTrainer(configs, seeds, env)

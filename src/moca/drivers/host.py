@@ -1,7 +1,7 @@
-"""The driver for environments of the host: all runs act in one compiled program, step, and learn in another.
+"""The driver for environments on the host: one program acts in all runs, another one learns.
 
-Every run has an environment of its own. Each episode starts with resets whose seeds follow from the run's seed and the
-episode's number, so that a run that goes on from a checkpoint is the run it would have been.
+Every run has a separate environment. Each episode starts with resets whose seeds follow from the
+run's seed and the episode's number, so that a resumed run equals an uninterrupted one.
 """
 
 from collections.abc import Sequence
@@ -52,7 +52,10 @@ class EpisodeDraws(NamedTuple):
 
 
 class HostTrainer(Trainer):
-    """Many runs, each with an environment of its own on the host; arguments as for `Trainer`."""
+    """Trains many runs, each with a separate environment on the host.
+
+    Arguments as for `Trainer`.
+    """
 
     env: HostEnvironment
 
@@ -109,7 +112,7 @@ class HostTrainer(Trainer):
             program = store if index < first_update(self.config) else update
             state, totals = program(configs, state, totals, draws, action, outcome, np.int32(index))
             ended.append(outcome.ended)
-        before = self.state._replace(replay=None)  # the learning has written over it
+        before = self.state._replace(replay=None)  # its buffer was donated to the learning program
         ends = np.stack(ended, axis=1).astype(np.float32)
         if after - first < agent_steps(self.config):  # the last episode, if the total is no multiple of their length
             finish, _ = self._build_finish(before, state, totals, ends)
@@ -118,7 +121,7 @@ class HostTrainer(Trainer):
         return dict(sorted((metrics | self._scores(keys, metrics["diverged"] > 0)).items()))
 
     def _scores(self, keys: Key[Array, "runs"], diverged: np.ndarray) -> dict[str, np.ndarray]:
-        """The evaluation after an episode; NaN for runs that diverged, and where none is due."""
+        """Returns the evaluation after an episode; NaN for diverged runs, and if none is due."""
         scores = {name: np.full(len(self._seeds), np.nan) for name in SCORES}
         if evaluation_due(self.config, self.episode) or self.episode + 1 == self.episodes:
             numbers = range(1, self.config.train.eval_episodes + 1)
@@ -126,7 +129,7 @@ class HostTrainer(Trainer):
             scores = self._greedy.scores(self.configs, self.learners, keys, seeds)
         return {name: np.where(diverged, np.nan, values).astype(np.float32) for name, values in scores.items()}
 
-    # The programs, each as it is for one run.
+    # The programs, each written for one run.
 
     def _parts(self, config: Config) -> tuple[Agent, Noise]:
         return make_agent(config, self.env), make_noise(config.noise, self.env.observation_size)
@@ -139,7 +142,7 @@ class HostTrainer(Trainer):
         first: Int[Array, ""],
         observation: Float[Array, "obs"],
     ) -> tuple[EpisodeDraws, Belief, Any, StepInfo]:
-        """The episode's random numbers, first belief and totals of zero, and a learner to be written over."""
+        """Returns an episode's random numbers and first belief, the learner, and zero totals."""
         agent, noise = self._parts(config)
         keys, steps = episode_keys(run, number), agent_steps(config)
         belief = first_belief(agent, run.learner, noise, observation, keys.first)
@@ -158,10 +161,10 @@ class HostTrainer(Trainer):
     def _act(
         self, config: Config, learner: Any, belief: Belief, draws: EpisodeDraws, index: Int[Array, ""]
     ) -> tuple[Float[Array, "act"], Float[Array, "act"]]:
-        """The action of a step, as chosen and as executed."""
+        """Returns the chosen and the executed action of a step."""
         agent, noise = self._parts(config)
         number = index - draws.first
-        state = LoopState(belief, learner, jnp.zeros((0, 0)))  # acting needs no memory
+        state = LoopState(belief, learner, jnp.zeros((0, 0)))  # acting does not use the replay buffer
         action = act(agent, state, index, jax.tree.map(lambda leaf: leaf[number], draws.explore))
         return action, noise.disturb(self.env, action, draw_step(agent, draws.keys[number]).disturbance)
 
@@ -176,7 +179,7 @@ class HostTrainer(Trainer):
         outcome: Outcome,
         index: Int[Array, ""],
     ) -> tuple[LoopState, StepInfo]:
-        """The state after a step, and the totals with it."""
+        """Returns the state after a step, and the updated totals."""
         agent, noise = self._parts(config)
         drawn = draw_step(agent, draws.keys[index - draws.first])
         step = Step(*(jnp.asarray(part) for part in (outcome.observation, outcome.reward, outcome.terminated)))
@@ -197,7 +200,7 @@ class HostTrainer(Trainer):
         number: Int[Array, ""],
         first: Int[Array, ""],
     ) -> tuple[RunState, Info, Key[Array, ""]]:
-        """The run after the episode, its metrics, and the key of its evaluation."""
+        """Returns the run after the episode, its metrics, and the key of its evaluation."""
         agent, _ = self._parts(config)
         after, metrics = finish_episode(agent, run, state, number, totals, ended, first)
         return after, metrics, episode_keys(run, number).evaluate

@@ -40,7 +40,7 @@ from moca.loop import (
 def train_episode(
     config: Config, env: Environment, state: RunState, episode: Int[Array, ""], overlap: bool = False
 ) -> tuple[RunState, dict[str, Float[Array, ""]]]:
-    """The run after one episode of interaction and learning, and the metrics of both."""
+    """Returns the run after one training episode, and the metrics of training."""
     agent = make_agent(config, env)
     noise = make_noise(config.noise, env.observation_size)
     keys, steps, size = episode_keys(state, episode), agent_steps(config), block_size(config)
@@ -60,7 +60,7 @@ def train_episode(
             return after, jax.tree.map(jnp.sum, infos)
 
         learned = lambda: two_cores.learn_block(agent, env, noise, carry, xs) if overlap else scan(True)  # noqa: E731
-        # A branch here, and not at every step, where a GPU would wait for the host.
+        # The branch is here and not in every step, where a GPU would wait for the host.
         return jax.lax.cond(indices[0] < first_update(config), lambda: scan(False), learned)
 
     block_keys = jax.random.split(keys.loop, steps // size)
@@ -95,7 +95,7 @@ def step(
     draws: StepDraws,
     learning: bool,
 ) -> tuple[tuple[Any, LoopState], StepInfo]:
-    """One step: act, observe, learn."""
+    """Takes one step: act, observe, learn."""
     env_state, state = carry
     env_state, belief, transition = interact(agent, env, noise, env_state, state, index, explore, draws)
     state, info = learn(agent, state._replace(belief=belief), transition, index, draws, learning)
@@ -103,16 +103,16 @@ def step(
 
 
 class ScanTrainer(Trainer):
-    """Many runs as one program, the environment a part of it; arguments as for `Trainer`.
+    """Trains many runs as one program that includes the environment; arguments as for `Trainer`.
 
-    With `overlap`, one run alone learns on two CPU cores: see `moca.drivers.overlap`.
+    With `overlap`, a single run learns on two CPU cores: see `moca.drivers.overlap`.
     """
 
     def __init__(
         self, configs: Sequence[Config], seeds: Sequence[int], env: Spaces | None = None, overlap: bool = False
     ) -> None:
         if overlap and len(configs) > 1:
-            raise ConfigError(f"overlap is for one run alone, and there are {len(configs)}: several fill the cores")
+            raise ConfigError(f"overlap is for a single run, got {len(configs)}: several runs use all cores already")
         super().__init__(configs, seeds, env)
         refuse_partial(self.config)
         spread, everywhere = self._spread, self._everywhere

@@ -1,7 +1,8 @@
-"""Gymnasium's environments, by name or from a function that makes them.
+"""Gymnasium environments, by name or from a function that creates them.
 
-Gymnasium's vector environment steps them; its automatic resets are off, and what ended is restarted here. So the last
-observation of an episode is the true one, and the end of a task and a time limit are told apart.
+Gymnasium's vector environment steps them. Its automatic resets are disabled, and ended episodes are
+restarted here, so that the last observation of an episode is the true one, and a termination can be
+distinguished from a time limit.
 """
 
 import copy
@@ -27,22 +28,24 @@ try:
 
     from moca.envs.spaces import refuse_spaces
 except ImportError:
-    raise ConfigError("Gymnasium's environments need the package gymnasium: pip install 'moca-rl[gymnasium]'") from None
+    raise ConfigError("Gymnasium environments need the package gymnasium: pip install 'moca-rl[gymnasium]'") from None
 
 
 class Gymnasium(HostEnvironment):
-    """A Gymnasium environment with a Box of observations, of any shape, and a bounded Box of actions.
+    """A Gymnasium environment with Box observations and bounded Box actions.
 
     Args:
-        env: a registered name, or `module:Class`; an environment that `gymnasium.make` made, or that can be copied; or
-            a function that makes a new one whenever it is called.
-        flatten: whether observations of several parts (Dict, Tuple) become one vector, part after part in the
-            order of the space; of discrete parts, one-hot. As `env.flatten` of a config.
-        settings: for `gymnasium.make`, where a name was given.
+        env: A registered name, or `module:Class`; an environment from `gymnasium.make`, or one that
+            can be copied; or a function that creates a new environment at each call.
+        flatten: If True, observations of several parts (Dict, Tuple) become one vector, in the order
+            of the space. Discrete parts become one-hot vectors. See the setting `env.flatten`.
+        settings: Arguments of `gymnasium.make`, if a name is given.
     """
 
     name: str | None = eqx.field(static=True)
-    make: Callable[..., gymnasium.Env] = eqx.field(static=True)  # takes render_mode, which a user's function ignores
+    make: Callable[..., gymnasium.Env] = eqx.field(
+        static=True
+    )  # called with render_mode, which a user's function ignores
     observation_size: int = eqx.field(static=True)
     action_low: tuple[float, ...] = eqx.field(static=True)
     action_high: tuple[float, ...] = eqx.field(static=True)
@@ -62,8 +65,8 @@ class Gymnasium(HostEnvironment):
             self.name, make = None, lambda render_mode=None: env()
         else:
             raise ConfigError(
-                f"Gymnasium(…) takes a name, such as Pendulum-v1, with settings for gymnasium.make; or an environment, "
-                f"or a function that makes one, for every run needs one of its own, and no settings. It got {env!r}"
+                "Gymnasium(…) needs a name, such as Pendulum-v1, with settings for gymnasium.make; or an environment, "
+                f"or a function that creates one, without settings, since every run needs its own. Got {env!r}"
             )
         one: Any = make()
         if not isinstance(one, gymnasium.Env):
@@ -77,7 +80,7 @@ class Gymnasium(HostEnvironment):
         self.observation_size = int(np.prod(observed.shape))  # type: ignore[arg-type]
         self.action_low = tuple(float(bound) for bound in acted.low.ravel())  # type: ignore[attr-defined]
         self.action_high = tuple(float(bound) for bound in acted.high.ravel())  # type: ignore[attr-defined]
-        self.terminates = True  # Gymnasium does not say
+        self.terminates = True  # unknown in Gymnasium
 
     @property
     def limit(self) -> int | None:
@@ -95,19 +98,24 @@ class Gymnasium(HostEnvironment):
 
 
 class GymnasiumVector:
-    """Gymnasium's own vector environment, in one process, and the restarts."""
+    """Gymnasium's vector environment in one process, with restarts."""
 
     def __init__(self, makers: Sequence[Callable[[], gymnasium.Env]]) -> None:
         self.envs: Any = SyncVectorEnv(makers, autoreset_mode=AutoresetMode.DISABLED)
 
     def reset(self, seeds: Sequence[int]) -> np.ndarray:
-        """First observations."""
+        """Returns first observations."""
         return self._flat(self.envs.reset(seed=[int(seed) for seed in seeds])[0])
 
     def step(self, actions: np.ndarray) -> Outcome:
-        """Steps all environments. A NaN action counts as zero: its run is given up after the episode."""
+        """Steps all environments. NaN actions are replaced by zero.
+
+        Their runs stop after the episode.
+        """
         box = self.envs.single_action_space
-        actions = np.nan_to_num(actions).reshape(-1, *box.shape).clip(box.low, box.high)  # rounding may lead outside
+        actions = (
+            np.nan_to_num(actions).reshape(-1, *box.shape).clip(box.low, box.high)
+        )  # rounding may leave the bounds
         observation, reward, terminated, truncated, _ = self.envs.step(actions.astype(box.dtype))
         ended, current = terminated | truncated, observation
         if ended.any():
@@ -116,21 +124,21 @@ class GymnasiumVector:
 
     @property
     def fps(self) -> float:
-        """Frames per second, if one is taken of every step."""
+        """Frames per second, at one frame per step."""
         return float(self.envs.metadata.get("render_fps") or 30)
 
     def picture(self) -> np.ndarray:
-        """Renders the first environment as it is now."""
+        """Renders the current state of the first environment."""
         try:
             picture = self.envs.envs[0].render()
         except gymnasium.error.DependencyNotInstalled as error:
-            raise ConfigError(f"Gymnasium cannot draw this environment: {_with_extra(error)}") from None
+            raise ConfigError(f"Gymnasium cannot render this environment: {_with_extra(error)}") from None
         except NotImplementedError:
             picture = None
         if not isinstance(picture, np.ndarray):
             raise ConfigError(
-                "only an environment whose render() returns a picture can be filmed: define render(), take render_mode "
-                "in __init__ and keep it, or let the function that makes the environment say render_mode='rgb_array'"
+                "only an environment whose render() returns a picture can be rendered: define render(), accept render_mode "
+                "in __init__ and store it, or pass render_mode='rgb_array' in the function that creates it"
             )
         return picture
 
@@ -139,7 +147,7 @@ class GymnasiumVector:
 
 
 class _Repeat(gymnasium.Wrapper):
-    """The same action `times` times, until an end; rewards add up."""
+    """Repeats each action `times` times, until an end; rewards add up."""
 
     def __init__(self, env: gymnasium.Env, times: int) -> None:
         super().__init__(env)
@@ -156,7 +164,7 @@ class _Repeat(gymnasium.Wrapper):
 
 
 def _named(name: str, settings: dict[str, Any], render_mode: str | None = None) -> gymnasium.Env:
-    """The environment of that name, or a sentence that says why there is none."""
+    """Returns the environment of that name; raises `ConfigError` if it cannot be created."""
     options = settings | ({"render_mode": render_mode} if render_mode else {})
     module, colon, last = name.rpartition(":")
     try:
@@ -218,7 +226,10 @@ def _flattened(make: Callable[..., gymnasium.Env], render_mode: str | None = Non
 
 
 def _name_of(env: gymnasium.Env) -> str | None:
-    """The name by which a config can make the same again; None if it has settings or wrappers of its own."""
+    """Returns the name that recreates the environment.
+
+    None if it has other settings or wrappers.
+    """
     spec = env.spec
     known = gymnasium.registry.get(spec.id) if spec else None
     if spec is None or known is None or spec.additional_wrappers:
@@ -229,12 +240,12 @@ def _name_of(env: gymnasium.Env) -> str | None:
 
 
 def _again(env: gymnasium.Env, render_mode: str | None = None) -> gymnasium.Env:
-    """Another environment of the same kind."""
+    """Returns another environment of the same kind."""
     options: dict[str, Any] = {"render_mode": render_mode} if render_mode else {}
     try:
         return gymnasium.make(env.spec, **options) if env.spec else copy.deepcopy(env)
-    except Exception as error:  # a wrapper that does not say how it was made, or what cannot be copied
+    except Exception as error:  # a wrapper without a spec, or an environment that cannot be copied
         raise ConfigError(
-            f"{env} cannot be made again, and every run needs one of its own: give a function that makes it, as in "
-            f"Gymnasium(lambda: …). Gymnasium says: {error}"
+            f"{env} cannot be copied, but every run needs its own: pass a function that creates it, as in "
+            f"Gymnasium(lambda: …). Gymnasium reports: {error}"
         ) from None

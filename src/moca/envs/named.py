@@ -1,4 +1,4 @@
-"""Environments by the name a config has for them."""
+"""Environments by their names in a config."""
 
 import sys
 from collections.abc import Callable
@@ -12,13 +12,13 @@ from moca.names import GYMNASIUM, OWN
 
 
 def named(name: str, flatten: bool = False) -> Spaces:
-    """The environment of that name: one of Playground's, one that was registered, Gymnasium's, or of a class.
+    """Returns the environment of that name: Playground's, a registered one, Gymnasium's, or a class.
 
-    One that would import a module of its own is refused unless that was imported before: see `moca.envs.trust`.
+    Raises if the name would import a module that has not been imported yet: see `moca.envs.trust`.
 
     Args:
-        name: as in a config.
-        flatten: whether observations of several parts are flattened, where the environment is Gymnasium's.
+        name: The name in a config.
+        flatten: If True, observations of several parts of a Gymnasium environment are flattened.
     """
     name = full_name(name)
     if name.startswith(GYMNASIUM):
@@ -32,31 +32,33 @@ def named(name: str, flatten: bool = False) -> Spaces:
         return Gymnasium(name.removeprefix(GYMNASIUM), flatten=flatten)
     if name.startswith(OWN):
         raise ConfigError(
-            f"env.name = {name!r}: an environment of your own is used from Python, as by "
+            f"env.name = {name!r}: your own environment can only be used from Python, as in "
             "moca.MoCA(MyEnvironment()).learn(steps) or moca.load(path, env=MyEnvironment())"
         )
     if (make := ENVS.get(name)) is None:
         return Playground(name)
     if not isinstance(env := make(), Spaces):
-        raise ConfigError(f"env.name = {name!r} is registered as what makes {shown(env)}, which is no environment")
+        raise ConfigError(
+            f"env.name = {name!r} is registered with a function that returns {shown(env)}, which is not an environment"
+        )
     return env
 
 
 def _made(name: str, kind: Callable[[], Spaces]) -> Spaces:
     try:
         return kind()
-    except Exception as error:  # whatever its code raises
+    except Exception as error:  # a user's class may raise anything
         raise ConfigError(f"env.name = {name!r} cannot be made: it raises {type(error).__name__}: {error}") from None
 
 
 def is_gymnasiums(env: Any) -> bool:
-    """Returns True if it is one of Gymnasium's environments."""
-    gymnasium = sys.modules.get("gymnasium")  # which is loaded if there is one
+    """Returns True if `env` is an environment of Gymnasium."""
+    gymnasium = sys.modules.get("gymnasium")  # already loaded if `env` is one of its environments
     return gymnasium is not None and isinstance(env, gymnasium.Env)
 
 
 def as_environment(env: Any, flatten: bool = False) -> Any:
-    """An environment as ours: one of Gymnasium's is adapted, as by `named`, anything else is returned as it is."""
+    """Adapts an environment of Gymnasium; returns anything else unchanged."""
     if not is_gymnasiums(env):
         return env
     from moca.envs.gymnasium import Gymnasium
@@ -65,5 +67,5 @@ def as_environment(env: Any, flatten: bool = False) -> Any:
 
 
 def found(name: str, flatten: bool = False) -> Spaces | None:
-    """The environment of that name; None for one of Playground's, whose name was checked with the config."""
+    """Returns the environment of that name, or None for Playground's, checked with the config."""
     return named(name, flatten) if may_be_on_host(name) else None

@@ -1,16 +1,17 @@
 """MuJoCo Playground's environments, by name.
 
-Its own training wrappers are not used: they restart every episode from one cached state, replace the last observation
-by the next first one, and report a time limit as an end.
+Playground's training wrappers are not used: they restart every episode from one cached state,
+replace the last observation by the next first one, and report a time limit as a termination.
 
-The second half of this file rewrites their physics, equation by equation of what it traces to, so that it compiles in
-less time and runs faster. Much of that is about constants: indices that are normalised, properties of bodies that are
-picked out one by one. XLA folds it as well, but after it was batched, lowered and optimised, once for every place that
-steps the environment. Here NumPy does it, and what was computed before is not computed again.
+The second half of this file rewrites the physics, equation by equation of its trace, so that it
+compiles in less time and runs faster. Many equations only handle constants: indices that are
+normalised, properties of bodies that are selected one by one. XLA folds them too, but only after the
+program was batched and lowered, and once for every place that steps the environment. Here NumPy
+folds them, and repeated equations are computed once.
 
-A physics step also solves two-by-two systems and runs line searches of four iterations. On a GPU each of those is
-dozens of launches for a handful of numbers; as plain arithmetic the compiler fuses them. `unrolled` therefore unrolls
-short loops and writes tiny factorisations out.
+A physics step also solves two-by-two systems and runs line searches of four iterations. On a GPU
+each of these is dozens of kernel launches for a few numbers; as plain arithmetic the compiler fuses
+them. `unrolled` therefore unrolls short loops and writes out tiny factorisations.
 """
 
 import os
@@ -34,10 +35,10 @@ from moca.envs.environment import Environment, Step, bounds_of, vector, vector_s
 
 
 class Playground(Environment):
-    """One Playground environment, simulated by MJX's JAX implementation (Warp's is not deterministic on a GPU).
+    """A Playground environment, simulated by MJX in JAX (Warp is not deterministic on GPUs).
 
-    Where it observes a dictionary, the agent sees the entry `state`, which is what a policy is meant to see; the others
-    are for critics that may know more.
+    If observations are dictionaries, the agent sees the entry `state`, which is meant for policies;
+    the other entries are for critics with privileged information.
     """
 
     name: str = eqx.field(static=True)
@@ -52,8 +53,8 @@ class Playground(Environment):
         with _LOADING:
             self.env, self.observation_size, self.action_low, self.action_high, self.terminates = _load(name)
 
-    # Compiled on their own only when called on their own; in a training program this keeps their traces, which take
-    # seconds, for all places and programs that step the same environment.
+    # In a training program, jit keeps the traces, which take seconds, for all programs that step
+    # the same environment.
     @partial(jax.jit, static_argnums=0)
     def reset(self, key: Key[Array, ""]) -> tuple[Any, Float[Array, "obs"]]:
         state = folded(self.env.reset)(key)
@@ -65,35 +66,35 @@ class Playground(Environment):
         return state, Step(vector(state.obs), jnp.asarray(state.reward, jnp.float32), state.done > 0)
 
 
-_LOADING = Lock()  # threads that load at once would each make their own, and leave standard output redirected
+_LOADING = Lock()  # concurrent threads would each load one, and could leave standard output redirected
 
 
 @cache
 def _load(name: str) -> tuple[Any, int, tuple[float, ...], tuple[float, ...], bool]:
-    """Playground's environment, the size of what it observes, the bounds of its actions, and whether it ends."""
+    """Returns the environment, its observation size and action bounds, and if it terminates."""
     if "DISPLAY" not in os.environ and find_library("EGL"):
-        os.environ.setdefault("MUJOCO_GL", "egl")  # before MuJoCo is imported, so that films need no display
-    with redirect_stdout(sys.stderr):  # where what it says about optional parts belongs
+        os.environ.setdefault("MUJOCO_GL", "egl")  # before MuJoCo is imported, so that rendering needs no display
+    with redirect_stdout(sys.stderr):  # it prints notes about optional parts
         from mujoco_playground import dm_control_suite, registry
 
     try:
         env = registry.load(name, config_overrides={"impl": "jax"})
     except Exception as error:
         raise ConfigError(
-            f"Playground could not load {name} ({type(error).__name__}: {error}). Its robots' models are "
+            f"Playground could not load {name} ({type(error).__name__}: {error}). Its robot models are "
             "downloaded when first used, which needs git and a network"
         ) from error
     size = vector_size(jax.eval_shape(env.reset, jax.random.key(0)).obs, name)
-    # The control suite passes an action to the actuators as it is, and never ends an episode; the others
-    # rescale it from ±1 themselves, and may.
+    # The control suite passes actions to the actuators unchanged, and never terminates an episode.
+    # The other environments rescale actions from ±1 themselves, and may terminate.
     suite = name in dm_control_suite.ALL_ENVS
     bounds = env.mj_model.actuator_ctrlrange if suite else [(-1.0, 1.0)] * env.action_size
     low, high = np.asarray(bounds).T
     return env, size, *bounds_of(low, high, (env.action_size,), name), not suite
 
 
-SHORT = 8  # loops of at most that many iterations
-TINY = 4  # matrices of at most that many rows
+SHORT = 8  # the most iterations of a loop that is unrolled
+TINY = 4  # the most rows of a matrix whose factorisation is written out
 
 Rewrites = Mapping[str, Callable[..., list[Any] | None]]
 
@@ -107,7 +108,10 @@ def folded(function: Callable) -> Callable:
 
 
 def unrolled(function: Callable) -> Callable:
-    """The same with short loops unrolled and tiny factorisations written out; its results differ by rounding only."""
+    """Returns a copy of a pure function with short loops unrolled and factorisations written out.
+
+    Its results differ by rounding only.
+    """
     return _rewritten(function, _UNROLLED)
 
 
@@ -121,7 +125,7 @@ def _rewritten(function: Callable, rewrites: Rewrites) -> Callable:
 
 
 def _evaluate(traced: ClosedJaxpr, args: Sequence[Any], rewrites: Rewrites) -> list[Any]:
-    """The results of a traced program for `args`, equation by equation. What is a NumPy array is a constant."""
+    """Evaluates a traced program for `args`, equation by equation. NumPy arrays are constants."""
     jaxpr = traced.jaxpr
     inputs = [*map(_constant, traced.consts), *args]
     values: dict[Any, Any] = dict(zip([*jaxpr.constvars, *jaxpr.invars], inputs, strict=True))
@@ -254,7 +258,10 @@ def _cholesky(inputs: list[Array], params: dict[str, Any], rewrites: Rewrites) -
 
 
 def _factor(matrix: Float[Array, "n n"]) -> Float[Array, "n n"]:
-    """The lower Cholesky factor, entry by entry; NaN where the matrix is not positive definite."""
+    """Returns the lower Cholesky factor, entry by entry.
+
+    NaN if the matrix is not positive definite.
+    """
     size = len(matrix)
     factor: list[list[Any]] = [[jnp.zeros((), matrix.dtype)] * size for _ in range(size)]
     for row in range(size):

@@ -1,4 +1,4 @@
-"""From a config to a finished run directory."""
+"""Training: from a config to a finished run directory."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -45,25 +45,27 @@ def train(
     keep: int = 2,
     overlap: bool = False,
 ) -> Run:
-    """Trains `config.seeds` runs of every variation in one program, and leaves a run directory behind.
+    """Trains `config.seeds` runs of every variation in one program, and writes a run directory.
 
     Args:
-        config: the settings.
-        out: a directory that holds no run yet, or this very run unfinished, which then goes on.
-        varied: settings by dotted name, all of them floats; each is run with every seed.
-        env: the environment, if not the one the config names.
-        start: a run whose weights this one begins with, as `moca.load` returns it; if it has fewer, some serve twice.
-        trust: whether the config may name an environment for which a module of someone's own is imported.
-        console: where progress goes: nowhere by default, with True to standard output.
-        callback: called after each episode with a `Training`; if it returns False, training stops. A function, a
-            `Callback` such as `moca.EarlyStopping()` or `moca.KeepBest()`, or a list of them.
-        checkpoint_every: seconds from one checkpoint to the next.
-        keep: how many checkpoints are kept.
-        overlap: whether one run alone learns on two CPU cores, which changes it by rounding only.
+        config: The settings.
+        out: A directory without a run, or with this run unfinished, which is then resumed.
+        varied: Variations: float settings by dotted name. Each is run with every seed.
+        env: The environment, if not the one named in the config.
+        start: A run whose weights to start from, as returned by `moca.load`. If it has fewer runs,
+            some weights are used several times.
+        trust: Whether the config may name an environment that imports a user's module.
+        console: Where to show progress; nowhere by default, on standard output if True.
+        callback: Called after each episode with a `Training`; training stops if it returns False. A
+            function, a `Callback` such as `moca.EarlyStopping()` or `moca.KeepBest()`, or a list of
+            them.
+        checkpoint_every: Seconds between checkpoints.
+        keep: Number of checkpoints to keep.
+        overlap: Train a single run on two CPU cores, which changes results by rounding only.
 
     Raises:
-        InterruptedRun: after a signal that asked it to stop; the run was saved.
-        DivergedRun: where every run diverged; it then stops at once.
+        InterruptedRun: After a signal; the run has been saved.
+        DivergedRun: If every run diverged; training stops at once.
     """
     config, out, varied = override(config, {}), as_path("out", out), sweep.points(config, varied)
     env = as_environment(env, config.env.flatten)
@@ -71,9 +73,9 @@ def train(
     refuse_foreign(out)
     if isinstance(env, HostEnvironment) and env.name:
         same = {"env.name": env.name, "env.flatten": env.flatten}
-        config, env = override(config, same), None  # so that the directory tells all
+        config, env = override(config, same), None  # so that the directory is self-contained
     seeds = [config.seed + i for i in range(config.seeds)]
-    use_all_cores()  # before the check of an environment, or the directory's notes, start JAX
+    use_all_cores()  # before checks of the environment, or meta.json, start JAX
     if env is None:
         import_trusted(out, config.env.name, trust)
     else:
@@ -103,12 +105,12 @@ def resume(
     keep: int = 2,
     overlap: bool = False,
 ) -> Run:
-    """Goes on with the run in that directory, from its newest valid checkpoint; arguments as for `train`.
+    """Resumes the run in a directory from its newest valid checkpoint; arguments as for `train`.
 
     Args:
-        path: the run directory.
-        steps: environment steps in all, by which a run becomes longer, a finished one too. Learning rates and
-            exploration then keep the values they had at the end.
+        path: The run directory.
+        steps: A new total of environment steps, to extend the run, even a finished one. Learning
+            rates and exploration then keep their final values.
     """
     options = _checked(env, console, callback, checkpoint_every, keep)
     directory = RunDirectory.open(as_path("path", path))
@@ -131,7 +133,7 @@ def _refuse_partial(config: Config, env: Spaces | None) -> None:
 
 
 class _Options(NamedTuple):
-    """What a run does besides training."""
+    """Options of a run besides training."""
 
     console: Console
     callback: Callback
@@ -140,7 +142,7 @@ class _Options(NamedTuple):
 
 
 def _checked(env: Any, console: Any, callback: Any, checkpoint_every: Any, keep: Any) -> _Options:
-    """The options; raises unless all are what they should be."""
+    """Returns the options; raises if one is invalid."""
     refuse_other_env(env)
     if not isinstance(console, Console | bool | None):
         raise ConfigError(f"console must be a rich.console.Console, True or False, got {shown(console)}")
@@ -152,7 +154,7 @@ def _checked(env: Any, console: Any, callback: Any, checkpoint_every: Any, keep:
 
 
 def _train(directory: RunDirectory, env: Spaces | None, overlap: bool, options: _Options) -> Run:
-    """Trains the runs of a directory that is locked to the end, from wherever they stand."""
+    """Trains the runs of a locked directory to the end, from their current state."""
     console = options.console
     run = Run(directory, env)
     run.refuse_without_env()
@@ -160,7 +162,7 @@ def _train(directory: RunDirectory, env: Spaces | None, overlap: bool, options: 
 
     def leave(signal: str) -> None:
         directory.write_status("interrupted", step)
-        print(f"\nstopped by {signal} while compiling; go on with: moca train --resume {directory.path}")
+        print(f"\nstopped by {signal} while compiling; resume with: moca train --resume {directory.path}")
 
     with interrupts.noted() as request:
         with request.at_once(leave):
@@ -223,7 +225,7 @@ def _follow(
     callback: Callback,
     request: interrupts.Request,
 ) -> None:
-    """Trains to the end, or until it is asked to stop; then all there is has been saved."""
+    """Trains to the end or until stopped; everything has been saved when it returns."""
     directory = run.directory
     points, runs, behind = directory.points, len(directory.runs), trainer.step
     display = Display(console, trainer.config.train.steps, runs, trainer.step)
@@ -277,7 +279,7 @@ def _conclude(
     step: int,
     diverged: list[dict[str, Any]],
 ) -> None:
-    """Says how training ended; raises if that was neither at its end nor by a callback."""
+    """Prints how training ended; raises if it was interrupted or diverged."""
     for lost in diverged:
         console.print(
             f"seed {lost['seed']} diverged in the episode that ended at step {lost['step']:,}: {lost['cause']}"
@@ -286,18 +288,18 @@ def _conclude(
         console.print(f"stopped by a callback at step {step:,}")
     if state == "interrupted":
         raise interrupts.InterruptedRun(
-            f"stopped by {request.name} at step {step:,}; go on with: moca train --resume {run.path}"
+            f"stopped by {request.name} at step {step:,}; resume with: moca train --resume {run.path}"
         )
     if state == "diverged":
         last, which = diverged[-1], "every run" if len(run.directory.runs) > 1 else "the run"
         raise interrupts.DivergedRun(
-            f"{which} diverged, the last one (seed {last['seed']}) by step {last['step']:,}: {last['cause']}; what was "
-            f"learned until then is in {run.path}"
+            f"{which} diverged, the last one (seed {last['seed']}) by step {last['step']:,}: {last['cause']}; what "
+            f"was learned before is in {run.path}"
         )
 
 
 def _diverged(directory: RunDirectory) -> list[dict[str, Any]]:
-    """Each run that was given up, with the step at the end of the episode in which it was, and why."""
+    """Returns each diverged run, with the last step of that episode, and the cause."""
     found: dict[int, dict[str, Any]] = {}
     for number, row in enumerate(directory.rows()):
         run = number % len(directory.runs)

@@ -1,14 +1,16 @@
-"""Finds out, before a run is spent on it, if an environment keeps the contract of `moca.envs.environment`.
+"""Checks, before a run is spent on it, that an environment fulfils `moca.envs.environment`.
 
     for fault in check_env(MyEnvironment()):
         print(fault)
 
-Each function is traced twice and the traces are compared, which shows Python's part: types, shapes, branches, hidden
-randomness. Then one compiled program uses the environment as the training loop does (vmapped, scanned, started anew
-after an end) and shows what its numbers do. What a method decorated with `jax.jit` keeps from its first call is not
-seen, nor an exact match with a restart where first states are few.
+Each function is traced twice and the traces are compared, which reveals problems in Python code:
+types, shapes, branches, hidden randomness. Then one compiled program uses the environment as the
+training loop does (vmapped, scanned, restarted after an end) and checks its numbers. Two things are
+not detected: values that a method decorated with `jax.jit` keeps from its first call, and exact
+matches with a restart if there are few first states.
 
-An environment on the host is stepped one sequence of actions after the other, and everything it returns is looked at.
+An environment on the host is stepped with one sequence of actions after the other, and everything it
+returns is checked.
 """
 
 import warnings
@@ -28,19 +30,20 @@ from moca.names import GYMNASIUM
 
 
 def check_env(env: Spaces | str, *, steps: int = 200, seed: int = 0, strict: bool = False) -> list[Fault]:
-    """Faults of an environment, then notes. It is healthy if there is no fault; notes do not count.
+    """Returns the faults of an environment, then notes. Only faults make it invalid.
 
-    Whatever the environment raises becomes a fault. Nothing is printed. What cannot be examined before a fault is
-    mended is left for the next time.
+    Whatever the environment raises becomes a fault. Nothing is printed. If a fault prevents a
+    check, that check is skipped until the fault is fixed.
 
     Args:
-        env: the environment, not its class, or a name. One of Gymnasium's may be given as it is.
-        steps: how long it is tried, with a dozen sequences of actions at once.
-        seed: of the first states and of the random actions.
-        strict: raise a `ConfigError` that lists the faults, if there are any.
+        env: The environment (not its class), or a name. Gymnasium environments are accepted as
+            they are.
+        steps: Length of the trial, with a dozen sequences of actions in parallel.
+        seed: Seed of the first states and of the random actions.
+        strict: Raise a `ConfigError` that lists the faults, if there are any.
     """
     if steps < 1:
-        raise ConfigError(f"steps is {steps}; an environment is tried for at least 1")
+        raise ConfigError(f"steps = {steps} must be at least 1")
     found = Findings()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -53,15 +56,15 @@ def check_env(env: Spaces | str, *, steps: int = 200, seed: int = 0, strict: boo
                 check_numbers(tried, steps, seed, *traced, found)
         except ConfigError:
             raise
-        except Exception as error:  # a broken environment must not break its check
-            found.fault("unchecked", f"the check could not go on after {said(error)}")
+        except Exception as error:  # a broken environment must not break the check
+            found.fault("unchecked", f"the check stopped after {said(error)}")
     if strict:
-        found.refuse(f"{_name(env)} is not a healthy environment")
+        found.refuse(f"{_name(env)} is not a valid environment")
     return found.of("fault") + found.of("note")
 
 
 def _adapted(env: Any, found: Findings) -> Any:
-    """The environment, one of Gymnasium's as ours; None, and a fault, where its spaces cannot be used."""
+    """Adapts an environment of Gymnasium; adds a fault and returns None if its spaces cannot be used."""
     try:
         return as_environment(env)
     except ConfigError as error:
@@ -70,16 +73,16 @@ def _adapted(env: Any, found: Findings) -> Any:
 
 
 def _name(env: Any) -> str:
-    """The name of an environment, or of its class."""
+    """Returns the name of an environment, or of its class."""
     if not isinstance(env, HostEnvironment):
         return type(env).__name__
     return (env.name or type(env.single().unwrapped).__name__).removeprefix(GYMNASIUM)
 
 
 def refuse_broken(env: Spaces) -> None:
-    """Raises a `ConfigError` with the faults that show soon.
+    """Raises a `ConfigError` with the faults that can be found quickly.
 
-    Of a compiled environment these are the ones that show without a step being taken: bounds, shapes, types, impurity.
+    For compiled environments, these are faults that need no step: bounds, shapes, types, impurity.
     """
     found = Findings()
     with warnings.catch_warnings():

@@ -137,8 +137,8 @@ class GymnasiumVector:
             picture = None
         if not isinstance(picture, np.ndarray):
             raise ConfigError(
-                "only an environment whose render() returns a picture can be rendered: define render(), accept render_mode "
-                "in __init__ and store it, or pass render_mode='rgb_array' in the function that creates it"
+                "only an environment whose render() returns a picture can be rendered: define render(), accept "
+                "render_mode in __init__ and store it, or pass render_mode='rgb_array' in the function that creates it"
             )
         return picture
 

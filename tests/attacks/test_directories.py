@@ -96,7 +96,7 @@ def test_a_log_that_is_too_short_leads_back_to_a_checkpoint_it_fits(server, half
     os.truncate(half / name, min(length, (half / name).stat().st_size - 1))
     answer = server("resume", path=str(half))
     assert answer.code == 0
-    assert f"refers to rows that {name} has not; " in answer.out
+    assert f"refers to rows that {name} does not have; " in answer.out
     assert whole(half)
 
 

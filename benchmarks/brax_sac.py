@@ -1,6 +1,7 @@
 """Brax's SAC on Playground: `python brax_sac.py WIDTH`.
 
-Brax times each epoch itself, without its evaluations; the first epoch compiles, and the last is reported.
+Brax times each epoch itself, without its evaluations; the first epoch compiles, and the last is
+reported.
 """
 
 import functools
@@ -18,7 +19,7 @@ EPOCHS = 2
 
 
 def replicate(tree: Any, devices: Sequence[jax.Device]) -> Any:
-    """`tree` with a leading axis over one device."""
+    """Adds a leading axis over one device to `tree`."""
     return jax.device_put(jax.tree.map(lambda x: jnp.asarray(x)[None], tree), devices[0])
 
 

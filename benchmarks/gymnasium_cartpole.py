@@ -1,6 +1,6 @@
 """Playground's CartpoleBalance as a Gymnasium environment, for libraries that step one from Python.
 
-Run by itself, it prints how fast it steps when nothing learns: the ceiling of any library that uses it.
+Run as a script, it prints its speed without learning, an upper bound for libraries that use it.
 """
 
 import time
@@ -15,7 +15,10 @@ from mujoco_playground import registry
 
 
 class Cartpole(gym.Env):
-    """Observes x, cos θ, sin θ, ẋ, θ̇; the time limit is a truncation, and nothing else ends an episode."""
+    """Cartpole with observations x, cos θ, sin θ, ẋ, θ̇.
+
+    Episodes end only by truncation at the time limit.
+    """
 
     def __init__(self, seed: int = 0) -> None:
         env = registry.load(ENVIRONMENT, config_overrides={"impl": "jax"})

@@ -1,4 +1,4 @@
-"""What every benchmark here shares: the sizes that are matched, and the JSON line that a measurement prints."""
+"""Parts shared by the benchmarks: the common sizes, and the JSON line to print."""
 
 import json
 import os
@@ -13,7 +13,7 @@ PACKAGES = ("moca-rl", "sbx-rl", "stable-baselines3", "brax", "playground", "muj
 
 
 def timed_steps(width: int) -> int:
-    """Environment steps under the clock: fewer where networks are wide."""
+    """Returns the number of environment steps to time; fewer for wide networks."""
     return 6000 if width <= 64 else 3000
 
 

@@ -1,11 +1,12 @@
-"""Kernel expectations beside GPflow's and Emukit's, and PILCO's prediction beside its published formulas.
+"""Kernel expectations against GPflow's and Emukit's, PILCO's against its formulas.
 
     python benchmarks/moments.py            # 4,096 inputs, 256 bases, five dimensions, float64
 
-The libraries take turns in one process, after compilation; each row is a median of the rounds and of their ratios.
-GPflow and TensorFlow are needed (`pip install gpflow emukit`). E[k kᵀ] of 4,096 inputs is an answer of two gigabytes,
-of which several are held at once: both libraries take it in blocks of `--block` inputs. OpenBLAS gets one thread: on a
-busy machine its threads wait for each other, and a solve with a small matrix takes a hundred times as long.
+The libraries take turns in one process, after compilation; each row is a median of the rounds and
+of their ratios. GPflow and TensorFlow are needed (`pip install gpflow emukit`). E[k kᵀ] of 4,096
+inputs takes two gigabytes, and several such arrays exist at once, so both libraries compute it in
+blocks of `--block` inputs. OpenBLAS uses one thread: on a busy machine its threads wait for each
+other, and a solve with a small matrix takes a hundred times as long.
 """
 
 import argparse
@@ -30,7 +31,7 @@ from moca import moments as mm  # noqa: E402
 
 
 def ours(kind, mean, spread, centers, lengthscales):
-    """E[k], E[x k] and E[k kᵀ] of this library, compiled."""
+    """Returns E[k], E[x k] and E[k kᵀ] of this library, compiled."""
     k = mm.RBF(None, centers, lengthscales**-2.0)
     beliefs = (mm.DiagonalGaussian if kind == "diagonal" else mm.Gaussian)(mean, spread)
 
@@ -42,7 +43,7 @@ def ours(kind, mean, spread, centers, lengthscales):
 
 
 def gpflows(kind, mean, spread, centers, lengthscales):
-    """The same by GPflow's `expectation`, as compiled TensorFlow functions."""
+    """Returns the same by GPflow's `expectation`, as compiled TensorFlow functions."""
     import gpflow
     import tensorflow as tf
     from gpflow.probability_distributions import DiagonalGaussian, Gaussian
@@ -64,7 +65,7 @@ def gpflows(kind, mean, spread, centers, lengthscales):
 
 
 def median_seconds(calls, rounds):
-    """Each call in turn, round after round; the median of each."""
+    """Times the calls in turn for several rounds; returns the median of each."""
     for call in calls:
         call()
     seconds = np.zeros((rounds, len(calls)))
@@ -150,12 +151,14 @@ def compare_with_pilco(arguments, rng):
         [lambda: jax.block_until_ready(program(p, gp).mean), lambda: pilco.predict(*numbers)], arguments.rounds
     )
     print(f"| PILCO's gp0 in NumPy | 1 | {error:.0e} | {times[0] * 1e3:.1f} | {times[1] * 1e3:.1f} | {ratio[0]:.1f} |")
-    # GPflow's uncertain_conditional shares one kernel among the outputs. Its jitter, 1e-6, would show in the numbers.
+    # GPflow's uncertain_conditional shares one kernel among the outputs. Its jitter, 1e-6, would
+    # show in the numbers.
     gpflow.config.set_default_jitter(1e-12)
     shared = mm.GP(inputs, targets, scales[0], signal[0], noise[0])
     kernel = gpflow.kernels.SquaredExponential(lengthscales=scales[0], variance=signal[0])
     points = gpflow.inducing_variables.InducingPoints(inputs)
-    # The exact posterior as an inducing distribution: q(u) = N(K (K + noise)⁻¹ y, noise · K (K + noise)⁻¹).
+    # The exact posterior as an inducing distribution: q(u) = N(K (K + noise)⁻¹ y, noise · K (K +
+    # noise)⁻¹).
     values, vectors = np.linalg.eigh(np.asarray(kernel(inputs)))
     shrink = np.maximum(values, 0) / (np.maximum(values, 0) + noise[0])
     smooth = (vectors * shrink) @ vectors.T

@@ -1,6 +1,7 @@
-"""MoCA itself: `python ours.py AGENT WIDTH RUNS [evaluated]`. More than one run is spread over two CPU devices.
+"""MoCA itself: `python ours.py AGENT WIDTH RUNS [evaluated]`.
 
-`evaluated` has ten noisy and ten noise-free episodes played under the clock after every one of training.
+Several runs are spread over two CPU devices. With `evaluated`, the time includes an evaluation on
+ten noisy and ten noise-free episodes after every training episode.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""SAC of SBX (JAX) and of Stable-Baselines3 (PyTorch): `python sb.py sbx 64`, `python sb.py sb3 64`."""
+"""SAC of SBX (JAX, `python sb.py sbx 64`) and Stable-Baselines3 (`python sb.py sb3 64`)."""
 
 import sys
 import time

@@ -2,8 +2,8 @@
 
     python results/nothing.py
 
-Writes nothing.json beside it. An agent that has learned must do better: docs/replication.md, "Has it learned?".
-Observation noise does not matter here, since nobody looks.
+Writes nothing.json beside it. An agent that has learned must do better: docs/replication.md, "Has
+it learned?". Observation noise does not matter, since the action is constant.
 """
 
 import json
@@ -20,7 +20,7 @@ EPISODES, STEPS, AT_ONCE = 1000, 1000, 100
 
 
 def returns(task: str) -> np.ndarray:
-    """The return of every episode."""
+    """Returns the return of every episode."""
     env = Playground(task)
 
     def step(state, _):

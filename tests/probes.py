@@ -117,6 +117,6 @@ def tiny(**settings: Any) -> Config:
 
 
 def optimised(trainer):
-    """The program of a trainer that runs longer than it compiles, with the optimisations that other tests leave out."""
-    lowered = trainer._program.lower(trainer.configs, trainer.state, trainer._number())
-    return lowered.compile(compiler_options={"xla_backend_optimization_level": 3})
+    """The programs of a trainer that runs longer than it compiles, with optimisations that other tests leave out."""
+    options = {"xla_backend_optimization_level": 3}
+    return tuple(program.compile(compiler_options=options) for program in trainer.lowered())

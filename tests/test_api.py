@@ -79,6 +79,16 @@ def test_answers_for_one_and_for_many(agent, run):
     actions[0] = 7.0  # a copy that is the caller's own
 
 
+def test_parameters_are_copies_by_path(agent):
+    found = agent.get_parameters(1)
+    stored = np.load(agent.run.path / "policy.npz")
+    assert set(found) == set(stored)
+    for name, array in found.items():
+        np.testing.assert_array_equal(array, stored[name][1])
+        array[...] = 0
+    assert any(array.any() for array in agent.get_parameters(1).values())
+
+
 def test_actions_stay_within_the_bounds(agent):
     actions = agent.predict(100 * OBSERVATIONS)
     assert np.all((actions >= -1) & (actions <= 3))
@@ -155,9 +165,9 @@ def test_saved_and_loaded_it_says_the_same(agent, tmp_path):
     np.testing.assert_array_equal(again.predict(OBSERVATIONS, 1), agent.predict(OBSERVATIONS, 1))
     np.testing.assert_array_equal(again.value(OBSERVATIONS), agent.value(OBSERVATIONS))
     assert again.rows == agent.rows
-    with pytest.raises(ConfigError, match="exists already"):
+    with pytest.raises(ConfigError, match="already exists"):
         agent.save(path)
-    with pytest.raises(ConfigError, match="an environment of your own"):
+    with pytest.raises(ConfigError, match="your own environment"):
         moca.load(path).predict(OBSERVATIONS)
     exported = moca.Policy.load(agent.export(tmp_path / "policy.npz", run=1))
     np.testing.assert_allclose(exported.act(OBSERVATIONS), agent.predict(OBSERVATIONS, 1), atol=1e-5)
@@ -167,19 +177,21 @@ def test_mistakes_are_sentences(agent, tmp_path):
     env = Wide()
     for make, message in [
         (lambda: agent.learn(0), "steps = 0 is out of range"),
-        (lambda: agent.predict([1.0, 2.0, 3.0]), r"an observation has 2 numbers, but got an array of shape \(3,\)"),
+        (lambda: agent.predict([1.0, 2.0, 3.0]), r"an observation must have 2 numbers, got an array of shape \(3,\)"),
         (lambda: agent.predict(OBSERVATIONS, run=2), "run = 2 is out of range"),
         (lambda: agent.policy(2), "run = 2 is out of range"),
         (lambda: agent.policy()(OBSERVATIONS), "follows one episode"),
-        (lambda: agent.model.predict(OBSERVATIONS, np.zeros((4, 1))), "an action per observation"),
+        (lambda: agent.model.predict(OBSERVATIONS, np.zeros((4, 1))), "one action per observation"),
         (lambda: moca.MoCA("CartpoleBalnce"), "Did you mean CartpoleBalance?"),
-        (lambda: moca.load(agent.run.path, env="Wide"), "as an object"),
-        (lambda: moca.MoCA(Wide), "an environment is a name"),
+        (lambda: moca.load(agent.run.path, env="Wide"), "environment of moca's classes"),
+        (lambda: moca.MoCA(Wide), "env must be a name"),
         (lambda: moca.MoCA(env, critic__ls=1.0), "Did you mean critic.lr, "),
         (lambda: moca.MoCA(env, critic__lr=-1.0), "critic.lr = -1 is out of range"),
-        (lambda: moca.MoCA(env, settings={"agent": "sac"}), "choose the class, as moca.SAC"),
-        (lambda: moca.MoCA(env, settings={"train.steps": 100}), "it is the argument of learn"),
+        (lambda: moca.MoCA(env, settings={"agent": "sac"}), "choose the class, such as moca.SAC"),
+        (lambda: moca.MoCA(env, settings={"train.steps": 100}), "pass it to learn"),
         (lambda: moca.MoCA(env, preset="tund"), "Did you mean tuned?"),
+        (lambda: moca.MoCA(env, start="runs/first"), "must be an agent that has learned, or a run"),
+        (lambda: agent.get_parameters(2), "run = 2 is out of range"),
         (lambda: moca.SAC(env).learn(1500), "must be a multiple of env.episode_length = 1000"),
         (lambda: moca.SAC(env).predict(OBSERVATIONS), "call learn"),
     ]:
@@ -240,5 +252,5 @@ class Cold(Wide):
 @pytest.mark.slow
 def test_runs_that_diverged_are_told_of():
     small = {name: value for name, value in SMALL.items() if not name.startswith("value.")}
-    with pytest.warns(RuntimeWarning, match="1 of 1 runs diverged and were given up: seed 0 by step 20"):
+    with pytest.warns(RuntimeWarning, match="1 of 1 runs diverged and were stopped: seed 0 by step 20"):
         moca.SAC(Cold(), settings=small, sac__width=8).learn(40)

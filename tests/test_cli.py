@@ -14,10 +14,10 @@ MISTAKES = {
     ("benchmark", "--jsn"): "Did you mean --json?",
     ("benchmark", "bakup"): "Did you mean backup?",
     ("--hepl",): "Did you mean --help?",
-    ("benchmark", "--rounds", "0"): "--rounds: a whole number of at least 1 is needed, got '0'",
+    ("benchmark", "--rounds", "0"): "--rounds: expected a whole number from 1 to 100000, got '0'",
     ("figure", "toy", "--formats", "gif"): "choose from",
-    ("train", "--checkpoint-every", "nan"): "--checkpoint-every: a number of seconds, at least 0, is needed, got 'nan'",
-    ("train", "--keep", "0"): "--keep: a whole number of at least 1 is needed, got '0'",
+    ("train", "--checkpoint-every", "nan"): "--checkpoint-every: expected a number of seconds, at least 0, got 'nan'",
+    ("train", "--keep", "0"): "--keep: expected a whole number from 1 to 100000, got '0'",
 }
 
 

@@ -24,7 +24,7 @@ FAULTS = {
     "train.gamma=1": "train.gamma = 1 is out of range: it must be at least 0 and below 1",
     "train.gamma=inf": "train.gamma = inf is out of range",
     "train.gama=0.9": "Did you mean train.gamma, ",
-    "train.steps=1500": "train.steps = 1500 must be a multiple of env.episode_length = 1000: try 2000",
+    "train.steps=1500": "train.steps = 1500 must be a multiple of env.episode_length = 1000: try train.steps = 2000",
     "train.steps=0": "train.steps = 0 is out of range",
     "train.steps=1e5.5": "train.steps must be a whole number",
     "train.batch=2000000": "train.batch = 2000000 must not exceed train.capacity = 1000000",
@@ -33,7 +33,7 @@ FAULTS = {
     "train.warmup=-1": "train.warmup = -1 is out of range",
     "train.eval_every=0": "train.eval_every = 0 is out of range",
     "env.name=CartpoleBalnce": "Did you mean CartpoleBalance?",
-    "env.action_repeat=3": "env.action_repeat = 3 must divide env.episode_length = 1000",
+    "env.action_repeat=3": "env.episode_length = 1000: try env.episode_length = 999 and train.steps = 99900",
     "env.episode_length=0": "env.episode_length = 0 is out of range",
     "agent=sca": "Did you mean sac?",
     "agent=moca-cee": "Did you mean moca-ce?",
@@ -43,7 +43,7 @@ FAULTS = {
     "critic.curvature=ful": "Did you mean full?",
     "value.kind=rfb": "Did you mean rbf?",
     "value.low=[1,2]": "value.high has 3 numbers, but value.low has 2",
-    "value.low=[5,5,5]": "must lie below value.high",
+    "value.low=[5,5,5]": "must be below value.high",
     "exploration.probability=1.5": "exploration.probability = 1.5 is out of range",
     "seeds=0": "seeds = 0 is out of range",
     "seed=-1": "seed = -1 is out of range",
@@ -52,7 +52,7 @@ FAULTS = {
     "sac.tau=0": "sac.tau = 0 is out of range: it must be above 0 and at most 1",
     "sac.alpha=0": "sac.alpha = 0 is out of range",
     "sac.critic_lr=-1": "sac.critic_lr = -1 is out of range",
-    "sac": "a setting is NAME=VALUE",
+    "sac": "a setting must have the form NAME=VALUE",
     "sac=1": "there is no setting 'sac'",
     "=1": "there is no setting ''",
 }
@@ -70,7 +70,7 @@ def test_a_fault_is_named_with_exit_code_2(fault, capsys):
 
 def test_values_of_another_dimension_are_named():
     wrong = {"value.low": [-1, -1], "value.high": [1, 1], "value.lengthscales": [1, 1]}
-    with pytest.raises(c.ConfigError, match=r"value.low has 2 numbers, but PendulumSwingup shows 3 dimensions"):
+    with pytest.raises(c.ConfigError, match=r"value.low has 2 numbers, but PendulumSwingup has 3 observed dimensions"):
         presets.build("tuned", "PendulumSwingup", wrong)
 
 

@@ -189,9 +189,9 @@ def test_what_cannot_be_loaded_is_named(tmp_path):
     (tmp_path / "text.npz").write_text("no policy")
     for name, message in {
         "newer": "has format 2, but this version of moca reads format 1",
-        "other": "is no exported policy",
-        "pickled": "is no exported policy",
-        "text": "is no exported policy",
+        "other": "is not a policy exported",
+        "pickled": "is not a policy exported",
+        "text": "is not a policy exported",
         "nowhere": "there is no file",
     }.items():
         with pytest.raises(ValueError, match=message):
@@ -200,7 +200,7 @@ def test_what_cannot_be_loaded_is_named(tmp_path):
     with pytest.raises(ValueError, match="Did you mean CartpoleBalance"):
         moca.pretrained("CartpoleBalence")
     policy = moca.pretrained("PendulumSwingup")
-    with pytest.raises(ValueError, match=r"an observation has 3 numbers, but got an array of shape \(2,\)"):
+    with pytest.raises(ValueError, match=r"an observation must have 3 numbers, got an array of shape \(2,\)"):
         policy([0.0, 0.0])
     with pytest.raises(ValueError, match="follows one episode"):
         policy(np.zeros((2, 3)))

@@ -238,32 +238,34 @@ def test_a_noise_that_was_added_is_drawn_and_known_to_the_filter(plugins, tmp_pa
 
 def test_environments_that_were_added_are_environments(registries, tmp_path):
     moca.register_env("Nothing", dict)
-    with pytest.raises(ConfigError, match=r"'Nothing' is registered as what makes {}, which is no environment"):
+    with pytest.raises(
+        ConfigError, match=r"'Nothing' is registered with a function that returns {}, which is not an environment"
+    ):
         moca.train(settings(env__name="Nothing"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 def test_names_are_checked(registries):
     make, prediction = rbf, one_gaussian
-    with pytest.raises(ConfigError, match="'moca' exists already"):
+    with pytest.raises(ConfigError, match="'moca' already exists"):
         moca.register_prediction("moca", prediction)
-    with pytest.raises(ConfigError, match="'erf' exists already"):
+    with pytest.raises(ConfigError, match="'erf' already exists"):
         moca.register_value("erf", make)
-    with pytest.raises(ConfigError, match="'moca-mc-8' exists already"):
+    with pytest.raises(ConfigError, match="'moca-mc-8' already exists"):
         moca.register_prediction("moca-mc-8", prediction)  # a study takes it for MC with eight samples
     moca.register_value("mine", make, bases=("centres",))
     with pytest.raises(ConfigError, match="mine: RBF has no field 'centres'"):
         make_value(config.ValueConfig(kind="mine", low=(0.0,), high=(1.0,), lengthscales=(1.0,)), 1, jax.random.key(0))
-    with pytest.raises(ConfigError, match="small letters"):
+    with pytest.raises(ConfigError, match="lowercase letters"):
         moca.register_value("My Value", make)
     for name in ("state-norm", "action"):  # the latter is one on actions, in studies
-        with pytest.raises(ConfigError, match=f"noise.kind = '{name}' exists already"):
+        with pytest.raises(ConfigError, match=f"noise.kind = '{name}' already exists"):
             moca.register_noise(name, lambda *_: 1.0)
-    with pytest.raises(ConfigError, match=r"env\.name = 'CheetahRun' exists already"):
+    with pytest.raises(ConfigError, match=r"env\.name = 'CheetahRun' already exists"):
         moca.register_env("CheetahRun", Drift)
-    with pytest.raises(ConfigError, match="must be made of letters"):
+    with pytest.raises(ConfigError, match="must consist of letters"):
         moca.register_env("own:Drift", Drift)
-    with pytest.raises(ConfigError, match="no class derived from"):
+    with pytest.raises(ConfigError, match="not a subclass of"):
         moca.register_agent("mine", dict)
     assert "mine" not in config.AGENTS
 
@@ -284,7 +286,7 @@ def test_a_plugin_may_import_what_lies_beside_it_and_fails_whole(tmp_path, monke
     assert "beside" in config.AGENTS
     forget([path])
     for _ in range(2):  # the second time, too
-        with pytest.raises(ConfigError, match="'beside' exists already"):
+        with pytest.raises(ConfigError, match="'beside' already exists"):
             extending.import_plugins()
     forget([path, tmp_path / "aside_of_mine.py"])
 

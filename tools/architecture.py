@@ -19,7 +19,7 @@ COLOURS = {"method": "#CCE3F0", "loop": "#FCE2C9", "other": "#EFEFEF"}
 
 
 def rooms() -> dict[str, set[str]]:
-    """The rooms that each room imports: top-level modules and packages."""
+    """Returns the rooms (top-level modules and packages) that each room imports."""
     names = {path.stem if path.suffix else path.name for path in SOURCE.iterdir() if not path.name.startswith("_")}
     names = {name for name in names if (SOURCE / f"{name}.py").exists() or (SOURCE / name / "__init__.py").exists()}
     found: dict[str, set[str]] = {name: set() for name in names}
@@ -27,7 +27,7 @@ def rooms() -> dict[str, set[str]]:
         room = path.relative_to(SOURCE).parts[0].removesuffix(".py")
         if room not in found:
             continue
-        for node in ast.parse(path.read_text()).body:  # what a function imports late is not a layer
+        for node in ast.parse(path.read_text()).body:  # imports within functions do not count
             if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "moca":
                 inner = (node.module or "").split(".")[1:2] or [alias.name for alias in node.names]
                 found[room] |= {name for name in inner if name in names and name != room}
@@ -35,12 +35,12 @@ def rooms() -> dict[str, set[str]]:
 
 
 def layers(imports: dict[str, set[str]]) -> dict[str, int]:
-    """For each room the length of the longest way down from it."""
+    """Returns, for each room, the length of the longest path down from it."""
     heights: dict[str, int] = {}
 
     def height(name: str, above: tuple[str, ...] = ()) -> int:
         if name in above:
-            raise SystemExit(f"imports go round: {' → '.join((*above, name))}")
+            raise SystemExit(f"circular imports: {' → '.join((*above, name))}")
         if name not in heights:
             heights[name] = max((1 + height(below, (*above, name)) for below in imports[name]), default=0)
         return heights[name]
@@ -51,7 +51,7 @@ def layers(imports: dict[str, set[str]]) -> dict[str, int]:
 
 
 def draw(path: Path) -> None:
-    """Writes the picture: a row for each layer, the top one first."""
+    """Writes the picture, one row per layer, the top one first."""
     heights = layers(rooms())
     rows = [
         sorted(name for name in heights if heights[name] == level) for level in range(max(heights.values()), -1, -1)

@@ -1,6 +1,6 @@
-"""The figure and the tables that say what the covariance is worth under the preset `raw`, and why.
+"""The figure and tables on the effect of the covariance under the preset `raw`.
 
-Written into README.md and docs/replication.md by tools/results.py.
+tools/results.py writes them into README.md and docs/replication.md.
 """
 
 from pathlib import Path
@@ -23,14 +23,14 @@ ROWS = (
 
 
 def name(agent: str) -> str:
-    """An agent's name, short enough for the head of a column: `MC, K = 4`."""
+    """Returns an agent's name for the head of a column, such as `MC, K = 4`."""
     if agent == "sac":
         return "SAC, best of 64"
     return look(agent).label.replace("MoCA-MC", "MC").replace(" (", ", ").removesuffix(")")
 
 
 def table(results: pd.DataFrame, nothing: dict[str, float]) -> str:
-    """Final returns under `raw` in six rows: mean with its 95 % interval, on Pendulum with the seeds that solve it."""
+    """Returns a table of final returns under `raw`, on Pendulum with the seeds that solve it."""
     finals = statistics.final_scores(results[results["preset"] == "raw"])
     agents = [agent for agent in AGENTS if agent in finals.index.unique("agent")]
     lines = [f"| task, noise | {' | '.join(map(name, agents))} |", "|---" * (1 + len(agents)) + "|"]
@@ -51,12 +51,12 @@ def table(results: pd.DataFrame, nothing: dict[str, float]) -> str:
 
 
 def place(env: str, noise: str) -> str:
-    """The task and the noise for readers."""
+    """Returns the task and the noise as text."""
     return f"{TASKS[env]}, {'no noise' if noise == '0' else noise if ' ' in noise else f'σ {noise}'}"
 
 
 def overestimation(results: pd.DataFrame) -> str:
-    """V of the visited states less their discounted return at the end of training under `raw`, mean over seeds."""
+    """Returns V of the visited states minus their return under `raw`, mean over seeds."""
     finals = statistics.final_scores(results[results["preset"] == "raw"], "overestimation")
     agents = [agent for agent in AGENTS if agent in finals.index.unique("agent")]
     lines = [f"| task, noise | {' | '.join(map(name, agents))} |", "|---" * (1 + len(agents)) + "|"]
@@ -68,7 +68,7 @@ def overestimation(results: pd.DataFrame) -> str:
 
 
 def at_100k(results: pd.DataFrame) -> str:
-    """Where the seeds of the study stand on Pendulum at σ = 0.05 when the README's two commands end."""
+    """Returns where the seeds of the study stand on Pendulum at σ = 0.05 when the README's two commands end."""
     cells = results[results[["preset", "env", "noise"]].eq(["raw", PENDULUM, "0.05"]).all(axis=1)]
     early = cells[cells["step"].between(80_001, 100_000)].groupby(["agent", "seed"])["return_mean"].mean()
     late = statistics.final_scores(cells)
@@ -81,7 +81,7 @@ def at_100k(results: pd.DataFrame) -> str:
 
 
 def process(results: pd.DataFrame) -> str:
-    """Final returns under a disturbance of the actions, `raw` and `tuned`: mean with its 95 % interval."""
+    """Returns a table of final returns under disturbed actions, for `raw` and `tuned`."""
     finals = statistics.final_scores(results[results["noise"] == "action 0.5"])
     agents = ("moca", "moca-mc-4", "moca-ce", "bnaf")
     lines = [f"| preset, task | {' | '.join(map(name, agents))} |", "|---" * (1 + len(agents)) + "|"]
@@ -93,7 +93,7 @@ def process(results: pd.DataFrame) -> str:
 
 
 def draw(results: pd.DataFrame, path: Path) -> Path:
-    """Left: learning on Pendulum at σ = 0.05. Right: what noise costs on Cartpole."""
+    """Draws learning on Pendulum at σ = 0.05, and returns against noise on Cartpole."""
     raw = results[results["preset"] == "raw"]
     with figures.style():
         figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 3.7))
@@ -107,7 +107,7 @@ def draw(results: pd.DataFrame, path: Path) -> Path:
 
 
 def _learning(axes: plt.Axes, raw: pd.DataFrame, agents: tuple[str, ...]) -> None:
-    """The median seed: scores have two groups, between which no mean lies. Of two agents also the middle half."""
+    """Draws the median seed, since scores form two groups, and for two agents the middle half."""
     for agent in reversed(agents):
         own = look(agent)
         steps, values = statistics.curve(raw, "raw", PENDULUM, agent, "0.05")

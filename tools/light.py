@@ -1,4 +1,4 @@
-"""Checks an installation without extras: moca.moments is there, and everything else says what it needs.
+"""Checks an installation without extras: moca.moments works, the rest names its extra.
 
 build/light/bin/python tools/light.py
 """
@@ -14,7 +14,7 @@ middle = time.perf_counter()
 from moca import moments as mm  # noqa: E402
 
 ended = time.perf_counter()
-print(f"import jax {middle - started:.2f} s, moca.moments beyond it {ended - middle:.2f} s")
+print(f"import jax {middle - started:.2f} s, moca.moments another {ended - middle:.2f} s")
 value = mm.RBF(jax.numpy.ones(1), jax.numpy.zeros((1, 2)), jax.numpy.ones(2))
 found = float(mm.expectation(mm.DiagonalGaussian(jax.numpy.zeros(2), jax.numpy.ones(2)), value))
 assert abs(found - 0.5) < 1e-6, found  # (1 + 1)^(−½) in each dimension
@@ -25,5 +25,5 @@ run = subprocess.run([sys.executable, "-m", "moca", "train", "--steps", "1000"],
 assert (run.returncode, "pip install 'moca-rl[train]'" in run.stderr) == (2, True), run.stderr
 code = "import moca; moca.MoCA"
 run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-assert "moca.MoCA needs more: " in run.stderr
+assert "moca.MoCA needs an extra: " in run.stderr
 assert "pip install 'moca-rl[train]'" in run.stderr, run.stderr

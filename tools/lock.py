@@ -2,8 +2,9 @@
 
     python tools/lock.py python3.11 python3.12
 
-Each interpreter resolves the project with all its extras in a virtual environment of its own. A package whose
-version differs between them gets an environment marker; names and versions are recorded, never where they came from.
+Each interpreter resolves the project with all its extras in a separate virtual environment. A
+package whose version differs between them gets an environment marker. Only names and versions are
+recorded.
 """
 
 import subprocess
@@ -16,7 +17,7 @@ EXTRAS = "dev"
 
 
 def resolve(python: str) -> tuple[str, dict[str, str]]:
-    """The minor version of that interpreter, and what it installs."""
+    """Returns the minor version of an interpreter, and the versions it installs."""
     code = "import sys; print('%d.%d' % sys.version_info[:2])"
     minor = subprocess.run([python, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
     with tempfile.TemporaryDirectory() as folder:
@@ -39,7 +40,7 @@ def main(pythons: list[str]) -> None:
             continue
         for i, minor in enumerate(minors):
             if versions[minor] is not None:
-                # The newest Python given stands for all later ones.
+                # The newest Python given represents all later ones.
                 sign = ">=" if i == len(minors) - 1 else "=="
                 lines.append(f'{name}=={versions[minor]}; python_version {sign} "{minor}"')
     (ROOT / "constraints.txt").write_text("\n".join(lines) + "\n")

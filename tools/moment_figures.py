@@ -1,4 +1,4 @@
-"""Draws the pictures of the pages on the closed forms, docs/images/moments-*.png.
+"""Draws the figures of the pages on the closed forms, docs/images/moments-*.png.
 
 python tools/moment_figures.py
 """
@@ -21,7 +21,7 @@ BLUE, ORANGE, GREY = "#3b6ea5", "#d1772e", "0.6"
 
 
 def band(axes, f, name, means, deviations=(0.0, 0.5, 1.5)):
-    """E[f] ± its deviation against the mean of the belief, for beliefs of several widths."""
+    """Draws E[f] ± its deviation against the mean of the belief, for several widths."""
     for deviation, colour in zip(deviations, (GREY, BLUE, ORANGE), strict=True):
         beliefs = mm.DiagonalGaussian(means[:, None], np.full((len(means), 1), deviation**2))
         centre = jax.vmap(mm.expectation, (0, None))(beliefs, f)
@@ -145,7 +145,7 @@ def supports():
 
 
 def numerics():
-    """Errors of quadrature, sigma points and sampling against the closed form."""
+    """Draws the errors of quadrature, sigma points and sampling."""
     p = mm.DiagonalGaussian([0.2, -0.1], [0.4, 0.3])
     f = mm.Erf([1.0, 1.0], [[0.7, -0.4], [1.0, 1.0]], [0.2, 0.0])
     truth = float(mm.expectation(p, f))

@@ -1,9 +1,9 @@
-"""Draws and writes all that follows from the tables in results/: figures, pages, claims, and the tables in documents.
+"""Draws and writes what follows from the tables in results/: figures, pages, claims.
 
     python tools/results.py [--check [--quick]]
 
-The same tables give the same bytes. With --check it writes nothing, and fails if a file is not what it should be; with
---quick it draws the figures of one study only.
+The same tables give the same bytes. With --check it writes nothing, and fails if a file is
+out of date; with --quick it draws the figures of one study only.
 """
 
 import json
@@ -25,7 +25,7 @@ from moca.studies import curves, grid, registry, report, results, statistics
 
 ROOT = Path(__file__).parent.parent
 STUDIES = [name for name in registry.grids() if (ROOT / "results" / name / results.TABLE).exists()]
-JUDGED = [name for name in STUDIES if name != "further"]  # whose tables decide the paper's claims
+JUDGED = [name for name in STUDIES if name != "further"]  # their tables decide the paper's claims
 COLUMNS = ("moca", "moca-mixture", "moca-mc-16", "moca-mc-4", "moca-mc-1", "moca-ce", "naf", "bnaf", "sac-usual", "sac")
 START, END = "<!-- {}: written by tools/results.py -->\n", "<!-- end -->"
 
@@ -37,7 +37,10 @@ verdict a second time."""
 
 
 def made(out: Path, drawn: Sequence[str]) -> dict[Path, Path]:
-    """Every file, written below `out`, with where it belongs; of figures those of the studies in `drawn`."""
+    """Writes every file below `out`; returns their final paths.
+
+    Figures are drawn only for the studies in `drawn`.
+    """
     files = {}
     for name in STUDIES:
         directory = ROOT / "results" / name
@@ -90,13 +93,13 @@ def nothing() -> dict[str, float]:
 
 
 def judged(tables: list[pd.DataFrame]) -> tuple[list[claims.Verdict], list[claims.Verdict]]:
-    """The verdicts on what hangs on a preset, and on what does not."""
+    """Returns the verdicts that depend on a preset, and those that do not."""
     benchmarks = [json.loads(path.read_text()) for path in sorted((ROOT / "results" / "benchmarks").glob("*.json"))]
     return claims.judge(tables, nothing()), claims.judge_fixed(benchmarks)
 
 
 def claims_page(verdicts: list[claims.Verdict], fixed: list[claims.Verdict]) -> str:
-    """results/claims.md."""
+    """Returns the text of results/claims.md."""
     own, beyond = ([verdict for verdict in verdicts if verdict.beyond == far] for far in (False, True))
     parts = {
         "": f"{INTRO}\n\nThe paper's claims, each counted once per task and noise:\n\n{claims.counts(own)}",
@@ -110,7 +113,7 @@ def claims_page(verdicts: list[claims.Verdict], fixed: list[claims.Verdict]) -> 
 
 
 def scores(table: pd.DataFrame) -> str:
-    """Final returns as a table: a row for each preset, task and noise level, a column for each agent."""
+    """Returns a table of final returns: a row per preset, task and noise, a column per agent."""
     finals = statistics.final_scores(table)
     agents = [agent for agent in COLUMNS if agent in finals.index.unique("agent")]
     lines = [f"| preset | task | noise | {' | '.join(map(label, agents))} |"]
@@ -142,7 +145,7 @@ PARAGRAPHS = (
 
 
 def paragraph(table: pd.DataFrame, verdicts: list[claims.Verdict]) -> str:
-    """Says in words what holds and what does not; raises where the words no longer fit the verdicts."""
+    """Returns the paragraph on results; raises if it no longer agrees with the verdicts."""
     found = {(v.claim, v.preset, v.task, v.noise): v for v in verdicts}
 
     def told(claim: str, preset: str, task: str, noise: str, word: str) -> str:
@@ -265,7 +268,7 @@ def _finals(table: pd.DataFrame, preset: str, env: str, noise: str) -> list[pd.S
 
 
 def _predicted(name: str, rho: float, ours: pd.Series, theirs: pd.Series, env: str) -> str:
-    """A row: the covariance matters where the interval lies above zero and the difference is of interest."""
+    """Returns a row; the covariance matters if the difference is significant and relevant."""
     smallest = {claims.CARTPOLE: 20, claims.PENDULUM: 40}.get(env, 0.02)  # cliff and hill score at most one
     found = statistics.difference(ours, theirs)
     matters = found.low > 0 and found.value >= smallest
@@ -275,7 +278,7 @@ def _predicted(name: str, rho: float, ours: pd.Series, theirs: pd.Series, env: s
 
 
 def dimension() -> str:
-    """A table of what results/dimension/run.py measured: a row for each size, a column for each agent."""
+    """Returns the table of results/dimension/run.py: a row per size, a column per agent."""
     rows = json.loads((ROOT / "results" / "dimension" / "summary.json").read_text())["rows"]
     names = list(dict.fromkeys(row["agent"] for row in rows))
     lines = [f"| dimensions, actions | doing nothing | {' | '.join(names)} |", "|---" * (2 + len(names)) + "|"]
@@ -299,7 +302,7 @@ def main(check: bool, quick: bool) -> None:
                     target.parent.mkdir(parents=True, exist_ok=True)
                     target.write_bytes(content)
     for target in stale:
-        print(f"{'is not what it should be: ' if check else ''}{target.relative_to(ROOT)}")
+        print(f"{'out of date: ' if check else ''}{target.relative_to(ROOT)}")
     if check and stale:
         sys.exit(1)
 

@@ -1,4 +1,4 @@
-"""Writes docs/settings.md: every setting, from what stands at its field in moca.config.
+"""Writes docs/settings.md: every setting, from the metadata of its field in moca.config.
 
 python tools/settings.py
 """
@@ -15,15 +15,16 @@ Every setting, its default and its value in each preset. `moca settings` prints 
 section, `moca settings critic.lr` one setting in full, and `--json` makes it JSON. A setting is given by
 `--set critic.lr=1e-3`, in a file for `--config`, or in Python as `moca.MoCA(env, critic__lr=1e-3)`.
 
-Where a value differs for a task or an agent, that stands behind it; a preset that is left empty has the default.
-Ranges and lengthscales of other tasks come from a short look at them: [environments.md](environments.md).
+Values that differ for a task or an agent follow in brackets; an empty cell means the default.
+For other tasks, ranges and lengthscales are measured in a short random rollout:
+[environments.md](environments.md).
 
 <!-- written by tools/settings.py -->
 """
 
 
 def page() -> str:
-    """The page as text."""
+    """Returns the page as text."""
     blocks = [HEAD]
     for section, own in settings.sections().items():
         heads = ["setting", "type", "allowed", "default", *(f"`{name}`" for name in presets.PRESETS), "what it does"]
@@ -33,7 +34,7 @@ def page() -> str:
 
 
 def _cells(setting: settings.Setting) -> list[str]:
-    """The cells of a setting; what a preset does not change is left empty."""
+    """Returns the cells of a setting; empty for presets that use the default."""
     default = {"": setting.default}
     values = ["" if own == default else settings.values(own) for own in setting.presets.values()]
     facts = [setting.type, setting.briefly_allowed, settings.value(setting.default)]

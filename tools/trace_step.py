@@ -2,8 +2,8 @@
 
     python tools/trace_step.py [--check]
 
-`moca.moments` counts as one. With --check it fails where a step enters more than twelve files, the method more than
-six of them, or a file calls one that stands above it in `docs/architecture.md`.
+`moca.moments` counts as one. With --check it fails where a step enters more than twelve files, the
+method more than six of them, or a file calls one that stands above it in `docs/architecture.md`.
 """
 
 import sys
@@ -23,12 +23,14 @@ from moca.loop import LoopState, draw_step, first_belief, init_run
 
 ROOT = Path(moca.__file__).parent
 METHOD = ("agents/quadratic.py", "backup.py", "belief.py", "critic.py", "dynamics.py", "moments")
-# From the driver down to what knows nothing of reinforcement learning. Each file calls only those below it.
+# From the driver down to files that do not depend on reinforcement learning. Each file calls only
+# those below it.
 ORDER = (
     "drivers/scan.py", "loop.py", "agents/quadratic.py", "backup.py", "belief.py", "critic.py", "dynamics.py",
     "moments", "nets.py", "replay.py", "envs/environment.py", "envs/playground.py",
 )  # fmt: skip
-# Calls through a contract: an environment implements the one above it, an agent is asked back for its `backup`.
+# Calls through a contract: an environment implements the one above it, an agent is asked back for
+# its `backup`.
 CONTRACT = {("envs/playground.py", "envs/environment.py"), ("backup.py", "agents/quadratic.py")}
 
 

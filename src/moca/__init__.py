@@ -26,7 +26,7 @@ __all__ = tuple(_LAZY)
 
 
 def __getattr__(name: str) -> object:
-    """The names of the Python interface, imported when first used."""
+    """Imports a name of the Python interface when it is first used."""
     if name in _LAZY:
         from importlib import import_module
 
@@ -36,11 +36,11 @@ def __getattr__(name: str) -> object:
             return getattr(import_module(_LAZY[name]), name)
         except ModuleNotFoundError as error:
             if sentence := missing(error):
-                raise ModuleNotFoundError(f"moca.{name} needs more: {sentence}", name=error.name) from error
+                raise ModuleNotFoundError(f"moca.{name} needs an extra: {sentence}", name=error.name) from error
             raise
     raise AttributeError(f"module 'moca' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    """These names, too."""
+    """Includes the names that have not been imported yet."""
     return sorted({*globals(), *_LAZY})

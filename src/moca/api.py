@@ -1,9 +1,9 @@
-"""Agents as objects: make one for an environment, let it learn, ask it.
+"""Agents as objects: create one for an environment, train it, query it.
 
     agent = moca.MoCA("CartpoleBalance", noise__sigma=0.05).learn(40_000)
     action = agent.predict(observation)
 
-What it learned is a run directory, and every question goes to its `Run`, as after `moca.load`.
+Training writes a run directory, and all queries go to its `Run`, as after `moca.load`.
 """
 
 import shutil
@@ -18,37 +18,44 @@ import numpy as np
 from rich.console import Console
 
 from moca import presets
-from moca.config import Config, ConfigError, as_path, field_of, shown
+from moca.config import Config, ConfigError, as_path, checked, field_of, full_name, may_be_on_host, shown
 from moca.devices import use_all_cores
-from moca.envs.defaults import defaults
+from moca.envs.defaults import defaults, time_limit
 from moca.envs.environment import Spaces
 from moca.envs.named import as_environment
 from moca.envs.trust import import_module_of
+from moca.names import OWN
 from moca.runs.answers import FollowingPolicy, Model
 from moca.runs.inspection import Inspection
 from moca.runs.launch import train
+from moca.runs.notebook import Film
 from moca.runs.run import Run
 
 _FIXED = {
-    "agent": "choose the class, as moca.SAC",
-    "env.name": "it is the first argument",
-    "seed": "it is an argument of its own",
-    "seeds": "it is an argument of its own",
-    "train.steps": "it is the argument of learn",
+    "agent": "choose the class, such as moca.SAC",
+    "env.name": "pass it as the first argument",
+    "seed": "pass it as a separate argument",
+    "seeds": "pass it as a separate argument",
+    "train.steps": "pass it to learn",
 }
 
 
 class MoCA:
-    """An agent before or after it has learned.
+    """An agent, before or after training.
 
     Args:
-        env: a name, Playground's or Gymnasium's; an environment that `gymnasium.make` made; or one of your own.
-        seed: the first of the seeds.
-        seeds: how many runs learn at once; questions take `run=` and are answered by the first, 0, unless told.
-        preset: the settings to start from; for an environment without any, some are taken from a short look at it.
-        out: the run directory; by default a temporary one that goes with the agent.
-        settings: any others by dotted name, as in config.json.
-        named: the same as keywords, as `critic__lr=1e-3` for `critic.lr`.
+        env: The name of a Playground or Gymnasium environment; an environment from
+            `gymnasium.make`; or your own environment.
+        seed: The first seed.
+        seeds: Number of runs trained at once. Queries take `run=` and use the first run, 0, by
+            default.
+        preset: The settings to start from. For an environment without a preset, some are measured
+            in a short random rollout.
+        out: The run directory; by default a temporary one that is removed with the agent.
+        start: An agent or a run whose weights are the initial ones. Its networks must have the same
+            shapes.
+        settings: Further settings by dotted name, as in config.json.
+        named: The same as keywords, such as `critic__lr=1e-3` for `critic.lr`.
     """
 
     agent = "moca"
@@ -61,6 +68,7 @@ class MoCA:
         seeds: int = 1,
         preset: str = "tuned",
         out: Path | str | None = None,
+        start: "MoCA | Run | None" = None,
         settings: Mapping[str, Any] | None = None,
         **named: Any,
     ) -> None:
@@ -70,34 +78,44 @@ class MoCA:
         for name in chosen:
             field_of(name)
             if name in _FIXED:
-                raise ConfigError(f"{name} is no setting of moca.{type(self).__name__}: {_FIXED[name]}")
-        one = chosen.get("env.episode_length", Config().env.episode_length)  # until learn says how many steps
-        chosen |= {"agent": self.agent, "seed": seed, "seeds": seeds, "train.steps": one}
-        if not isinstance(env := as_environment(env), str | Spaces):
+                raise ConfigError(f"{name} cannot be set in moca.{type(self).__name__}: {_FIXED[name]}")
+        chosen |= checked(chosen)
+        one = chosen.get("env.episode_length", Config().env.episode_length)  # until learn sets the number of steps
+        flatten = chosen.get("env.flatten", False)
+        if not isinstance(env := as_environment(env, flatten), str | Spaces):
             raise ConfigError(
-                "an environment is a name, such as CartpoleBalance, one of Gymnasium's, or an object of one of moca's "
-                f"classes for them, but got {shown(env)}"
+                "env must be a name, such as CartpoleBalance, a Gymnasium environment, or an environment of moca's "
+                f"classes, got {shown(env)}"
             )
         task = env if isinstance(env, str) else None
         self._env: Spaces | None = None if isinstance(env, str) else env
-        use_all_cores()  # before a look at the environment starts JAX
+        use_all_cores()  # before the random rollout starts JAX
         import_module_of(task or "")
-        found = defaults(env) if presets.lacks(preset, task, chosen) else {}
+        chosen |= {"agent": self.agent, "seed": seed, "seeds": seeds, "train.steps": one}
+        chosen |= {} if task else {"env.name": OWN + type(env).__name__}
+        found = defaults(env, flatten=flatten) if presets.lacks(preset, task, chosen) else {}
+        if not task or may_be_on_host(full_name(task)):
+            found |= time_limit(env, flatten)
         self._layers = (preset, task, chosen, found)
-        self._build(one)  # refuses now what is wrong
+        self._build(one)  # reports invalid settings now
         self._out = None if out is None else as_path("out", out)
         self._run: Run | None = None
+        self._start = start.run if isinstance(start, MoCA) else start
+        if not isinstance(self._start, Run | None):
+            raise ConfigError(
+                f"start = {shown(start)} must be an agent that has learned, or a run, as moca.load gives it"
+            )
 
     def learn(self, steps: int, callback: Any = None, progress: bool | Console = False) -> Self:
-        """The agent itself, after so many environment steps per run, or so many more if it has learned before.
+        """Trains for that many environment steps per run, or that many more; returns the agent.
 
         Args:
-            steps: environment steps. Exploration and learning rates are spread over those of the first call, and keep
-                their last values in later ones; `train__horizon` spreads them over another number.
-            callback: called after each episode, and can stop: see `moca.train`.
-            progress: whether progress is shown, or a `rich.console.Console` on which it is.
+            steps: Environment steps. Schedules of exploration and learning rates end with the first
+                call and keep their last values in later ones; `train__horizon` sets another length.
+            callback: Called after each episode, and can stop training: see `moca.train`.
+            progress: Whether to show progress, or a `rich.console.Console` to show it on.
 
-        If it was interrupted, the same call goes on.
+        After an interruption, the same call resumes training.
         """
         if self._run is not None:
             self._run = self._run.learn(steps, callback, progress)
@@ -106,11 +124,12 @@ class MoCA:
             if self._out is None:
                 self._out = Path(tempfile.mkdtemp(prefix="moca-"))
                 weakref.finalize(self, shutil.rmtree, self._out, ignore_errors=True)
-            self._run = train(config, self._out, env=self._env, console=progress, callback=callback)
+            options = {"env": self._env, "start": self._start, "console": progress, "callback": callback}
+            self._run = train(config, self._out, **options)
         directory = self._run.directory
         if lost := directory.status.get("diverged"):
             warnings.warn(
-                f"{len(lost)} of {len(directory.runs)} runs diverged and were given up: {'; '.join(map(_told, lost))}",
+                f"{len(lost)} of {len(directory.runs)} runs diverged and were stopped: {'; '.join(map(_told, lost))}",
                 RuntimeWarning,
                 stacklevel=2,
             )
@@ -122,19 +141,19 @@ class MoCA:
 
     @property
     def run(self) -> Run:
-        """The run that was learned, as `moca.load` returns it."""
+        """The trained run, as returned by `moca.load`."""
         if self._run is None:
-            raise ConfigError(f"this {type(self).__name__} has not learned anything yet: call learn(steps) first")
+            raise ConfigError(f"this {type(self).__name__} has not been trained yet: call learn(steps) first")
         return self._run
 
     @property
     def config(self) -> Config:
-        """The settings it learned with."""
+        """The settings of the training."""
         return self.run.config
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """Its metrics: one dictionary per episode and run."""
+        """The metrics: one dictionary per episode and run."""
         return self.run.rows
 
     @property
@@ -142,9 +161,23 @@ class MoCA:
         """See `Run.model`."""
         return self.run.model
 
+    def __repr__(self) -> str:
+        name = type(self).__name__
+        if self._run is not None:
+            return f"{name}: {self._run!r}"
+        env = self._layers[1] or type(self._env).__name__
+        return f"{name}({env!r}): nothing learned yet, call learn(steps)"
+
+    def _repr_html_(self) -> str | None:
+        return None if self._run is None else self._run._repr_html_()
+
     def predict(self, observation: Any, run: int = 0) -> np.ndarray:
         """See `Run.predict`."""
         return self.run.predict(observation, run)
+
+    def get_parameters(self, run: int = 0) -> dict[str, np.ndarray]:
+        """See `Run.get_parameters`."""
+        return self.run.get_parameters(run)
 
     def policy(self, run: int = 0) -> FollowingPolicy:
         """See `Run.policy`."""
@@ -158,12 +191,12 @@ class MoCA:
         """See `Run.evaluate`."""
         return self.run.evaluate(episodes, seed)
 
-    def render(self, run: int = 0, seed: int = 0, path: Path | None = None) -> tuple[Path, str, float]:
-        """See `Run.render`; give a path if the run directory is a temporary one."""
+    def render(self, run: int = 0, seed: int = 0, path: Path | None = None) -> Film:
+        """See `Run.render`. Pass a path if the run directory is temporary."""
         return self.run.render(run, seed, path)
 
     def inspect(self, run: int = 0, episode: int = 0, steps: int | None = None) -> Inspection:
-        """See `Run.inspect`; for two agents side by side, `agent.run.inspect(beside=other.run)`."""
+        """See `Run.inspect`. For two agents side by side, `agent.run.inspect(beside=other.run)`."""
         return self.run.inspect(run, episode, steps)
 
     def save(self, path: Path | str) -> Path:
@@ -180,31 +213,31 @@ def _told(lost: Mapping[str, Any]) -> str:
 
 
 class MoCACE(MoCA):
-    """Certainty equivalence: V at the mean of the prediction."""
+    """MoCA-CE (certainty equivalence): V at the mean of the prediction."""
 
     agent = "moca-ce"
 
 
 class MoCAMC(MoCA):
-    """The expectation of V from samples."""
+    """MoCA-MC: the expectation of V, estimated from samples."""
 
     agent = "moca-mc"
 
 
 class MoCAMixture(MoCA):
-    """The expectation of V under the ensemble's mixture itself."""
+    """MoCA (mixture): the expectation of V under the ensemble's mixture itself."""
 
     agent = "moca-mixture"
 
 
 class BNAF(MoCA):
-    """V at the observed next state; no model, unless a filter needs one."""
+    """BNAF: V at the observed next state, without a model unless a filter needs one."""
 
     agent = "bnaf"
 
 
 class NAF(MoCA):
-    """As BNAF, with the best action squashed by a tanh instead of clipped."""
+    """NAF: as BNAF, with the best action squashed by a tanh instead of clipped."""
 
     agent = "naf"
 

@@ -1,4 +1,4 @@
-"""Parts that the command lines share: a parser that suggests the nearest word, and types of arguments."""
+"""Parts of all command lines: a parser that suggests the nearest word, and argument types."""
 
 import argparse
 import os
@@ -10,11 +10,11 @@ from typing import Any, NoReturn
 
 from moca.config import ConfigError, as_path, nearest, real, shown, whole
 
-MOST = 100_000  # of what is kept, drawn or run at once
+MOST = 100_000  # the largest count that an option accepts
 
 
 class Parser(argparse.ArgumentParser):
-    """Says which argument was wrong, what is allowed and what was probably meant; exits with 2."""
+    """Reports which argument is wrong, what is allowed and the nearest match; exits with code 2."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings, allow_abbrev=False)
@@ -29,59 +29,59 @@ class Parser(argparse.ArgumentParser):
 
 
 def leave(code: int, text: object, stream: Any) -> NoReturn:
-    """Ends the program with that exit code, after a last word if there is anywhere to print it to."""
+    """Exits with the given code, after printing `text` to `stream` if that is still possible."""
     for each, words in ((sys.stdout, ""), (stream, f"{text}\n" if text else "")):
         try:
             each.write(words)
             each.flush()
         except (OSError, ValueError):
-            with suppress(OSError, ValueError):  # so that it is not tried again at the very end, which has its own code
+            with suppress(OSError, ValueError):  # or the flush at exit fails and changes the exit code
                 os.dup2(os.open(os.devnull, os.O_WRONLY), each.fileno())
     sys.exit(code)
 
 
 def at_least_one(text: str) -> int:
-    """A whole number above zero."""
+    """Returns `text` as a positive integer."""
     try:
         return whole("", text, 1, MOST)
     except ConfigError:
-        wanted = f"a whole number of at least 1 is needed, got {shown(text)}; {MOST} is the most"
+        wanted = f"expected a whole number from 1 to {MOST}, got {shown(text)}"
         raise argparse.ArgumentTypeError(wanted) from None
 
 
 def from_zero(text: str) -> int:
-    """A whole number that is not negative: a seed, or the number of a run."""
+    """Returns `text` as a non-negative integer: a seed, or the number of a run."""
     try:
         return whole("", text)
     except ConfigError:
-        raise argparse.ArgumentTypeError(f"a whole number of at least 0 is needed, got {shown(text)}") from None
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 0, got {shown(text)}") from None
 
 
 def seconds(text: str) -> float:
-    """A length of time."""
+    """Returns `text` as a duration in seconds."""
     try:
         return real("", text)
     except ConfigError:
-        raise argparse.ArgumentTypeError(f"a number of seconds, at least 0, is needed, got {shown(text)}") from None
+        raise argparse.ArgumentTypeError(f"expected a number of seconds, at least 0, got {shown(text)}") from None
 
 
 def a_path(text: str) -> Path:
-    """A path that a file system can hold."""
+    """Returns `text` as a path, if it is valid on a file system."""
     try:
-        return as_path("it", text)
+        return as_path("the path", text)
     except ConfigError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def add_trust(parser: Parser) -> None:
-    """The option that lets a file name a module to import."""
+    """Adds the option that allows a file to name a module to import."""
     parser.add_argument(
         "--trust",
         action="store_true",
-        help="import the module that a run's or a study's file names for its environment, and so run its code",
+        help="import, and so execute, the module that a run or study file names for its environment",
     )
 
 
 def add_device(parser: Parser) -> None:
-    """The option that says where to compute."""
-    parser.add_argument("--device", choices=["cpu", "gpu"], help="default: the best there is")
+    """Adds the option that selects the device."""
+    parser.add_argument("--device", choices=["cpu", "gpu"], help="where to compute (default: a GPU if there is one)")

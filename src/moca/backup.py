@@ -1,4 +1,4 @@
-"""The Bellman target, and the one thing in which the paper's agents differ: what they take the next state to be."""
+"""The Bellman target, and the predictions of the next state in which the paper's agents differ."""
 
 from collections.abc import Callable
 
@@ -10,33 +10,38 @@ from moca import moments as mm
 from moca.critic import twin_axes
 
 PredictionRule = Callable[[mm.GaussianMixture, Key[Array, ""], int], mm.Distribution]
-Backup = Callable[[mm.Distribution, mm.Function], Float[Array, ""]]  # of one prediction and one value function
+Backup = Callable[
+    [mm.Distribution, mm.Function], Float[Array, ""]
+]  # maps one prediction and one value function to a number
 
 
 def one_gaussian(mixture: mm.GaussianMixture, key: Key[Array, ""], samples: int) -> mm.Distribution:
-    """MoCA: the mixture's mean and covariance, and nothing else of it."""
+    """MoCA: the Gaussian with the mixture's mean and covariance."""
     return mm.moment_match(mixture)
 
 
 def mean_alone(mixture: mm.GaussianMixture, key: Key[Array, ""], samples: int) -> mm.Distribution:
-    """MoCA-CE: certainty equivalence."""
+    """MoCA-CE (certainty equivalence): the mixture's mean."""
     return mm.Dirac(mixture.mean)
 
 
 def samples_of_it(mixture: mm.GaussianMixture, key: Key[Array, ""], samples: int) -> mm.Distribution:
-    """MoCA-MC: draws from the moment-matched Gaussian, for the expectation that MoCA has in closed form [choice]."""
+    """MoCA-MC: samples from the moment-matched Gaussian instead of the closed form [choice]."""
     return mm.Empirical(mm.moment_match(mixture).sample(key, samples))
 
 
 def whole_mixture(mixture: mm.GaussianMixture, key: Key[Array, ""], samples: int) -> mm.Distribution:
-    """MoCA (mixture): as the ensemble has it."""
+    """MoCA (mixture): the ensemble's mixture itself."""
     return mixture
 
 
 def twin_values(
     predictions: mm.Distribution, values: mm.Function, backup: Backup = mm.expectation
 ) -> Float[Array, "two n"]:
-    """E[Vᵢ(s′)] of both functions (see `twin`) for n predictions, or what `backup` has in place of E."""
+    """Returns E[Vᵢ(s′)] of both functions (see `twin`) for n predictions.
+
+    `backup` may replace E.
+    """
     over_batch = jax.vmap(backup, (0, None))
     return jax.vmap(over_batch, (None, twin_axes(values)))(predictions, values)
 
@@ -50,6 +55,9 @@ def bellman_target(
     bounds: tuple[float, float] = (-jnp.inf, jnp.inf),
     backup: Backup = mm.expectation,
 ) -> Float[Array, "n"]:
-    """r + γ (1 − d) minᵢ E[Vᵢ⁻(s′)] for n transitions [Eq. 5] [Alg. 1 l. 11]; the expectation kept within `bounds`."""
+    """Returns r + γ (1 − d) minᵢ E[Vᵢ⁻(s′)] for n transitions [Eq. 5] [Alg. 1 l. 11].
+
+    The expectation is clipped to `bounds`.
+    """
     expected = jnp.clip(jnp.min(twin_values(predictions, values, backup), axis=0), *bounds)
     return reward + gamma * (1 - terminated) * expected

@@ -1,9 +1,10 @@
-"""A belief over the state [choice]: the ensemble's prediction times the observation, a Gaussian in closed form.
+"""A Gaussian belief over the state [choice]: a prediction corrected by the observation.
 
-The paper takes an observation for the state. Under noise that turns every measurement error into a jump of the state;
-a filter keeps what earlier observations told. The agent then acts and learns on the mean of its belief, and the next
-mean is random only as far as the next observation differs from its prediction: its covariance is P S⁻¹ P, with P the
-covariance of the predicted state and S = P + R that of the predicted observation.
+The paper takes each observation for the state. Under observation noise, every measurement error
+then looks like a jump of the state. A filter keeps the information in earlier observations. The
+agent acts and learns on the mean of its belief. The next mean is random only as far as the next
+observation differs from its prediction: its covariance is P S⁻¹ P, with P the covariance of the
+predicted state and S = P + R that of the predicted observation.
 """
 
 from typing import Any, NamedTuple, cast
@@ -22,7 +23,7 @@ from moca.replay import Transition
 
 
 class Belief(NamedTuple):
-    """N(mean, covariance) over the state; without a filter the observation, and no covariance."""
+    """N(mean, covariance) over the state. Without a filter: the observation, and no covariance."""
 
     mean: Float[Array, "obs"]
     covariance: Float[Array, "obs obs"] | None
@@ -31,10 +32,10 @@ class Belief(NamedTuple):
 def predict(
     ensemble: GaussianEnsemble, belief: Belief, action: Float[Array, "act"]
 ) -> tuple[Belief, Float[Array, "obs"]]:
-    """The belief about s′ before it is observed, and the part of its variances that comes from not knowing s.
+    """Returns the belief about s′ before it is observed, and the variances inherited from s.
 
-    The mean goes through the ensemble's mean, the covariance through its derivative F [choice]: F P Fᵀ, plus what
-    the ensemble itself is unsure of.
+    The mean goes through the ensemble's mean, and the covariance through its derivative F [choice]:
+    F P Fᵀ plus the ensemble's own uncertainty.
     """
 
     def mean_of(s: Float[Array, "obs"]) -> tuple[Float[Array, "obs"], mm.GaussianMixture]:
@@ -50,15 +51,17 @@ def predict(
 def update(
     belief: Belief, measured: Float[Array, "obs"], noise: Float[Array, "obs"]
 ) -> tuple[Belief, Float[Array, ""]]:
-    """The belief after an observation with independent errors of these variances, and its negative log-likelihood.
+    """Returns the belief after an observation, and the observation's negative log-likelihood.
 
-    Kalman's update, one dimension after the other, which needs no factorisation: after each, mean and covariance are
-    those given the dimensions so far. The likelihood is up to a constant factor. Variances are first
-    raised by a share that only rounding would notice: where dimensions determine each other and there is no noise, what
-    is left of a variance would otherwise be rounding itself.
+    `noise` holds the variances of independent measurement errors. This is Kalman's update, one
+    dimension at a time, which needs no matrix factorisation: after each dimension, mean and
+    covariance are conditioned on the dimensions so far. The likelihood is up to a constant factor.
+    Variances are first increased by a relative amount near rounding error: if some dimensions
+    determine others and there is no noise, the remaining variance would otherwise consist of
+    rounding error alone.
     """
 
-    def dimension(carry: tuple, j: Array) -> tuple[tuple, None]:
+    def dimension(carry: tuple[Any, ...], j: Array) -> tuple[tuple[Any, ...], None]:
         mean, covariance, nll = carry
         variance = jnp.maximum(covariance[j, j] + noise[j], jnp.finfo(mean.dtype).tiny)
         gain, error = covariance[:, j] / variance, measured[j] - mean[j]
@@ -73,10 +76,11 @@ def update(
 
 
 def innovation_nll(ensemble: GaussianEnsemble, episode: Transition, noise: Float[Array, "obs"]) -> Float[Array, ""]:
-    """The mean negative log-likelihood of an episode's observations, filtered again with these noise variances.
+    """Returns the mean negative log-likelihood of an episode's observations under the filter.
 
-    What the noise is shows in how errors of one step follow from those of the step before, which one-step
-    predictions cannot tell from noise of the process. Actions are in [−1, 1]; after an end a fresh belief begins.
+    Measurement noise makes the errors of successive predictions correlated; process noise does not.
+    One-step predictions cannot tell the two apart, but the filter's likelihood can. Actions are
+    in [−1, 1]; after a termination a new belief starts.
     """
 
     def step(carry: tuple[Belief, Array], row: Transition) -> tuple[tuple[Belief, Array], Float[Array, ""]]:
@@ -95,12 +99,13 @@ def innovation_nll(ensemble: GaussianEnsemble, episode: Transition, noise: Float
 def anticipate(
     mixtures: mm.GaussianMixture, spread: Float[Array, "n obs"], noise: Float[Array, "n obs"]
 ) -> mm.GaussianMixture:
-    """Predictions of the next belief's mean, from the ensemble's predictions of the next state.
+    """Returns predictions of the next belief's mean, from predictions of the next state.
 
-    The filter will move its mean by the gain K = P S⁻¹ times the innovation, with P the members' matched covariance
-    plus diag(spread) and S = P + diag(noise). If member k is right, that leaves it at m̄ + K (mₖ − m̄) on average, with
-    covariance K (Cₖ + diag(spread + noise)) Kᵀ; matched, the members then have P S⁻¹ P. Without noise K is one, and
-    this is the next state itself. Covariances between dimensions that `spread` stands for are left out [choice].
+    The filter will move its mean by the gain K = P S⁻¹ times the innovation, with P the members'
+    matched covariance plus diag(spread), and S = P + diag(noise). If member k is right, the new
+    mean is m̄ + K (mₖ − m̄) on average, with covariance K (Cₖ + diag(spread + noise)) Kᵀ; the
+    members, matched, then have covariance P S⁻¹ P. Without noise K is the identity, and this is the
+    next state itself. Covariances between the dimensions of `spread` are neglected [choice].
     """
     components, extra = mixtures.components, spread + noise
     mean, aleatoric, epistemic = mm.decompose(mixtures)
@@ -119,13 +124,15 @@ def anticipate(
 
 
 class Unfiltered(eqx.Module):
-    """Takes every observation for the state, as the paper does. A filter of one's own replaces these methods.
+    """Takes each observation for the state, as the paper does.
 
-    `model` is the agent's model of the next state, None where it has none.
+    Subclass it to write your own filter.
+
+    `model` is the agent's model of the next state, or None if it has no model.
     """
 
     def init(self, model: ModelState | None, measured: Float[Array, "obs"]) -> Belief:
-        """The belief after the first observation of an episode."""
+        """Returns the belief after the first observation of an episode."""
         return Belief(measured, None)
 
     def step(
@@ -136,28 +143,28 @@ class Unfiltered(eqx.Module):
         measured: Float[Array, "obs"],
         missing: Bool[Array, "obs"] | None = None,
     ) -> tuple[Belief, Float[Array, "obs"] | None]:
-        """The belief after an action and the observation that followed it; and `Transition.spread`."""
+        """Returns the belief after an action and the next observation, and `Transition.spread`."""
         return self.init(model, measured), None
 
     def anticipate(
         self, model: ModelState | None, mixtures: mm.GaussianMixture, spread: Float[Array, "n obs"] | None
     ) -> mm.GaussianMixture:
-        """Predictions of the next belief's mean, from those of the next state."""
+        """Returns predictions of the next belief's mean, from predictions of the next state."""
         return mixtures
 
     def noise_variance(
         self, model: ModelState | None, observation: Float[Array, "*n obs"]
     ) -> Float[Array, "*n obs"] | None:
-        """The variance of the noise in each dimension of an observation, where the filter has one in mind."""
+        """Returns the noise variance of each observed dimension, or None if no noise is assumed."""
         return None
 
     def learn_noise(self, model: Any, episode: Transition) -> Any:
-        """The model after learning its noise level from an episode, where that is learned."""
+        """Returns the model after learning its noise level from an episode, if that is learned."""
         return model
 
 
 class KalmanFilter(Unfiltered):
-    """An extended Kalman filter: predict with the ensemble, update with the observation."""
+    """An extended Kalman filter: predicts with the ensemble, updates with the observation."""
 
     config: Config
     env: Spaces
@@ -173,9 +180,10 @@ class KalmanFilter(Unfiltered):
         measured: Float[Array, "obs"],
         missing: Bool[Array, "obs"] | None = None,
     ) -> tuple[Belief, Float[Array, "obs"]]:
-        """See `Unfiltered.step`. Until the model has seen its first batch, each observation is believed alone.
+        """Predicts and updates; before the model's first batch, takes the observation alone.
 
-        A dimension that is `missing`, which none is in training, keeps its prediction: its noise is infinite.
+        A `missing` dimension keeps its prediction, as if its noise were infinite. In training no
+        dimension is missing.
         """
         alone = self.init(model, measured)
         prior, spread = predict(model.ensemble, belief, self.env.from_bounds(action))
@@ -201,9 +209,9 @@ class KalmanFilter(Unfiltered):
         return jnp.square(deviation)
 
     def learn_noise(self, model: Any, episode: Transition) -> Any:
-        """The model after one step on the likelihood of an episode's observations under the filter [choice].
+        """Returns the model after one step on an episode's likelihood under the filter [choice].
 
-        Does nothing where the noise level is known, or before the model has learned.
+        Does nothing if the noise level is known, or before the model's first batch.
         """
         if self.config.belief.noise == "known":
             return model
@@ -218,5 +226,5 @@ class KalmanFilter(Unfiltered):
 
 
 def make_filter(config: Config, env: Spaces) -> Unfiltered:
-    """The filter the config asks for."""
+    """Returns the filter that the config asks for."""
     return KalmanFilter(config, env) if config.belief.filter else Unfiltered()

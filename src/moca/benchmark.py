@@ -1,7 +1,7 @@
-"""Costs, measured in one process on whatever machine this is; ratios first, since those travel.
+"""Benchmarks, run in one process on this machine. Ratios come first: they carry over to others.
 
-Three parts: `backup` (the closed form beside sampling, and beside what the machine could do at best), `agents`
-(whole training programs) and `growth` (one update, as sizes grow).
+There are three parts: `backup` (the closed form against sampling, and against the machine's peak),
+`agents` (whole training programs) and `growth` (one update as sizes grow).
 """
 
 import platform
@@ -25,13 +25,13 @@ from moca.envs.environment import Environment, Step
 from moca.replay import Transition
 from moca.studies.grid import VARIANTS
 
-BATCH, BASES, DIMENSION = 4096, 256, 5  # beliefs, M and d: Cartpole's value function
+BATCH, BASES, DIMENSION = 4096, 256, 5  # beliefs, M and d, as in Cartpole's value function
 SAMPLES = (4, 16, 64)
-EPISODES = 6  # of each training program that are timed, every second one with an evaluation
+EPISODES = 6  # timed per training program; every second one has an evaluation
 
 
 def machine() -> dict[str, str]:
-    """Names the machine that the figures are from."""
+    """Returns a description of this machine."""
     return {"device": jax.devices()[0].device_kind, "platform": platform.platform(), "jax": jax.__version__}
 
 
@@ -41,7 +41,7 @@ def on_gpu() -> bool:
 
 
 def describe(part: str, result: Any) -> str:
-    """One part's figures as lines to read."""
+    """Returns the results of one part as text."""
     if part == "backup":
         return "\n".join(f"{name:28s} {value:9.3f}" for name, value in result.items() if isinstance(value, float))
     if part == "growth":
@@ -63,14 +63,14 @@ def describe(part: str, result: Any) -> str:
 
 
 def together(rows: Sequence[dict[str, Any]]) -> dict[tuple[int, int], float]:
-    """Run-steps per second of all programs of a width and number of runs, as many steps of each, one by one."""
+    """Returns the run-steps per second of all programs, run in sequence, by width and runs."""
     sizes = sorted({(row["width"], row["runs"]) for row in rows})
     own = {size: [row["run_steps_per_s"] for row in rows if (row["width"], row["runs"]) == size] for size in sizes}
     return {size: harmonic_mean(speeds) for size, speeds in own.items() if len(speeds) > 1}
 
 
 def ratios(result: dict[str, Any]) -> dict[str, float]:
-    """The ratios of all parts by name, such as `backup_over_mc4` and `moca_over_ce` (of the first such program)."""
+    """Returns the ratios of all parts by name, such as `backup_over_mc4` and `moca_over_ce`."""
     found = {name: value for name, value in result.get("backup", {}).items() if "_over_" in name}
     costs = [row["cost_over"] for row in result.get("agents", []) if row["agent"] == "moca"]
     for cost in costs[:1]:
@@ -79,14 +79,15 @@ def ratios(result: dict[str, Any]) -> dict[str, float]:
 
 
 def backup(rounds: int = 25, batch: int | None = None) -> dict[str, Any]:
-    """Seconds and ratios of the expectation E[V] over a batch, analytic against Monte Carlo.
+    """Returns seconds and ratios of E[V] over a batch, analytic against Monte Carlo.
 
-    `backup_over_mcK` is the analytic time over that of drawing and averaging K samples per belief; `…_predrawn` gives
-    the sampler its normal numbers for free. `backup_over_ce` is over the value at the mean alone. `…_share` is the
-    share of the machine's measured ceiling that the analytic program reaches: of its arithmetic in full float32, and
-    of its memory bandwidth when the (batch, M) array of bases is written once and read once.
+    `backup_over_mcK` is the analytic time divided by the time to draw and average K samples per
+    belief; `…_predrawn` does not count the drawing of normal numbers. `backup_over_ce` compares
+    with the value at the mean. `…_share` is the fraction of the machine's measured peak that the
+    analytic program reaches: in full float32 arithmetic, and in memory bandwidth if the (batch, M)
+    array of bases is written once and read once.
     """
-    batch = batch or BATCH * (64 if on_gpu() else 1)  # enough that the launch of a kernel is not what is timed
+    batch = batch or BATCH * (64 if on_gpu() else 1)  # large enough that kernel launches do not dominate
     value, beliefs, key = problem(batch)
     keys = jax.random.split(key, batch)
 
@@ -111,7 +112,8 @@ def backup(rounds: int = 25, batch: int | None = None) -> dict[str, Any]:
     programs["ceiling_stream"] = (lambda x: 2 * x + 1, (jnp.ones(length),))
     seconds = time_together(programs, rounds)
     arithmetic, bandwidth = 2 * side**3 / seconds["ceiling_product"], 8 * length / seconds["ceiling_stream"]
-    # Per belief and basis: a product over three numbers per dimension, the exponential, and the weighted sum.
+    # Per belief and basis: a product over three numbers per dimension, the exponential, the
+    # weighted sum.
     operations = batch * BASES * (6 * DIMENSION + 2 + 2)
     moved = 4 * batch * (2 * DIMENSION + 1 + 2 * BASES)
     names = [name for name in seconds if name != "analytic" and not name.startswith("ceiling")]
@@ -129,10 +131,10 @@ def backup(rounds: int = 25, batch: int | None = None) -> dict[str, Any]:
 def agents(
     names: Sequence[str], widths: Iterable[int], runs: Iterable[int], envs: Iterable[str]
 ) -> list[dict[str, Any]]:
-    """Run-steps per second of whole training programs, with an evaluation after every episode and without any.
+    """Returns run-steps per second of whole training programs, with and without evaluations.
 
-    Agents are named as in a study, `moca-mc-16` for example. Programs are compiled side by side, which `compile_all_s`
-    took, and then take turns, episode by episode.
+    Agents are named as in a study, for example `moca-mc-16`. Programs are compiled in parallel,
+    which takes `compile_all_s`, and then take turns, episode by episode.
     """
     cells = list(product(widths, runs, envs, names))
 
@@ -177,7 +179,7 @@ def agents(
 
 
 class Plain(Environment):
-    """No physics, only sizes."""
+    """An environment without physics, of the given sizes."""
 
     observation_size: int
     action_low: tuple[float, ...] = (-1.0,)
@@ -201,9 +203,9 @@ GROWTH: dict[str, tuple[int, ...]] = {
 
 
 def growth(rounds: int = 7) -> dict[str, dict[str, Any]]:
-    """Seconds of one MoCA update as one size grows, and the exponent fitted to it.
+    """Returns the seconds of one MoCA update as one size grows, and the fitted exponent.
 
-    On a GPU everything is 128-fold (by runs), so that arithmetic and not the launch of kernels is measured.
+    On a GPU there are 128 runs, so that arithmetic dominates kernel launches.
     """
     others = 128 if on_gpu() else 1
     result = {}
@@ -224,7 +226,7 @@ UPDATES = 10
 def _updates(
     bases: int = 256, dimension: int = 5, members: int = 5, batch: int = 128, runs: int = 1, others: int = 1
 ) -> tuple[Callable, tuple]:
-    """A program of a few MoCA updates on random transitions, and its arguments."""
+    """Returns a program of a few MoCA updates on random transitions, and its arguments."""
     wide = {name: (value,) * dimension for name, value in (("low", -1.0), ("high", 1.0), ("lengthscales", 0.5))}
     settings = {f"value.{name}": value for name, value in wide.items()} | {
         "agent": "moca", "critic.width": 64, "dynamics.width": 64,
@@ -249,7 +251,10 @@ def _updates(
 
 
 def time_together(programs: dict[str, tuple[Callable, tuple]], rounds: int) -> dict[str, float]:
-    """Median seconds of each compiled program, taking turns so that a busy machine slows all alike."""
+    """Returns the median seconds of each program.
+
+    They take turns, so that other load affects all equally.
+    """
     with ThreadPoolExecutor() as pool:
         built = pool.map(lambda work: jax.jit(work[0]).lower(*work[1]).compile(), programs.values())
         compiled = dict(zip(programs, built, strict=True))
@@ -263,7 +268,7 @@ def time_together(programs: dict[str, tuple[Callable, tuple]], rounds: int) -> d
 
 
 def problem(batch: int = BATCH) -> tuple[mm.RBF, mm.DiagonalGaussian, jax.Array]:
-    """A value function, a batch of beliefs, and a key for those who sample."""
+    """Returns a value function, a batch of beliefs, and a key for sampling."""
     weight_key, center_key, mean_key, variance_key, sample_key = jax.random.split(jax.random.key(0), 5)
     value = mm.RBF(
         jax.random.normal(weight_key, (BASES,)),

@@ -1,4 +1,4 @@
-"""The command line. Nothing heavy is imported before the arguments are known to be good."""
+"""The command line. Heavy imports wait until the arguments have been checked."""
 
 import argparse
 import os
@@ -81,7 +81,7 @@ def _settings(arguments: argparse.Namespace) -> None:
 
 
 def _parser() -> tuple[Parser, dict[str, Parser]]:
-    """The parser, and each command's own."""
+    """Returns the main parser, and the parser of each command by name."""
     parser = Parser(prog="moca", description="Value targets that carry predictive uncertainty in closed form.")
     parser.add_argument("--version", action="version", version=f"moca {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command")
@@ -93,20 +93,22 @@ def _parser() -> tuple[Parser, dict[str, Parser]]:
         return parsers[name]
 
     demo = command(
-        "demo", _demo, "a first look: closed form against sampling, Figure 1, and what the covariance is worth"
+        "demo", _demo, "a first look: closed form against sampling, Figure 1, and the effect of the covariance"
     )
     demo.add_argument("--out", type=a_path, default=Path("demo"), help="folder for pictures and films (default: demo)")
 
     runs.add_commands(command)
 
-    listed = command("settings", _settings, "every setting: type, allowed values, default, presets, and what it does")
+    listed = command(
+        "settings", _settings, "list all settings: type, allowed values, default, presets, and what each does"
+    )
     listed.add_argument("name", nargs="?", help="a section, such as critic, or a setting, such as critic.lr")
     listed.add_argument("--json", action="store_true", help="print JSON")
 
-    doctor = command("doctor", _doctor, "what this machine has, and whether it works: versions, device, a self-test")
+    doctor = command("doctor", _doctor, "check this machine: versions, device, a self-test")
     add_device(doctor)
 
-    benchmark = command("benchmark", _benchmark, "time the backup, whole training programs, and their growth")
+    benchmark = command("benchmark", _benchmark, "time the backup, training programs, and how their cost grows")
     benchmark.add_argument(
         "parts",
         nargs="*",
@@ -115,21 +117,31 @@ def _parser() -> tuple[Parser, dict[str, Parser]]:
         help="backup, agents, growth (default: backup agents, a few minutes)",
     )
     benchmark.add_argument("--json", action="store_true", help="print JSON")
-    benchmark.add_argument("--rounds", type=at_least_one, default=25, help="how often a backup is timed (default: 25)")
+    benchmark.add_argument(
+        "--rounds", type=at_least_one, default=25, help="number of timings of each backup (default: 25)"
+    )
     agents = ["moca", "moca-ce", "moca-mc-4", "moca-mc-16", "bnaf"]
     benchmark.add_argument(
-        "--agents", nargs="+", choices=[*AGENTS, *VARIANTS], default=agents, help=f"(default: {' '.join(agents)})"
+        "--agents",
+        nargs="+",
+        choices=[*AGENTS, *VARIANTS],
+        default=agents,
+        help=f"agents to time (default: {' '.join(agents)})",
     )
-    benchmark.add_argument("--widths", nargs="+", type=at_least_one, help="of all networks (64; on a GPU also 256)")
-    benchmark.add_argument("--runs", nargs="+", type=at_least_one, help="in one program (1; on a GPU 10 240)")
+    benchmark.add_argument(
+        "--widths", nargs="+", type=at_least_one, help="widths of all networks (default: 64; on a GPU 64 256)"
+    )
+    benchmark.add_argument(
+        "--runs", nargs="+", type=at_least_one, help="runs in one program (default: 1; on a GPU 10 240)"
+    )
     tasks = sorted(presets.ENVIRONMENTS)
-    benchmark.add_argument("--envs", nargs="+", choices=tasks, default=tasks[:1], help=f"(default: {tasks[0]})")
+    benchmark.add_argument("--envs", nargs="+", choices=tasks, default=tasks[:1], help=f"tasks (default: {tasks[0]})")
     studies.add_commands(command)
     return parser, parsers
 
 
 def _import_plugins() -> None:
-    """Imports what a user has added, which must be known before arguments are read; others have nothing to load."""
+    """Imports the modules in MOCA_PLUGINS, since what they register may appear in the arguments."""
     if os.environ.get("MOCA_PLUGINS"):
         from moca.extending import import_plugins
 
@@ -142,13 +154,15 @@ def _import_plugins() -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Runs the command named in `argv`."""
+    # XLA's remarks, such as that a compilation is slow, mean nothing to a user; its errors are raised as well.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     _import_plugins()
     parser, parsers = _parser()
     if argv is None:
         argv = sys.argv[1:]
         interrupts.own_process()
     if bare := [word for word in argv if re.fullmatch(r"--[\w-]+=--", word)]:
-        parser.error(f"{bare[0].removesuffix('=--')} needs a value, and -- is none")  # argparse makes a list of it
+        parser.error(f"{bare[0].removesuffix('=--')} needs a value, got --")  # argparse would make a list of it
     arguments, unknown = parser.parse_known_args(argv)
     if unknown:
         parsers.get(arguments.command, parser).error(f"unrecognized arguments: {' '.join(unknown)}")
@@ -168,7 +182,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         if (sentence := missing(error)) is None:
             raise
         parsers[arguments.command].error(sentence)
-    except BrokenPipeError:  # a reader that has seen enough
+    except BrokenPipeError:  # the reader, such as head, has closed the pipe
         leave(DiskError.code, "", sys.stderr)
     except OSError as error:
         what = f"{error.filename}: " if error.filename else "cannot print: "

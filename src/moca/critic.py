@@ -1,10 +1,13 @@
-"""The quadratic action-value Q(s, a) whose maximum over the actions is V(s) [Eq. 2] [Eq. 3], and twins of it.
+"""The quadratic action-value Q(s, a), whose maximum over actions is V(s) [Eq. 2].
 
-Actions are in units of half their range around its middle, so the box of feasible actions is [−1, 1] in every
-dimension, whatever its bounds. Widths and the least curvature are ours [choice].
+It is quadratic in the action [Eq. 3]. Agents train twins of it.
 
-Twin critics share the bases of V. Which arrays those are, and how each learns, is declared where the class of V
-declares its fields: see `moca.moments.role`.
+Actions are measured from the middle of their range, in units of half its width. The box of feasible
+actions is therefore [−1, 1] in every dimension. Widths and the smallest curvature are ours
+[choice].
+
+Twin critics share the bases of V. The class of V declares, at each field, whether it is a basis and
+how it is learned: see `moca.moments.role`.
 """
 
 from collections.abc import Callable
@@ -21,8 +24,8 @@ from moca import moments as mm
 from moca.nets import MLP
 
 T = TypeVar("T")
-SHARED = ("basis", "positive", "encoder")  # roles of the arrays that twins share
-DECLARED: dict[type, tuple[str, ...]] = {}  # bases of classes that do not declare them at the field
+SHARED = ("basis", "positive", "encoder")  # roles of arrays shared by twins
+DECLARED: dict[type, tuple[str, ...]] = {}  # bases of classes that do not declare roles
 
 
 class ActionSlice(NamedTuple):
@@ -33,21 +36,25 @@ class ActionSlice(NamedTuple):
     greedy: Float[Array, "act"]  # μ, the best action in the box
 
     def advantage(self, action: Float[Array, "act"]) -> Float[Array, ""]:
-        """Q(s, a) − V(s), which is zero at μ and negative elsewhere in the box: (a − μ)ᵀ (Pμ̃ − ½ P(a + μ))."""
+        """Q(s, a) − V(s) = (a − μ)ᵀ (Pμ̃ − ½ P(a + μ)), which is zero at μ and below elsewhere."""
         middle = self.factor @ (self.factor.T @ (action + self.greedy)) / 2
         return jnp.sum((action - self.greedy) * (self.slope - middle))
 
     def vertices(self) -> Float[Array, "act"]:
-        """Where Q(s, ·) would peak along each dimension without bounds, the others at μ; μ̃ where P is diagonal."""
+        """The unbounded maximum of Q(s, ·) along each dimension, the others at μ.
+
+        It is μ̃ if P is diagonal.
+        """
         P = self.factor @ self.factor.T
         return self.greedy + (self.slope - P @ self.greedy) / jnp.diagonal(P)
 
 
 class QuadraticCritic(eqx.Module):
-    """A shared trunk with a vertex head and a Cholesky head, and beside it V, a function of the state alone.
+    """A shared trunk with a vertex head and a Cholesky head, and V, a function of the state alone.
 
-    The vertex head outputs μ̃ (the paper), or the slope Pμ̃, which stays well scaled where P vanishes, or a number whose
-    tanh is μ̃ = μ: the NAF whose saturation the paper's parameterisation is to avoid.
+    `head` selects the output of the vertex head. "vertex" is μ̃, as in the paper. "slope" is Pμ̃,
+    which stays well scaled where P vanishes. "tanh" is a number whose tanh is μ̃ = μ: this is NAF,
+    whose saturation the paper's parameterisation avoids.
     """
 
     trunk: MLP
@@ -77,7 +84,7 @@ class QuadraticCritic(eqx.Module):
         self.floor = jnp.asarray(settings.curvature_floor, jnp.float32)
 
     def slice(self, observation: Float[Array, "obs"]) -> ActionSlice:
-        """Slope, curvature and greedy action at one state."""
+        """Returns slope, curvature and greedy action at one state."""
         hidden = jax.nn.relu(self.trunk(observation))
         output = self.vertex_head(hidden)
         factor = self._factor(self.cholesky_head(hidden))
@@ -98,7 +105,10 @@ class QuadraticCritic(eqx.Module):
         return self.value(observation) + self.slice(observation).advantage(action)
 
     def _factor(self, raw: Float[Array, "entries"]) -> Float[Array, "act act"]:
-        """L: a diagonal of at least √floor, and in the full case what stands below it."""
+        """Returns L, with a diagonal of at least √floor.
+
+        It has off-diagonal entries only if `full`.
+        """
         size = self.vertex_head.biases[-1].shape[-1]
         diagonal = jnp.sqrt(self.floor) + jax.nn.softplus(raw[:size])
         if not self.full:
@@ -113,10 +123,10 @@ def keep_alive(factor: Float[Array, "act act"], least: float) -> Float[Array, ""
 
 
 def box_maximiser(P: Float[Array, "act act"], vertex: Float[Array, "act"], sweeps: int = 60) -> Float[Array, "act"]:
-    """argmax of −½ (a − μ̃)ᵀ P (a − μ̃) over the box [−1, 1]ⁿ.
+    """Returns the argmax of −½ (a − μ̃)ᵀ P (a − μ̃) over the box [−1, 1]ⁿ.
 
-    Clipping μ̃ is the answer for a diagonal P only. Coordinate ascent finds which bounds hold, and one linear solve in
-    the free dimensions then gives the exact maximiser and its exact derivative.
+    For a diagonal P this is μ̃, clipped. In general, coordinate ascent finds the active bounds; one
+    linear solve in the free dimensions then gives the exact maximiser and its exact derivative.
     """
     size = len(vertex)
     if size == 1:
@@ -130,7 +140,8 @@ def box_maximiser(P: Float[Array, "act act"], vertex: Float[Array, "act"], sweep
     rough = jax.lax.fori_loop(0, sweeps * size, coordinate, jnp.clip(vertex, -1, 1))
     rough = jax.lax.stop_gradient(rough)
     free = jnp.abs(rough) < 1
-    # In the free dimensions the gradient vanishes: P_ff (a_f − μ̃_f) = −P_fb (a_b − μ̃_b); the bound ones stay put.
+    # In the free dimensions the gradient vanishes: P_ff (a_f − μ̃_f) = −P_fb (a_b − μ̃_b). The
+    # others stay put.
     system = jnp.where(free[:, None] & free[None, :], P, jnp.eye(size, dtype=P.dtype))
     held = jnp.where(free, 0, rough - vertex)
     right = jnp.where(free, -(P @ held), 0)
@@ -138,9 +149,10 @@ def box_maximiser(P: Float[Array, "act act"], vertex: Float[Array, "act"], sweep
 
 
 class Encoded(mm.Function):
-    """V(s) = f(z) with z = tanh(encoder(s)), the paper's future work.
+    """V(s) = f(z) with z = tanh(encoder(s)); the paper leaves this to future work.
 
-    It has no closed form under a Gaussian over s; f has one under a Gaussian over z, which the model then predicts.
+    V has no closed form under a Gaussian over s. But f has one under a Gaussian over z, which the
+    latent model predicts.
     """
 
     encoder: MLP = mm.role("encoder")
@@ -151,7 +163,7 @@ class Encoded(mm.Function):
         return self.encoder.weights[0].shape[-1]
 
     def encode(self, x: Float[Array, "d"]) -> Float[Array, "latent"]:
-        """The latent state."""
+        """Returns the latent state."""
         return jnp.tanh(self.encoder(x))
 
     def _evaluate(self, x: Float[Array, "d"]) -> Float[Array, ""]:
@@ -159,27 +171,27 @@ class Encoded(mm.Function):
 
 
 def closed(value: mm.Function) -> Any:
-    """The part of V that has the closed form: V itself, or what stands behind an encoder."""
+    """Returns the part of V with a closed form: V itself, or the function behind an encoder."""
     return value.inner if isinstance(value, Encoded) else value
 
 
 def twin(value: mm.Function) -> mm.Function:
-    """Two functions of the same bases as one: what they are linear in gets a leading axis, the bases are shared."""
+    """Stacks two copies of `value` along a new axis of all arrays except the shared bases."""
     return _map_roles(lambda role, leaf: leaf if role in SHARED else jnp.stack([leaf, leaf]), value)
 
 
 def twin_axes(tree: T) -> T:
-    """`in_axes` for the two functions, or for two critics that hold them."""
+    """Returns `in_axes` for a pair of twin functions, or of critics that hold them."""
     return _map_roles(lambda role, leaf: None if role in SHARED else 0, tree)
 
 
 def first(twins: T) -> T:
-    """The first of two."""
+    """Returns the first of the two twins."""
     return _map_roles(lambda role, leaf: leaf if role in SHARED else leaf[0], twins)
 
 
 def freeze(value: mm.Function, settings: config.ValueConfig) -> mm.Function:
-    """`value` with no gradient to the centres and precision of the paper's RBF, which are fixed; saves computing it."""
+    """Stops gradients to the centres and precision of the paper's RBF, which are fixed."""
     if settings.kind != "rbf":
         return value
     fixed = ("basis", "positive")
@@ -187,7 +199,7 @@ def freeze(value: mm.Function, settings: config.ValueConfig) -> mm.Function:
 
 
 def value_rates(value: mm.Function, settings: config.ValueConfig) -> mm.Function:
-    """A learning rate for each array of `value`, in its own structure."""
+    """Returns a learning rate for each array of `value`, in the same structure."""
     learned = 0.0 if settings.kind == "rbf" else settings.basis_lr
     rates = {
         "linear": settings.lr,
@@ -200,7 +212,7 @@ def value_rates(value: mm.Function, settings: config.ValueConfig) -> mm.Function
 
 
 def descend(parameters: T, gradient: T, optimiser: optax.OptState, rates: T) -> tuple[T, optax.OptState]:
-    """Parameters and optimiser after a step of Adam; what must stay positive is stepped in its logarithm."""
+    """Takes one step of Adam; arrays that must stay positive are updated in log space."""
     gradient = _map_roles(lambda role, g, w: g * w if role == "positive" else g, gradient, parameters)
     start = _map_roles(lambda role, w: jnp.zeros_like(w) if role == "positive" else w, parameters)
     moved, optimiser = nets.descend(start, gradient, optimiser, rates)
@@ -210,12 +222,12 @@ def descend(parameters: T, gradient: T, optimiser: optax.OptState, rates: T) -> 
 
 
 def _map_roles(function: Callable[..., Any], tree: T, *rest: T) -> T:
-    """`jax.tree.map` with the role of the field that holds a leaf as first argument."""
+    """`jax.tree.map` whose function also receives, as first argument, the role of each leaf."""
     return jax.tree_util.tree_map_with_path(lambda path, *leaves: function(_role(tree, path), *leaves), tree, *rest)
 
 
-def _role(tree: Any, path: tuple) -> str:
-    """The role that the innermost field on the way to a leaf declares."""
+def _role(tree: Any, path: tuple[Any, ...]) -> str:
+    """Returns the role declared by the innermost field on the path to a leaf."""
     role = "linear"
     for entry in path:
         if isinstance(tree, eqx.Module):

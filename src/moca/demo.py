@@ -1,7 +1,7 @@
-"""The first look: closed form against sampling, Figure 1, then what the covariance is worth to an agent that learns.
+"""The demo: closed form against sampling, Figure 1, and the effect of the covariance on learning.
 
-MoCA and MoCA-CE differ in one thing: MoCA's targets hold E[V(s′)], those of MoCA-CE hold V(E[s′]). Both learn to swing
-up a pendulum from raw, noisy observations.
+MoCA and MoCA-CE differ in one thing: MoCA's targets contain E[V(s′)], MoCA-CE's contain V(E[s′]).
+Both learn to swing up a pendulum from raw, noisy observations.
 """
 
 from pathlib import Path
@@ -23,8 +23,8 @@ from moca.studies import launch, results, statistics
 from moca.studies.grid import Block, Grid
 
 NOISE, PRESET, ENV = "0.05", "tuned", "PendulumSwingup"
-# An illustration: the fourth settings tried, kept because what happens shows within them. docs/replication.md has all
-# four, one in which it does not show. The evidence is in results/.
+# An illustration: the fourth settings tried, kept because they show the effect. docs/replication.md
+# lists all four; one does not show it. The evidence is in results/.
 SETTINGS = {
     "belief.filter": False,
     "exploration.probability_end": 0.2,
@@ -45,14 +45,14 @@ TITLES = {"moca": "MoCA, targets hold E[V(s′)]", "moca-ce": "MoCA-CE, targets 
 
 
 def run(folder: Path, console: Console) -> list[Path]:
-    """The pictures and films it made, after the table it printed."""
+    """Prints a table, makes pictures and videos, and returns their paths."""
     console.print("[bold]MoCA[/bold]: the expectation of a value function, in closed form\n")
     console.print(_table())
-    console.print("\nDrawing Figure 1: what sampling does to a decision …")
+    console.print("\nDrawing Figure 1: the effect of sampling on a decision …")
     first = next(path for path in toy.draw(folder) if path.suffix == ".png")
     console.print(
-        f"\n[bold]Pendulum Swingup[/bold], observed with noise of σ = {NOISE}. The same agent twice: once its\n"
-        "targets hold the expectation of V over the predicted next state (moca), once V at\n"
+        f"\n[bold]Pendulum Swingup[/bold], observed with noise of σ = {NOISE}, learned twice. The\n"
+        "targets contain the expectation of V over the predicted next state (moca), or V at\n"
         "the mean of that prediction (moca-ce). A good controller's return is 830.\n"
     )
     directory = folder / "pendulum"
@@ -62,14 +62,14 @@ def run(folder: Path, console: Console) -> list[Path]:
     for agent, title in TITLES.items():
         steps, returns = statistics.curve(table, PRESET, ENV, agent, NOISE)
         last = returns[steps > 0.8 * steps[-1]].mean(axis=0)
-        console.print(f"{escape(title):<32} return at the end, by seed: {_listed(last)}")
+        console.print(f"{escape(title):<32} final return, by seed: {_listed(last)}")
     with figures.style():
         pictures = figures.save(_picture(directory), folder, "moca-and-ce", ("png",))
     return [first, *pictures, *sorted((directory / results.FILMS).glob("*.mp4"))]
 
 
 def _picture(directory: Path) -> Figure:
-    """Learning curves of both agents, and the value that each has come to believe in over the plane of the pendulum."""
+    """Draws learning curves of both agents, and their values over the pendulum's states."""
     table = results.load_results(directory)
     figure, (left, *maps) = plt.subplots(1, 3, figsize=(11, 3.6), width_ratios=(1.5, 1, 1))
     for agent, title in TITLES.items():
@@ -92,7 +92,7 @@ def _picture(directory: Path) -> Figure:
         axes.grid(visible=False)
     maps[0].set_ylabel("angular velocity")
     figure.colorbar(image, ax=maps, label="value")
-    # Two rewards of at most one per decision, discounted by 0.99, are worth 200.
+    # Two rewards of at most one per decision, discounted by 0.99, sum to at most 200.
     figure.suptitle(f"Pendulum Swingup, raw observations with noise of σ = {NOISE}; nothing is worth more than 200")
     return figure
 
@@ -102,14 +102,14 @@ def _listed(returns: np.ndarray) -> str:
 
 
 def _table() -> Table:
-    """E[V(s′)] for 4,096 beliefs over five dimensions and 256 bases: each way, its error and its time."""
+    """Returns a table of E[V(s′)] for 4,096 beliefs: each method, its error and its time."""
     value, beliefs, key = benchmark.problem()
     exact = jax.vmap(mm.expectation, (0, None))(beliefs, value)
     scale = float(jnp.std(exact))
     seconds = benchmark.backup(rounds=9, batch=benchmark.BATCH)["seconds"]
     table = Table(title=f"E[V(s′)] for {benchmark.BATCH:,} beliefs, {benchmark.BASES} bases, d = {benchmark.DIMENSION}")
-    for column in ("way", "first belief", "rms error (%)", "time (ms)"):
-        table.add_column(column, justify="left" if column == "way" else "right")
+    for column in ("method", "first belief", "rms error (%)", "time (ms)"):
+        table.add_column(column, justify="left" if column == "method" else "right")
     rows = {"closed form": ("analytic", exact), "value at the mean": ("ce", jax.vmap(value)(beliefs.mean))}
     for count in benchmark.SAMPLES:
         keys = jax.random.split(key, benchmark.BATCH)

@@ -1,4 +1,4 @@
-"""Diagnostics of the model: calibration, the two kinds of uncertainty, and what the covariance does to the value."""
+"""Diagnostics: the model's calibration and uncertainty, the covariance's effect on V."""
 
 from typing import NamedTuple
 
@@ -11,29 +11,31 @@ from moca import moments as mm
 from moca.dynamics import GaussianEnsemble
 from moca.replay import Transition
 
-CENTRAL = {percent: float(ndtri(0.5 + percent / 200)) for percent in range(10, 100, 10)}  # in standard deviations
+CENTRAL = {
+    percent: float(ndtri(0.5 + percent / 200)) for percent in range(10, 100, 10)
+}  # half-widths of central intervals, in standard deviations
 
 
 class Outlook(NamedTuple):
     """The predicted and the actual observation of s′, for each transition and dimension."""
 
     mean: Float[Array, "n obs"]
-    variance: Float[Array, "n obs"]  # of the observation, all that is known to add to it included
-    aleatoric: Float[Array, "n obs"]  # what the members take for chance, on average
-    epistemic: Float[Array, "n obs"]  # what they disagree on
+    variance: Float[Array, "n obs"]  # of the observation, including observation noise
+    aleatoric: Float[Array, "n obs"]  # the members' average variance
+    epistemic: Float[Array, "n obs"]  # the variance of the members' means
     following: Float[Array, "n obs"]
 
     @property
     def distance(self) -> Float[Array, "n obs"]:
-        """The distance of the outcome from its prediction, in predicted standard deviations."""
+        """The error of the prediction, in predicted standard deviations."""
         return jnp.abs(self.following - self.mean) / jnp.sqrt(self.variance)
 
 
 def outlook(predictions: mm.GaussianMixture, episode: Transition, noise: Float[Array, "n obs"] | None) -> Outlook:
-    """Predictions of the transitions of an episode beside their outcomes.
+    """Returns the predictions of an episode's transitions together with their outcomes.
 
-    `noise` are the variances of the observations where a filter knows them; they are no part of the two kinds of
-    uncertainty.
+    `noise` holds the variances of the observation noise if a filter knows them. They are not
+    included in the aleatoric and epistemic parts.
     """
     mean, aleatoric, epistemic = mm.decompose(predictions, full=False)
     variance, following = aleatoric + epistemic, episode.next_observation
@@ -45,12 +47,13 @@ def outlook(predictions: mm.GaussianMixture, episode: Transition, noise: Float[A
 def describe_model(
     ensemble: GaussianEnsemble, episode: Transition, noise: Float[Array, "n obs"] | None
 ) -> dict[str, Float[Array, ""]]:
-    """Averages over the transitions of an episode (actions in [−1, 1]).
+    """Returns averages over the transitions of an episode (with actions in [−1, 1]).
 
-    `coverage_1sigma` is the share of dimensions in which what was observed of s′ lies within one predicted standard
-    deviation; a calibrated Gaussian has 68.3 %. `calibration_10` … `calibration_90` are the shares within its central
-    10 … 90 %. `noise` are the variances of the observations where a filter knows
-    them; they are no part of the two deviations.
+    `coverage_1sigma` is the fraction of dimensions in which the next observation is within one
+    predicted standard deviation; a calibrated Gaussian has 68.3 %. `calibration_10` …
+    `calibration_90` are the fractions within the central 10 … 90 %. `noise` holds the variances of
+    the observation noise if a filter knows them; they are not included in `aleatoric_std` and
+    `epistemic_std`.
     """
     seen = outlook(ensemble.predict_batch(episode.observation, episode.action), episode, noise)
     shares = {f"calibration_{percent}": jnp.mean(seen.distance <= z) for percent, z in CENTRAL.items()}
@@ -62,28 +65,28 @@ def describe_model(
 
 
 def ce_bias(predictions: mm.GaussianMixture, value: mm.Function) -> tuple[Float[Array, "n"], Float[Array, "n"]]:
-    """E[V(s′)], and E[V(s′)] − V(E[s′]), which certainty equivalence leaves out, for each prediction."""
+    """Returns E[V(s′)] and E[V(s′)] − V(E[s′]), the term that certainty equivalence omits."""
     expected = jax.vmap(lambda mixture: mm.expectation(mm.moment_match(mixture), value))(predictions)
     return expected, expected - jax.vmap(lambda mixture: value(mixture.mean))(predictions)
 
 
 class Stakes(NamedTuple):
-    """The value of the next state of each transition, and how far actions and the covariance change it."""
+    """The value of each transition's next state, and its change by actions and covariance."""
 
     expected: Float[Array, "n"]  # E[V(s′)]
     bias: Float[Array, "n"]  # E[V(s′)] − V(E[s′])
-    action_gap: Float[Array, "n"]  # the change of the first from one end of the actions to the other
-    ce_gap: Float[Array, "n"]  # and of the second
+    action_gap: Float[Array, "n"]  # the change of `expected` from one end of the action range to the other
+    ce_gap: Float[Array, "n"]  # the change of `bias` from one end to the other
 
 
 def stakes(
     taken: mm.GaussianMixture, ends: tuple[mm.GaussianMixture, mm.GaussianMixture], value: mm.Function
 ) -> Stakes:
-    """The stakes of each transition.
+    """Returns the stakes of each transition.
 
     Args:
-        taken: predictions for the actions that were taken.
-        ends: predictions for the least and for the greatest action.
+        taken: Predictions for the actions taken.
+        ends: Predictions for the smallest and for the largest action.
         value: V.
     """
     (low, low_bias), (high, high_bias) = (ce_bias(predictions, value) for predictions in ends)
@@ -91,12 +94,12 @@ def stakes(
 
 
 def describe_bias(found: Stakes) -> dict[str, Float[Array, ""]]:
-    """Returns the bias of certainty equivalence, beside the change in value that an action makes.
+    """Returns the bias of certainty equivalence, and the change in value that an action makes.
 
-    `ce_bias` and `ce_bias_std` are its mean and deviation over the transitions, `expected_std` is the deviation of
-    E[V(s′)] itself. From one end of the actions to the other the expectation changes by `action_gap` and the bias by
-    `ce_gap` (root mean squares): where the second is a sizeable part of the first, ignoring the covariance changes
-    which action is best.
+    `ce_bias` and `ce_bias_std` are the mean and deviation of the bias over the transitions;
+    `expected_std` is the deviation of E[V(s′)]. From one end of the action range to the other, the
+    expectation changes by `action_gap` and the bias by `ce_gap` (root mean squares). If `ce_gap` is
+    a sizeable part of `action_gap`, ignoring the covariance changes which action is best.
     """
     rms = lambda x: jnp.sqrt(jnp.mean(jnp.square(x)))  # noqa: E731
     return {

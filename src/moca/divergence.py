@@ -1,4 +1,4 @@
-"""Runs that diverged: why, and whether a stored state is one that a run can be in."""
+"""Divergence: detecting its cause, and checking that a stored state is plausible."""
 
 from typing import Any
 
@@ -9,10 +9,10 @@ from jaxtyping import Array, Float, Int
 
 from moca.replay import Transition
 
-# Why a run was given up, by number.
+# Reasons for which a run is stopped, by number.
 CAUSES = (
     "",
-    "the environment gave a reward or an observation that is not finite",
+    "the environment returned a reward or an observation that is not finite",
     "a learned parameter or an action is not finite",
     "|Q| is above 1e6",
 )
@@ -20,14 +20,14 @@ Q_LIMIT = 1e6  # [choice]
 
 
 def cause(learner: Any, episode: Transition, metrics: dict[str, Float[Array, ""]]) -> Int[Array, ""]:
-    """The number of the cause for which a run is given up after an episode; zero if there is none."""
+    """Returns the number of the cause if the run diverged in this episode, else zero."""
 
     def finite(tree: Any) -> Array:
         numbers = [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.floating)]
         return jnp.stack([jnp.isfinite(leaf).all() for leaf in numbers]).all()
 
     rows = jax.vmap(finite)(episode._replace(action=jnp.zeros_like(episode.action)))
-    # What followed an action that is NaN is the agent's doing.
+    # Whatever follows an action that is NaN is the agent's fault.
     environment = ~rows.all() & finite(episode.action[jnp.argmin(rows)])
     exploded = jnp.abs(metrics.get("q_mean", jnp.zeros(()))) > Q_LIMIT
     agent = ~finite((episode, learner))
@@ -35,9 +35,10 @@ def cause(learner: Any, episode: Transition, metrics: dict[str, Float[Array, ""]
 
 
 def plausible(state: Any) -> bool:
-    """Returns True if runs can be in this state, given as arrays on the host with a leading axis over runs.
+    """Returns True if runs can be in this state: arrays on the host, with a leading axis over runs.
 
-    A run that diverged has a learner as it was before, but may have stored what made it diverge.
+    The learner of a diverged run is kept from before the divergence, but its replay buffer may hold
+    the values that caused it.
     """
     if not ((state.diverged >= 0) & (state.diverged < len(CAUSES))).all():
         return False

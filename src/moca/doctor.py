@@ -21,13 +21,13 @@ from moca.runs.origin import versions
 
 
 def examine(say: Callable[[str], None]) -> bool:
-    """Returns True if all is well; calls `say` with each finding."""
+    """Runs all checks and passes each result to `say`; returns True if none failed."""
     well = True
     for name, check in CHECKS.items():
         started = time.perf_counter()
         try:
             found, fine = check(), True
-        except Exception as error:  # whatever is wrong is what is asked for here
+        except Exception as error:  # any failure is a finding
             found, fine = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}", False
         well &= fine or name in OPTIONAL
         mark = "ok" if fine else "missing" if name in OPTIONAL else "WRONG"
@@ -45,7 +45,7 @@ def _device() -> str:
 
 
 def _precision() -> str:
-    """Returns the error of a plain matrix product here, against double precision on the host."""
+    """Returns the error of a matrix product on this device against double precision."""
     a, b = np.random.default_rng(0).normal(size=(2, 256, 256))
     product = np.asarray(jnp.asarray(a, jnp.float32) @ jnp.asarray(b, jnp.float32), float)
     error = np.abs(product - a @ b).max() / np.abs(a @ b).max()
@@ -56,7 +56,7 @@ def _precision() -> str:
 def _disk() -> str:
     free = shutil.disk_usage(Path.cwd()).free / 1e9
     if free < 1:
-        raise OSError(f"only {free:.1f} GB are free here; ten runs of 100,000 steps need about 0.3 GB of checkpoints")
+        raise OSError(f"only {free:.1f} GB are free here; checkpoints of ten runs of 100,000 steps take about 0.3 GB")
     return f"{free:.0f} GB free"
 
 
@@ -69,13 +69,13 @@ def _encoder() -> str:
 def _rendering() -> str:
     env = Playground("CartpoleBalance").env
     state = jax.jit(env.reset)(jax.random.key(0))
-    with redirect_stderr(io.StringIO()):  # it shows a bar of its own
+    with redirect_stderr(io.StringIO()):  # the renderer prints a progress bar
         frame = env.render([state], height=48, width=64)[0]
     return f"MuJoCo drew a frame of {frame.shape[1]} × {frame.shape[0]}"
 
 
 def _heart() -> str:
-    """The expectation of an RBF under a Gaussian against a sum over a fine grid."""
+    """Compares the expectation of an RBF under a Gaussian with a sum over a fine grid."""
     grid = np.linspace(-12, 12, 200_001)
     for mean, variance, precision in ((0.3, 0.5, 4.0), (-1.0, 0.01, 100.0), (2.0, 3.0, 0.2)):
         value = mm.RBF(jnp.array([1.5]), jnp.array([[0.1]]), jnp.array([precision]))
@@ -83,12 +83,12 @@ def _heart() -> str:
         density = np.exp(-((grid - mean) ** 2) / (2 * variance)) / math.sqrt(2 * math.pi * variance)
         exact = float(np.trapezoid(1.5 * np.exp(-precision * (grid - 0.1) ** 2 / 2) * density, grid))
         if abs(found - exact) > 1e-5 * abs(exact) + 1e-7:
-            raise ArithmeticError(f"E[V] is {found}, and should be {exact}")
+            raise ArithmeticError(f"E[V] is {found}, but should be {exact}")
     return "three expectations agree with quadrature"
 
 
 def _training() -> str:
-    """One episode on a ledge in one dimension: real physics would take half a minute to compile."""
+    """Trains for one episode on the one-dimensional cliff: real physics takes longer to compile."""
     short = {"env.episode_length": 50, "train.steps": 50, "train.warmup": 5, "train.batch": 8, "train.eval_every": 1}
     (report,) = ScanTrainer([override(cliff.CONFIG, short)], [0], cliff.SETTINGS["cliff"])
     if not all(np.isfinite(values).all() for values in report.metrics.values()):
@@ -96,7 +96,7 @@ def _training() -> str:
     return f"50 steps of MoCA, loss {report.metrics['critic_loss'][0]:.2g}"
 
 
-OPTIONAL = ("rendering", "film encoder")  # films are drawn or left out without them
+OPTIONAL = ("rendering", "film encoder")  # training works without them
 CHECKS: dict[str, Callable[[], str]] = {
     "versions": _versions,
     "device": _device,

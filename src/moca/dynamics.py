@@ -1,7 +1,7 @@
 """The ensemble of heteroscedastic Gaussians that predicts the next state.
 
-Every member predicts the change of the state, in units of the spread that changes were seen to have [choice]; inputs
-are standardised by the same running statistics.
+Every member predicts the change of the state, in units of the standard deviation of changes seen so
+far [choice]. Inputs are standardised by the same running statistics.
 """
 
 from collections.abc import Callable
@@ -21,14 +21,14 @@ from moca.replay import Transition
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "silu": jax.nn.silu,
-    "gelu": partial(jax.nn.gelu, approximate=False),  # x Φ(x) itself, whose Gaussian moments are closed form
+    "gelu": partial(jax.nn.gelu, approximate=False),  # x Φ(x), whose Gaussian moments have a closed form
     "erf": jax.scipy.special.erf,
 }
-LOG_VARIANCE = (-14.0, 4.0)  # of a change in units of its spread: a softly bounded range [choice]
+LOG_VARIANCE = (-14.0, 4.0)  # soft bounds, for changes in units of their standard deviation [choice]
 
 
 class Statistics(NamedTuple):
-    """Running mean and spread of states and of their changes, over all batches so far."""
+    """Running mean and mean square of states and of their changes, over all batches so far."""
 
     batches: Float[Array, ""]
     mean: Float[Array, "2 obs"]  # of the state; of its change
@@ -36,14 +36,14 @@ class Statistics(NamedTuple):
 
     @property
     def deviation(self) -> Float[Array, "2 obs"]:
-        """Standard deviations, never so small that dividing by one is a danger."""
+        """Standard deviations, bounded away from zero."""
         return jnp.sqrt(jnp.maximum(self.square - self.mean**2, 1e-12))
 
 
 def update_statistics(
     statistics: Statistics, observation: Float[Array, "n obs"], next_observation: Float[Array, "n obs"]
 ) -> Statistics:
-    """The statistics with one more batch in them."""
+    """Returns the statistics with one more batch included."""
     seen = jnp.stack([observation, next_observation - observation])
     batches = statistics.batches + 1
     mean = statistics.mean + (seen.mean(1) - statistics.mean) / batches
@@ -52,7 +52,10 @@ def update_statistics(
 
 
 class GaussianEnsemble(eqx.Module):
-    """K independently initialised networks, stacked; each outputs a Gaussian over the next state."""
+    """K independently initialised networks, stacked.
+
+    Each outputs a Gaussian over the next state.
+    """
 
     members: MLP
     statistics: Statistics
@@ -69,11 +72,11 @@ class GaussianEnsemble(eqx.Module):
         self.statistics = Statistics(jnp.zeros(()), zeros, zeros)
 
     def predict(self, observation: Float[Array, "obs"], action: Float[Array, "act"]) -> mm.GaussianMixture:
-        """The uniformly weighted mixture of the members' predictions for one state and action."""
+        """Returns the uniform mixture of the members' predictions for one state and action."""
         return jax.tree.map(lambda leaf: leaf[0], self.predict_batch(observation[None], action[None]))
 
     def predict_batch(self, observation: Float[Array, "n obs"], action: Float[Array, "n act"]) -> mm.GaussianMixture:
-        """The mixtures for n states and actions, with a leading axis over them."""
+        """Returns the mixtures for n states and actions, along a leading axis."""
         spread = self.statistics.deviation[1]
         change, factor = self._standard(observation, action)
 
@@ -88,10 +91,11 @@ class GaussianEnsemble(eqx.Module):
         return jax.vmap(mixture, (0, -1, -1))(observation, change, factor)
 
     def propagate(self, belief: mm.Gaussian, action: Float[Array, "act"]) -> mm.GaussianMixture:
-        """The members' predictions when the state itself is uncertain, as a mixture of full Gaussians.
+        """Returns the members' predictions for an uncertain state, as a mixture of full Gaussians.
 
-        The moments of each member's mean are matched layer by layer (`mm.MatchedNetwork`); its own variance is
-        taken at the mean of the belief [choice]. For the activations gelu and erf: silu has no closed form.
+        The moments of each member's mean are matched layer by layer (`mm.MatchedNetwork`). Its own
+        variance is taken at the mean of the belief [choice]. The activation must be gelu or erf:
+        silu has no closed form.
         """
         spread, size = self.statistics.deviation[1], belief.dimension
         known = self.predict(belief.mean, action).components.covariance
@@ -106,7 +110,7 @@ class GaussianEnsemble(eqx.Module):
         return mm.GaussianMixture(jnp.full(len(known), 1 / len(known)), components)
 
     def _mean_change(self, network: MLP, action: Float[Array, "act"]) -> mm.MatchedNetwork:
-        """One member's mean change of the state, in units of its spread, as a function of the state alone."""
+        """Returns one member's mean change, in standard units, as a function of the state alone."""
         name = next(name for name, each in ACTIVATIONS.items() if each is self.members.activation)
         if name == "silu":
             raise ValueError("moments through silu have no closed form: set dynamics.activation to gelu or erf")
@@ -124,9 +128,9 @@ class GaussianEnsemble(eqx.Module):
         next_observation: Float[Array, "n obs"],
         extra: Float[Array, "n obs"] | None = None,
     ) -> Float[Array, "k n"]:
-        """Each member's negative log-likelihood of each transition, per dimension and in units of the spread.
+        """Returns each member's negative log-likelihood of each transition, per dimension.
 
-        `extra`, where given, are variances known to come on top of the members' own.
+        `extra` holds variances to add to the members' own.
         """
         unit = self.statistics.deviation[1]
         mean, factor = self._standard(observation, action)
@@ -149,15 +153,15 @@ class GaussianEnsemble(eqx.Module):
         return jax.vmap(over_batch)(target - mean, factor)
 
     def standardised(self, observation: Float[Array, "*n obs"]) -> Float[Array, "*n obs"]:
-        """States in units of the spread that states were seen to have."""
+        """Standardises states by the running statistics."""
         return (observation - self.statistics.mean[0]) / self.statistics.deviation[0]
 
     def _standard(
         self, observation: Float[Array, "n obs"], action: Float[Array, "n act"]
     ) -> tuple[Float[Array, "k obs n"], Float[Array, "k obs n"] | Float[Array, "k obs obs n"]]:
-        """Mean and deviations (or Cholesky factors) of the change, in units of its spread.
+        """Returns means and deviations (or Cholesky factors) of the standardised change.
 
-        The batch comes last: what follows is arithmetic on few dimensions and many transitions.
+        The batch is the last axis: further arithmetic has few dimensions and many transitions.
         """
         inputs = jnp.concatenate([self.standardised(observation), action], axis=1)
         each = copies(inputs, len(self.members.weights[0]))
@@ -173,9 +177,9 @@ class GaussianEnsemble(eqx.Module):
 
 
 def bootstrap(key: Key[Array, ""], members: int, count: int) -> UInt8[Array, "k n"]:
-    """For each member, how often each of `count` transitions is in a resample of `count` with replacement.
+    """Returns how often each transition is in each member's resample with replacement.
 
-    A loss weighted by these multiplicities is the loss on the resample, and no row is copied.
+    A loss weighted by these multiplicities equals the loss on the resample, and copies no rows.
     """
     rows = jax.random.bits(key, (members, count)) % count
     own = jnp.arange(members)[:, None]
@@ -183,7 +187,7 @@ def bootstrap(key: Key[Array, ""], members: int, count: int) -> UInt8[Array, "k 
 
 
 class ModelState(NamedTuple):
-    """An ensemble that learns, and how noisy it takes observations to be where that is learned too."""
+    """An ensemble with its optimiser, and the observation noise level, which may be learned."""
 
     ensemble: GaussianEnsemble
     optimiser: optax.OptState
@@ -194,7 +198,7 @@ class ModelState(NamedTuple):
 def make_model(
     key: Key[Array, ""], settings: config.DynamicsConfig, sigma: float, observation_size: int, action_size: int
 ) -> ModelState:
-    """A model before its first step."""
+    """Returns an untrained model."""
     ensemble = GaussianEnsemble(key, settings, observation_size, action_size)
     log_sigma = jnp.full(observation_size, jnp.log(sigma))
     return ModelState(ensemble, ADAM.init(ensemble.members), log_sigma, ADAM.init(log_sigma))
@@ -207,11 +211,12 @@ def fit(
     multiplicity: UInt8[Array, "k n"],
     noise: Float[Array, "n obs"] | None = None,
 ) -> tuple[ModelState, Float[Array, ""]]:
-    """One step on the likelihood of a bootstrap resample per member [Alg. 1 l. 8]; the mean loss before it.
+    """Takes one step on the likelihood of a bootstrap resample per member [Alg. 1 l. 8].
 
-    Under a filter, which gives the variances of the observation noise, the target is what was measured and the
-    likelihood allows for that noise and for the uncertainty of s. The mean of a belief, unlike a noisy observation,
-    is no biased place to predict from: its error does not depend on it.
+    Returns the model and its mean loss before the step. Under a filter, `noise` holds the variances
+    of the observation noise. The target is then the measured next observation, and the likelihood
+    accounts for the noise and for the uncertainty of s. A noisy observation would be a biased
+    input; the mean of a belief is not, because its error is uncorrelated with it.
     """
     statistics = update_statistics(model.ensemble.statistics, batch.observation, batch.next_observation)
     ensemble = eqx.tree_at(lambda e: e.statistics, model.ensemble, statistics)

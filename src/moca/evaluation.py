@@ -1,4 +1,4 @@
-"""Evaluation of the greedy policy: episodes without exploration, with and without observation noise [choice]."""
+"""Evaluation of the greedy policy, with and without observation noise [choice]."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -18,20 +18,20 @@ class Episode(NamedTuple):
     """One greedy episode, with a leading axis over its steps."""
 
     reward: Float[Array, "steps"]  # zero after the end
-    running: Bool[Array, "steps"]  # whether the step came before the end
+    running: Bool[Array, "steps"]  # whether the step is before the end
     terminated: Bool[Array, "steps"]
-    value: Float[Array, "steps"]  # V of what the agent took for the state
-    value_after: Float[Array, "steps"]  # and of what it took the next state for
+    value: Float[Array, "steps"]  # V of the agent's estimate of the state
+    value_after: Float[Array, "steps"]  # V of its estimate of the next state
     value_again: Float[Array, "steps"]  # V of the next state, observed a second time
 
 
 class Moment(NamedTuple):
-    """One step of a greedy episode as the agent went through it."""
+    """One step of a greedy episode, as seen by the agent."""
 
-    observed: Float[Array, "obs"]  # of the state, with its noise
-    policy: PolicyState  # what the agent believes and does there
-    executed: Float[Array, "act"]  # the action, disturbed
-    following: Float[Array, "obs"]  # what is observed of the next state
+    observed: Float[Array, "obs"]  # the noisy observation of the state
+    policy: PolicyState  # the agent's belief and action
+    executed: Float[Array, "act"]  # the disturbed action
+    following: Float[Array, "obs"]  # the noisy observation of the next state
 
 
 def rollout(
@@ -44,10 +44,10 @@ def rollout(
     noisy: Float[Array, ""] | float = 1.0,
     keep: Callable[[Any, Moment], Any] = lambda env_state, moment: (),
 ) -> tuple[Any, Episode]:
-    """One greedy episode: what `keep` picks from each step and the state it led to, and what happened.
+    """Runs one greedy episode; returns what `keep` selects from each step, and the episode.
 
-    What the agent sees is noisy if `noisy` is one, exact if zero; a filter goes on expecting noise. Actions are
-    disturbed either way.
+    Observations are noisy if `noisy` is one, exact if zero; a filter expects noise in both cases.
+    Actions are always disturbed.
     """
     reset_key, noise_key, action_key, again_key = jax.random.split(key, 4)
     env_state, observation = env.reset(reset_key)
@@ -61,7 +61,7 @@ def rollout(
         env_state, (observation, reward, terminated) = env.step(env_state, executed)
         following = noise(observation, normal)
         after = policy_step(agent, learner, policy, following)
-        reward = jnp.where(running, reward, 0.0)  # after the end it may be NaN
+        reward = jnp.where(running, reward, 0.0)  # after the end, rewards may be NaN
         seen = (policy.belief.mean, after.belief.mean, noise(observation, normal_again))
         kept = keep(env_state, Moment(observed, policy, executed, following))
         return (env_state, after, following, running & ~terminated), (kept, (reward, running, terminated), seen)
@@ -74,9 +74,10 @@ def rollout(
 
 
 def overestimation(episode: Episode, gamma: float) -> Float[Array, ""]:
-    """The mean of V(s_t) less the discounted return from there, over the first half of an episode.
+    """Returns the mean of V(s_t) minus the return from s_t, over the first half of an episode.
 
-    What lies beyond the last step is taken from V itself, which after half an episode weighs little.
+    Beyond the last step the return is estimated by V itself, which has little weight after half an
+    episode.
     """
 
     def back(after: Float[Array, ""], x: tuple) -> tuple[Float[Array, ""], Float[Array, ""]]:
@@ -84,7 +85,7 @@ def overestimation(episode: Episode, gamma: float) -> Float[Array, ""]:
         after = reward + gamma * jnp.where(terminated, 0.0, jnp.where(last, value_after, after))
         return after, after
 
-    # Where an episode ends without terminating, a time limit cut it.
+    # An episode that ends without terminating was truncated by a time limit.
     last = jnp.append(~episode.running[1:], True)
     xs = (episode.reward, episode.terminated, episode.value_after, last)
     _, returns = jax.lax.scan(back, jnp.zeros(()), xs, reverse=True)
@@ -93,10 +94,10 @@ def overestimation(episode: Episode, gamma: float) -> Float[Array, ""]:
 
 
 def value_noise_variance(agent: Agent, episode: Episode) -> Float[Array, ""]:
-    """The variance of γ V(s̃′) over the noise of the observation s̃′, averaged over the episode.
+    """Returns the variance of γ V(s̃′) over the observation noise, averaged over the episode.
 
-    This is how much a target that takes the observed next state for the next state, as BNAF's does, varies from draw
-    to draw. NaN with a filter, since its belief is more than one observation.
+    This is the variance of a target that takes the observation s̃′ for the next state, as BNAF's
+    does. NaN with a filter, whose belief depends on more than one observation.
     """
     if agent.config.belief.filter:
         return jnp.full((), jnp.nan)
@@ -105,13 +106,13 @@ def value_noise_variance(agent: Agent, episode: Episode) -> Float[Array, ""]:
 
 
 def judge(agent: Agent, episode: Episode) -> Float[Array, "three"]:
-    """Return, overestimation and variance of an episode, as one array, so that cores exchange one message."""
+    """Returns an episode's return, overestimation and variance in one array."""
     over = overestimation(episode, agent.config.train.gamma)
     return jnp.stack([episode.reward.sum(), over, value_noise_variance(agent, episode)])
 
 
 def summary(noisy: Float[Array, "episodes three"], clean: Float[Array, "episodes"]) -> dict[str, Float[Array, ""]]:
-    """The scores, from what `judge` says of noisy episodes and the returns of the same ones without noise."""
+    """Returns the scores, from `judge` for noisy episodes and from the returns without noise."""
     returns, over, variance = noisy.T
     numbers = (returns.mean(), returns.std(), clean.mean(), over.mean(), variance.mean())
     return dict(zip(SCORES, numbers, strict=True))
@@ -127,7 +128,7 @@ def evaluate(
     key: Key[Array, ""],
     over_all: Callable[[Callable], Callable] = jax.vmap,
 ) -> dict[str, Float[Array, ""]]:
-    """The scores of a policy over `episodes` noisy episodes and the same ones without noise."""
+    """Returns the scores of a policy over `episodes` noisy episodes and the same without noise."""
     noisy = jnp.repeat(jnp.array([1.0, 0.0]), episodes)
     keys = jnp.tile(jax.random.split(key, episodes), 2)
     play = lambda k, n: judge(agent, rollout(agent, learner, env, noise, steps, k, n)[1])  # noqa: E731

@@ -1,4 +1,4 @@
-"""The random numbers of exploration, drawn for a whole episode at once, since a random action may be held."""
+"""The random numbers of exploration, drawn per episode because random actions may be held."""
 
 from typing import NamedTuple
 
@@ -13,22 +13,25 @@ class ExplorationDraws(NamedTuple):
     """The random numbers of one action."""
 
     choice: Float[Array, "*n"]  # uniform in [0, 1)
-    random: Float[Array, "*n act"]  # the action if it is to be random, in [−1, 1]
+    random: Float[Array, "*n act"]  # the action if a random one is chosen, in [−1, 1]
     normal: Float[Array, "*n act"]
 
 
 class Explore(NamedTuple):
-    """The inputs to exploration: random numbers, and how far training has come."""
+    """The inputs to exploration: random numbers, and the progress of training."""
 
     draws: ExplorationDraws
     step: Int[Array, ""]  # environment steps so far
-    fraction: Float[Array, ""]  # of the steps over which exploration changes; more than one after them
+    fraction: Float[Array, ""]  # of the exploration schedule; above one after its end
 
 
 def draw_exploration(
     key: Key[Array, ""], settings: config.ExplorationConfig, steps: int, action_size: int
 ) -> ExplorationDraws:
-    """The random numbers of an episode; choice and random action keep their value for `hold` steps on average."""
+    """Returns the random numbers of an episode.
+
+    Random actions are held for `hold` steps on average.
+    """
     choice_key, action_key, normal_key, hold_key = jax.random.split(key, 4)
     choice = jax.random.uniform(choice_key, (steps,))
     random = jax.random.uniform(action_key, (steps, action_size), minval=-1.0)

@@ -1,8 +1,9 @@
-"""Additions of one's own: an agent, a belief about the next state, a class of V, a noise, an environment.
+"""Registration of your own agents, predictions of s′, classes of V, noises and environments.
 
-Each is one call, and then a name that can be used wherever one is asked for: `--agent`, `--value`, `--noise`, `--env`,
-`moca.train`, a study's grid. Our own are added by the same functions, in `moca.config.registry`. A new closed form
-needs no name; it is a line in `moca.moments.CLOSED_FORMS`.
+Each takes one call. The registered name can then be used everywhere: `--agent`, `--value`,
+`--noise`, `--env`, `moca.train`, the grid of a study. The built-in ones are added by the same
+functions, in `moca.config.registry`. A new closed form needs no name; add it to
+`moca.moments.CLOSED_FORMS`.
 """
 
 import importlib
@@ -24,7 +25,7 @@ from moca.config import ConfigError, registry
 from moca.envs.environment import Spaces
 from moca.looks import Look
 
-PLUGINS = "MOCA_PLUGINS"  # the environment variable that names what is to be imported first
+PLUGINS = "MOCA_PLUGINS"  # environment variable with modules to import first
 _IMPORTED: set[str] = set()
 
 
@@ -33,13 +34,15 @@ def register_value(
     make: Callable[[config.ValueConfig, int, Key[Array, ""]], mm.Function],
     bases: Sequence[str] = (),
 ) -> None:
-    """Adds a class of V, for `value.kind`.
+    """Registers a function class for V, for `value.kind`.
 
     Args:
-        name: what the config calls it.
-        make: V before it learns, zero everywhere, from the settings, the number of observed dimensions and a key.
-        bases: those fields of the class in which V is not linear, where the class does not declare them itself by
-            `mm.role`. The twins share them, and they learn at `value.basis_lr`; all other fields learn at `value.lr`.
+        name: Its name in a config.
+        make: Returns V before training, zero everywhere, from the settings, the number of observed
+            dimensions and a key.
+        bases: Fields of the class in which V is not linear, unless the class declares them by
+            `mm.role`. The twins share these fields, which learn at `value.basis_lr`. All other
+            fields learn at `value.lr`.
     """
     registry.add_value(name, make, bases)
 
@@ -51,26 +54,29 @@ def register_noise(
     ],
     scaled: bool = False,
 ) -> None:
-    """Adds a Gaussian noise on observations, for `noise.kind`.
+    """Registers Gaussian observation noise, for `noise.kind`.
 
     Args:
-        name: what the config calls it.
-        deviation: the standard deviation of each dimension (or one of them for all, as an axis of length one) from
-            `noise.sigma`, `noise.sigma_min`, `noise.scales` and what would be observed without noise. It must be sigma
-            wherever that is equal to sigma_min: a study has a constant level in this way.
-        scaled: whether it needs `noise.scales`, a number for each observed dimension; it gets () otherwise.
+        name: Its name in a config.
+        deviation: Returns the standard deviation of each dimension (or one for all, along an axis
+            of length one) from `noise.sigma`, `noise.sigma_min`, `noise.scales` and the noiseless
+            observation. It must equal sigma if sigma_min equals sigma: studies use this for
+            constant noise.
+        scaled: Whether it needs `noise.scales`, one number per observed dimension; otherwise it
+            receives ().
     """
     registry.add_noise(name, deviation, scaled)
 
 
 def register_env(name: str, make: Callable[[], Spaces], settings: Mapping[str, Any] | None = None) -> None:
-    """Adds an environment, for `env.name`.
+    """Registers an environment, for `env.name`.
 
     Args:
-        name: what the config calls it.
-        make: its class, or a function that makes one.
-        settings: those that hold for it whatever the preset, by dotted name: `value.low`, `value.high`,
-            `value.lengthscales`, `noise.scales`. Without any they are taken from a short look at it.
+        name: Its name in a config.
+        make: Its class, or a function that creates it.
+        settings: Settings for this environment in every preset, by dotted name: `value.low`,
+            `value.high`, `value.lengthscales`, `noise.scales`. If not given, they are measured in a
+            short random rollout.
     """
     registry.add_env(name, make)
     if settings:
@@ -78,13 +84,13 @@ def register_env(name: str, make: Callable[[], Spaces], settings: Mapping[str, A
 
 
 def register_prediction(name: str, prediction: PredictionRule, look: Look | None = None) -> None:
-    """Adds a quadratic agent that differs from MoCA in what it takes the next state to be.
+    """Registers a quadratic agent that differs from MoCA in its prediction of the next state.
 
     Args:
-        name: what the config calls the agent.
-        prediction: the distribution of s′, from the ensemble's mixture, a key and `dynamics.samples`, for one
-            transition; it needs a closed form with the class of V.
-        look: its name and line in figures and on pages; without one it is grey and goes by its own name.
+        name: The agent's name in a config.
+        prediction: Returns the distribution of s′ for one transition, from the ensemble's mixture,
+            a key and `dynamics.samples`. It needs a closed form with the class of V.
+        look: Its label and line in figures and pages; by default a grey line with the agent's name.
     """
     registry.add_agent(name, QuadraticAgent, prediction, look)
 
@@ -92,18 +98,19 @@ def register_prediction(name: str, prediction: PredictionRule, look: Look | None
 def register_agent(
     name: str, agent: type[Agent], look: Look | None = None, settings: Mapping[str, Mapping[str, Any]] | None = None
 ) -> None:
-    """Adds an agent: a class with the methods of `moca.agents.Agent`, or one that changes some of `QuadraticAgent`.
+    """Registers an agent: a subclass of `moca.agents.Agent`, or of `QuadraticAgent`.
 
-    One derived from `QuadraticAgent` predicts s′ as MoCA does.
+    A subclass of `QuadraticAgent` predicts s′ as MoCA does.
 
     Args:
-        name: what the config calls it.
-        agent: the class.
-        look: as for `register_prediction`.
-        settings: by preset, those in which the agent's differ from what the preset has for all.
+        name: Its name in a config.
+        agent: The class.
+        look: As in `register_prediction`.
+        settings: By preset, the settings in which this agent differs from the preset's general
+            ones.
     """
     if not (isinstance(agent, type) and issubclass(agent, Agent)):
-        raise ConfigError(f"agent {name!r}: {agent!r} is no class derived from moca.agents.Agent")
+        raise ConfigError(f"agent {name!r}: {agent!r} is not a subclass of moca.agents.Agent")
     for preset in settings or {}:
         presets.refuse_unknown(preset)
     quadratic = issubclass(agent, QuadraticAgent)
@@ -113,7 +120,7 @@ def register_agent(
 
 
 def import_plugins() -> None:
-    """Imports the modules and files that the environment variable MOCA_PLUGINS names, for what they register."""
+    """Imports the modules and files in the environment variable MOCA_PLUGINS."""
     for each in plugins():
         try:
             _import(each)
@@ -125,13 +132,13 @@ def import_plugins() -> None:
 
 
 def plugins() -> list[str]:
-    """Returns the modules and files that the variable names, files by their whole path."""
+    """Returns the modules and files in the variable, files by their absolute paths."""
     parts = filter(None, (part.strip() for part in os.environ.get(PLUGINS, "").split(",")))
     return [str(Path(part).resolve()) if part.endswith(".py") else part for part in parts]
 
 
 def _import(name: str) -> None:
-    """A module, or a file, which may import those that lie beside it."""
+    """Imports a module, or a file, which may import its neighbours."""
     if not name.endswith(".py"):
         importlib.import_module(name)
         return

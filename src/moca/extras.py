@@ -1,4 +1,4 @@
-"""The extra that brings a package, for the sentence that is shown when one is missing."""
+"""The pip extras, for the message that is shown when a package is missing."""
 
 EXTRAS = {
     **dict.fromkeys(
@@ -6,14 +6,15 @@ EXTRAS = {
         "train",
     ),
     **dict.fromkeys(("jinja2", "markupsafe", "pandas", "pyarrow"), "studies"),
-    "gymnasium": "gymnasium",
+    **dict.fromkeys(("gymnasium", "imageio", "pygame"), "gymnasium"),
+    **dict.fromkeys(("onnx", "onnxruntime"), "onnx"),
     "ray": "ray",
 }
 
 
 def missing(error: ModuleNotFoundError) -> str | None:
-    """A sentence that names the extra to install, or None where the missing module is not of an extra."""
+    """Returns a sentence that names the extra to install, or None if no extra has the module."""
     package = (error.name or "").partition(".")[0]
     if package not in EXTRAS:
         return None
-    return f"{package} is not installed: pip install 'moca-rl[{EXTRAS[package]}]' brings it"
+    return f"{package} is not installed; install it with: pip install 'moca-rl[{EXTRAS[package]}]'"

@@ -1,4 +1,4 @@
-"""The style that all figures share: colours, type, and files that come out the same bytes for the same data."""
+"""The style shared by all figures: colours, fonts, and reproducible files."""
 
 import io
 import logging
@@ -40,23 +40,23 @@ _STYLE: dict[Any, Any] = {
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Gives figures their common look and draws them without a display, for as long as the block runs."""
-    before = matplotlib.get_backend(auto_select=False)  # a notebook's own figures need it again
+    """Applies the style of all figures within the block; draws without a display."""
+    before = matplotlib.get_backend(auto_select=False)  # restored for a notebook's own figures
     try:
         with matplotlib.rc_context(_STYLE), plt.ioff():
             plt.switch_backend("agg")
             yield
     finally:
         if before:
-            matplotlib.rcParams["backend"] = before  # a notebook's backend asks for its name as it is loaded
+            matplotlib.rcParams["backend"] = before  # a notebook's backend reads its name while it is loaded
             with suppress(ImportError):  # there is no display
                 plt.switch_backend(before)
 
 
 def save(figure: Figure, folder: Path, name: str, formats: tuple[str, ...] = FORMATS) -> list[Path]:
-    """The files written, one per format; no date goes in, so the same figure is the same bytes."""
+    """Writes one file per format and returns the paths; equal figures give equal bytes."""
     folder.mkdir(parents=True, exist_ok=True)
-    logging.getLogger("fontTools").setLevel(logging.ERROR)  # it warns of the font's own date
+    logging.getLogger("fontTools").setLevel(logging.ERROR)  # it warns about the font's date
     paths = []
     for suffix in formats:
         path = folder / f"{name}.{suffix}"

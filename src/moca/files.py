@@ -1,4 +1,4 @@
-"""Files that are whole or absent, written only where nothing else can be hit: no link is followed, no device opened."""
+"""Safe file writing: files are complete or absent, links and devices are not opened."""
 
 import os
 import stat
@@ -9,31 +9,32 @@ from typing import Any
 
 from moca.config import ConfigError
 
-ASIDE = ".writing"  # the end of a file's name until it is whole
+ASIDE = ".writing"  # suffix of a file that is still incomplete
 _SAFE = os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 class DiskError(ConfigError):
-    """A disk that is full, read-only or broken; what was saved before is untouched."""
+    """The disk is full, read-only or broken. What was saved before is untouched."""
 
-    code = 74  # the program's exit code; sysexits.h calls it an input/output error
+    code = 74  # exit code, EX_IOERR in sysexits.h
 
 
 @contextmanager
 def writing(what: str | Path) -> Iterator[None]:
-    """Turns the errors of the operating system into one sentence."""
+    """Converts errors of the operating system into a `DiskError` with one sentence."""
     try:
         yield
-    except BlockingIOError:  # no fault of the disk: someone else has it
+    except BlockingIOError:  # not an error of the disk: another process holds the lock
         raise
     except OSError as error:
         raise DiskError(f"cannot write {what}: {error.strerror or error}") from None
 
 
 def write(path: Path, *parts: Any, apart: str = "") -> None:
-    """Writes a file aside, syncs it to disk and renames it, so that nobody ever reads half of it.
+    """Writes a temporary file, syncs it to disk and renames it, so that no reader sees half of it.
 
-    Processes that may write the same file at the same time need names `apart` for what they write aside.
+    Processes that may write the same file concurrently must pass different `apart`, which becomes
+    part of the temporary name.
     """
     aside = path.with_name(f"{path.name}{apart}{ASIDE}")
     try:
@@ -52,12 +53,15 @@ def write(path: Path, *parts: Any, apart: str = "") -> None:
 
 
 def open_to_append(path: Path) -> int:
-    """The handle of a file that is written to at its end, made if it is not there; it is no link."""
+    """Opens a file for appending, creating it if needed; does not follow links.
+
+    Returns the handle.
+    """
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | _SAFE, 0o666)
 
 
 def append(path: Path, content: bytes) -> None:
-    """Adds to the end of a file all of the content, or nothing."""
+    """Appends the whole content to a file, or nothing."""
     handle = open_to_append(path)
     try:
         before, rest = os.fstat(handle).st_size, memoryview(content)
@@ -72,7 +76,7 @@ def append(path: Path, content: bytes) -> None:
 
 
 def write_over(path: Path, content: bytes) -> None:
-    """Writes over a file of its own in place, which needs no room on the disk; white space fills what is left of it."""
+    """Overwrites a file in place, which needs no free disk space, and pads it with white space."""
     handle = os.open(path, os.O_RDWR | _SAFE)
     try:
         found = os.fstat(handle)
@@ -83,7 +87,7 @@ def write_over(path: Path, content: bytes) -> None:
 
 
 def shorten(path: Path, length: int) -> None:
-    """Cuts a file to that length; one that is not longer, or not there, is left alone."""
+    """Truncates a file to that length; a shorter or missing file is left unchanged."""
     try:
         handle = os.open(path, os.O_WRONLY | _SAFE)
     except FileNotFoundError:
@@ -96,7 +100,7 @@ def shorten(path: Path, length: int) -> None:
 
 
 def sync(path: Path) -> None:
-    """Has a file, or the entries of a folder, on disk."""
+    """Flushes a file, or the entries of a folder, to disk."""
     handle = os.open(path, os.O_RDONLY | _SAFE)
     try:
         os.fsync(handle)
@@ -105,7 +109,7 @@ def sync(path: Path) -> None:
 
 
 def open_to_read(path: Path) -> Any:
-    """An ordinary file, opened for reading; raises `OSError` for a link, a folder or a device."""
+    """Opens an ordinary file for reading; raises `OSError` for a link, a folder or a device."""
     handle = os.open(path, os.O_RDONLY | _SAFE)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
@@ -114,12 +118,12 @@ def open_to_read(path: Path) -> Any:
 
 
 def open_lock(path: Path) -> Any:
-    """A file for reading and writing without a buffer, made if it is not there."""
+    """Opens a file for unbuffered reading and writing, creating it if needed."""
     return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | _SAFE, 0o666), "r+b", buffering=0)
 
 
 def refuse_odd(path: Path, folder: bool = False) -> None:
-    """Raises unless there is an ordinary file (or folder) of that name and no other, or nothing."""
+    """Raises unless the path is an ordinary file (or folder), or does not exist."""
     try:
         found = path.lstat()
     except FileNotFoundError:
@@ -131,5 +135,5 @@ def refuse_odd(path: Path, folder: bool = False) -> None:
         kind = "a hard link"
     if kind != ("a folder" if folder else "a file"):
         raise ConfigError(
-            f"{path} should be {'a folder' if folder else 'a file of its own'}, but it is {kind}: remove it"
+            f"{path} should be {'a folder' if folder else 'an ordinary file'}, but it is {kind}: remove it"
         )

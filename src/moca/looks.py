@@ -1,12 +1,15 @@
-"""The looks of agents: names, colours, markers and dashes, for figures, pages and tables. Imports nothing heavy.
+"""Labels, colours, markers and dashes of agents, for figures, pages and tables.
 
-An agent has a colour and a marker of its own, so that it is told apart in grey too and with any colour vision.
+Imports nothing heavy.
+
+Each agent has its own colour and marker, so that it can be distinguished in greyscale and with any
+colour vision.
 """
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-# The paper's own colours (Okabe and Ito), and three more: told apart with any kind of colour vision.
+# The paper's colours (Okabe and Ito) and three more, distinguishable with any colour vision.
 COLOURS = {
     "moca": "#0072B2",
     "ce": "#D55E00",
@@ -23,16 +26,16 @@ COLOURS = {
 
 
 class Look(NamedTuple):
-    """The look of an agent, or of whatever else has a line."""
+    """The look of an agent, or of any other line."""
 
     label: str
-    short: str  # a name that fits beside a line
+    short: str  # a short label to place beside a line
     ink: str  # a name in `COLOURS`, or a colour
     marker: str
-    dash: Any = "-"  # in figures, as matplotlib writes it
+    dash: Any = "-"  # in figures, in matplotlib's notation
     width: float = 1.4
     svg_dash: str = ""  # on pages
-    place: int = 50  # in legends, the least first
+    place: int = 50  # position in legends, smallest first
 
     @property
     def colour(self) -> str:
@@ -41,11 +44,11 @@ class Look(NamedTuple):
 
     @property
     def line(self) -> dict[str, Any]:
-        """The arguments with which matplotlib draws the line."""
+        """The arguments for matplotlib's plot."""
         return {"color": self.colour, "linestyle": self.dash, "linewidth": self.width, "marker": self.marker}
 
 
-# Those of variants; the registry adds those of agents, and a user's may be added here.
+# Looks of variants. The registry adds those of agents; users may add their own here.
 LOOKS = {
     "moca-mc-16": Look("MoCA-MC (K = 16)", "K = 16", "mc16", "^", (0, (7, 1.5)), 1.4, "8 3 2 3", 3),
     "moca-mc-4": Look("MoCA-MC (K = 4)", "K = 4", "mc", "v", (0, (6, 1, 1, 1)), 1.4, "2 3", 4),
@@ -55,17 +58,17 @@ LOOKS = {
 
 
 def look(agent: str) -> Look:
-    """The look of an agent; one that is not listed is grey and goes by its own name."""
-    from moca.config import registry  # noqa: F401  (which adds those of our agents)
+    """Returns the look of an agent; one without a registered look is a grey line with its name."""
+    from moca.config import registry  # noqa: F401  (adds the looks of the built-in agents)
 
     return LOOKS.get(agent, Look(agent, agent, "grey", "h", "-", 1.2, place=99))
 
 
 def label(agent: str) -> str:
-    """An agent's name for readers."""
+    """Returns an agent's display name."""
     return look(agent).label
 
 
 def ordered(agents: Iterable[str]) -> list[str]:
-    """The agents in the order of legends."""
+    """Returns the agents in the order of legends."""
     return sorted(set(agents), key=lambda agent: (look(agent).place, agent))

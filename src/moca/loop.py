@@ -1,8 +1,9 @@
-"""The training loop [Alg. 1 l. 2]: act, observe, learn; and the same without learning, to follow a policy.
+"""The training loop [Alg. 1 l. 2]: act, observe, learn; and rollouts of a policy without learning.
 
-Every function here is pure and for one run. The drivers only schedule them: `moca.drivers.scan` where the environment
-is a part of the compiled program, `moca.drivers.host` where it is not. Steps are the agent's own: an action repeat
-makes one of several environment steps. The discount, the update ratio and the warm-up are ours [choice].
+Every function here is pure and for one run. The drivers schedule them: `moca.drivers.scan` if the
+environment is part of the compiled program, `moca.drivers.host` otherwise. Steps are agent steps:
+with an action repeat, one agent step is several environment steps. The discount, the update ratio
+and the warm-up are ours [choice].
 """
 
 import math
@@ -22,20 +23,20 @@ from moca.envs.environment import Environment, Noise, Spaces, Step
 from moca.exploration import ExplorationDraws, Explore
 from moca.nets import scheduled
 
-BLOCK = 100  # steps in a row whose random numbers are drawn at once, at most
+BLOCK = 100  # the most successive steps whose random numbers are drawn at once
 
 
 class RunState(NamedTuple):
-    """All that one run carries from episode to episode."""
+    """The state that one run carries from episode to episode."""
 
-    learner: Any  # as it was before the run diverged, if it did
+    learner: Any  # from before the divergence, if the run diverged
     diverged: Int[Array, ""]  # zero, or the number of the cause
     replay: memory.Replay
-    key: Key[Array, ""]  # never changes: every episode folds its number into it, and nothing else uses it
+    key: Key[Array, ""]  # constant: every episode folds its number into it, and nothing else uses it
 
 
 class LoopState(NamedTuple):
-    """All that one run carries from step to step, beside the environment."""
+    """The state that one run carries from step to step, without the environment's."""
 
     belief: Belief
     learner: Any
@@ -46,14 +47,15 @@ class StepInfo(NamedTuple):
     """Metrics of one step, or sums over many."""
 
     reward: Float[Array, ""]
-    learned: Float[Array, ""]  # one if the step was learned from, zero during the warm-up
+    learned: Float[Array, ""]  # one if an update followed, zero during the warm-up
     info: Info
 
 
 class EpisodeKeys(NamedTuple):
     """The random keys of one episode.
 
-    Training and evaluation have keys of their own, so evaluating more often changes no training run.
+    Training and evaluation have separate keys, so more frequent evaluation does not change
+    training.
     """
 
     reset: Key[Array, ""]
@@ -65,17 +67,17 @@ class EpisodeKeys(NamedTuple):
 
 
 class StepDraws(NamedTuple):
-    """The random numbers of one step, but for the exploration's, which may hold for many."""
+    """The random numbers of one step, except exploration's, which may be held for many steps."""
 
     noise: Float[Array, "obs"]
     rows: UInt32[Array, "updates batch"]
     updates: Any  # with a leading axis over updates
     restart: Key[Array, ""]
-    disturbance: Float[Array, "act"]  # of the executed action
+    disturbance: Float[Array, "act"]  # disturbance of the executed action
 
 
 def init_run(config: Config, env: Spaces, key: Key[Array, ""]) -> RunState:
-    """A run before its first step."""
+    """Returns the initial state of a run."""
     capacity = replay_size(config, config.train.steps)
     learner_key, episode_key = jax.random.split(key)
     learner = make_agent(config, env).init(learner_key)
@@ -84,36 +86,37 @@ def init_run(config: Config, env: Spaces, key: Key[Array, ""]) -> RunState:
 
 
 def replay_size(config: Config, steps: int) -> int:
-    """The number of transitions that the replay memory of a run of so many steps holds."""
-    return min(config.train.capacity, steps // config.env.action_repeat)
+    """Returns the capacity of the replay buffer of a run with that many steps."""
+    return min(config.train.capacity, -(-steps // config.env.action_repeat))
 
 
 def episode_keys(state: RunState, number: Int[Array, ""]) -> EpisodeKeys:
-    """The keys of a run's episode of that number."""
+    """Returns the keys of a run's episode with that number."""
     return EpisodeKeys(*jax.random.split(jax.random.fold_in(state.key, number), len(EpisodeKeys._fields)))
 
 
 def agent_steps(config: Config) -> int:
-    """The number of agent steps in an episode."""
-    return config.env.episode_length // config.env.action_repeat
+    """Returns the number of agent steps in an episode. On the host, the last may exceed its end."""
+    return -(-config.env.episode_length // config.env.action_repeat)
 
 
 def first_update(config: Config) -> int:
-    """The number of the first step, counted from zero, that is learned from: the warm-up is over with it."""
+    """Returns the index of the first step after the warm-up, counted from zero."""
     return config.train.warmup // config.env.action_repeat
 
 
 def block_size(config: Config) -> int:
-    """The number of steps in a block: a divisor of episode and warm-up, so that all of a block learns or nothing.
+    """Returns the number of steps in a block, a divisor of episode and warm-up.
 
-    A warm-up that shares no divisor with the episode makes blocks of one, which is slow on a GPU.
+    All steps of a block are then before or after the end of the warm-up. A warm-up that shares no
+    divisor with the episode gives blocks of one step, which is slow on a GPU.
     """
     whole = math.gcd(agent_steps(config), first_update(config))
     return max(n for n in range(1, BLOCK + 1) if whole % n == 0)
 
 
 def draw_step(agent: Agent, key: Key[Array, ""]) -> StepDraws:
-    """The random numbers of a step."""
+    """Returns the random numbers of a step."""
     noise_key, row_key, update_key, restart_key, action_key = jax.random.split(key, 5)
     train = agent.config.train
     return StepDraws(
@@ -128,12 +131,12 @@ def draw_step(agent: Agent, key: Key[Array, ""]) -> StepDraws:
 def first_belief(
     agent: Agent, learner: Any, noise: Noise, observation: Float[Array, "obs"], key: Key[Array, ""]
 ) -> Belief:
-    """The belief with which an episode starts."""
+    """Returns the belief after the first observation of an episode."""
     return agent.filter.init(learner.model, noise(observation, jax.random.normal(key, observation.shape)))
 
 
 def act(agent: Agent, state: LoopState, index: Int[Array, ""], draws: ExplorationDraws) -> Float[Array, "act"]:
-    """The action of a run's `index`-th step, counted from the first ever [Alg. 1 l. 3]."""
+    """Returns the action of a run's `index`-th step, counted from the first ever [Alg. 1 l. 3]."""
     step = index * agent.config.env.action_repeat
     return agent.act(state.learner, state.belief.mean, Explore(draws, step, step / scheduled(agent.config)))
 
@@ -141,7 +144,7 @@ def act(agent: Agent, state: LoopState, index: Int[Array, ""], draws: Exploratio
 def observe(
     agent: Agent, noise: Noise, state: LoopState, action: Float[Array, "act"], step: Step, draws: StepDraws
 ) -> tuple[Belief, memory.Transition]:
-    """The belief after an action and its outcome, and the transition to store."""
+    """Returns the belief after an action and its outcome, and the transition to store."""
     measured = noise(step.observation, draws.noise)
     return follow(agent, state.learner, state.belief, action, measured, step.reward, step.terminated)
 
@@ -155,7 +158,7 @@ def follow(
     reward: Float[Array, ""],
     terminated: Bool[Array, ""],
 ) -> tuple[Belief, memory.Transition]:
-    """The belief after an action and what was measured of its outcome, and the transition."""
+    """Returns the belief after an action and the measured next observation, and the transition."""
     after, spread = agent.filter.step(learner.model, belief, action, measured)
     kept = None if spread is None else measured
     ended = terminated.astype(reward.dtype)
@@ -171,9 +174,9 @@ def restart(
     ended: Bool[Array, ""],
     key: Key[Array, ""],
 ) -> Belief:
-    """The belief, or where an episode ended the one from the first observation of the next.
+    """Returns the belief, or that after the first observation of a new episode if one ended.
 
-    The transition that is stored keeps the true last observation.
+    The stored transition keeps the true last observation.
     """
     fresh = first_belief(agent, learner, noise, observation, key)
     return jax.tree.map(lambda new, old: jnp.where(ended, new, old), fresh, belief)
@@ -189,7 +192,10 @@ def interact(
     explore: ExplorationDraws,
     draws: StepDraws,
 ) -> tuple[Any, Belief, memory.Transition]:
-    """One step in a compiled environment: its state and the belief afterwards, and the transition to store."""
+    """Takes one step in a compiled environment.
+
+    Returns its state, the belief and the transition.
+    """
     action = act(agent, state, index, explore)
     env_state, step = env.step(env_state, noise.disturb(env, action, draws.disturbance))
     belief, transition = observe(agent, noise, state, action, step, draws)
@@ -202,7 +208,7 @@ def interact(
 
 
 def batches(agent: Agent, replay: memory.Replay, rows: UInt32[Array, "*n"], index: Int[Array, ""]) -> memory.Transition:
-    """Batches from the transitions stored up to the `index`-th step."""
+    """Returns batches from the transitions stored up to the `index`-th step."""
     return memory.sample(replay, rows, index + 1, agent.env.observation_size, agent.env.action_size)
 
 
@@ -214,7 +220,7 @@ def learn(
     draws: StepDraws,
     learning: bool,
 ) -> tuple[LoopState, StepInfo]:
-    """The state with the transition stored [Alg. 1 l. 4] and, where `learning`, batches learned from [Alg. 1 l. 5]."""
+    """Stores the transition [Alg. 1 l. 4] and, if `learning`, learns from batches [Alg. 1 l. 5]."""
     replay = memory.add(state.replay, index, transition)
 
     def updates(learner: Any) -> tuple[Any, Info]:
@@ -238,19 +244,24 @@ def finish_episode(
     number: Int[Array, ""],
     totals: StepInfo,
     ended: Float[Array, "steps"] | None = None,
+    first: Int[Array, ""] | None = None,
 ) -> tuple[RunState, Info]:
-    """The run after an episode of training, and its metrics; with the learner of before if it diverged.
+    """Returns the run after a training episode, and its metrics.
+
+    A run that diverged keeps its learner from before the episode.
 
     Args:
-        agent: the agent.
-        before: the run before the episode.
-        state: the loop's state after it.
-        number: the episode's, counted from zero.
-        totals: sums over its steps.
-        ended: one where another episode begins after a step; where the task ended, if not given.
+        agent: The agent.
+        before: The run before the episode.
+        state: The loop's state after the episode.
+        number: The number of the episode, counted from zero.
+        totals: Sums over its steps.
+        ended: One after each step at which an episode ended; by default, where the task terminated.
+        first: The index of its first step over the whole run, if earlier episodes were not all of
+            full length.
     """
     steps = agent_steps(agent.config)
-    indices = number * steps + jnp.arange(steps)
+    indices = (number * steps if first is None else first) + jnp.arange(steps if ended is None else len(ended))
     episode = memory.read(state.replay, indices, agent.env.observation_size, agent.env.action_size)
     metrics = {name: value / totals.learned for name, value in totals.info.items()}
     metrics |= agent.diagnose(before.learner, state.learner, episode, episode_keys(before, number).diagnose)
@@ -265,20 +276,20 @@ def finish_episode(
 
 
 def evaluation_due(config: Config, number: Any) -> Any:
-    """Returns True if an evaluation follows the episode of that number: every few do, and the last."""
+    """Returns True if an evaluation follows that episode."""
     done = number + 1
     return (done % config.train.eval_every == 0) | (done * config.env.episode_length == config.train.steps)
 
 
 class PolicyState(NamedTuple):
-    """The state of a greedy policy: its belief, and the action that it takes on it."""
+    """The state of a greedy policy: its belief, and the action chosen for it."""
 
     belief: Belief
     action: Float[Array, "act"]
 
 
 def policy_start(agent: Agent, learner: Any, measured: Float[Array, "obs"]) -> PolicyState:
-    """Belief and greedy action after the first observation of an episode."""
+    """Returns belief and greedy action after the first observation of an episode."""
     belief = agent.filter.init(learner.model, measured)
     return PolicyState(belief, agent.act(learner, belief.mean))
 
@@ -290,9 +301,9 @@ def policy_step(
     measured: Float[Array, "obs"],
     missing: Bool[Array, "obs"] | None = None,
 ) -> PolicyState:
-    """Belief and greedy action after the last action was taken and the next observation made.
+    """Returns belief and greedy action after executing the last action and observing the result.
 
-    A filter does not use the dimensions that are `missing`.
+    A filter ignores the dimensions that are `missing`.
     """
     gaps = {} if missing is None else {"missing": missing}
     belief, _ = agent.filter.step(learner.model, state.belief, state.action, measured, **gaps)

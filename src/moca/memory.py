@@ -9,18 +9,18 @@ import jax
 
 from moca.config import Config, ConfigError
 
-MODELS = ("model", "latent")  # fields of a learner that dynamics.* make large
+MODELS = ("model", "latent")  # fields of a learner whose size depends on dynamics.*
 
 
 def refuse_too_large(config: Config, state: Any, runs: int, observed: int, acted: int) -> None:
-    """Raises if the runs need more memory than there is, and says what to lower.
+    """Raises if the runs need more memory than there is; the message says which setting to lower.
 
     Args:
-        config: the settings that the runs share.
-        state: shapes of all that the runs carry, with a leading axis over them.
-        runs: how many there are.
-        observed: numbers in an observation.
-        acted: numbers in an action.
+        config: Settings shared by the runs.
+        state: Shapes of the runs' states, with a leading axis over runs.
+        runs: Number of runs.
+        observed: Size of an observation.
+        acted: Size of an action.
     """
     parts = _of_state(config, state)
     for what, size in _in_between(config, observed, acted).items():
@@ -28,15 +28,15 @@ def refuse_too_large(config: Config, state: Any, runs: int, observed: int, acted
     need, have = sum(parts.values()), available()
     if need > have:
         largest = max(parts, key=lambda what: parts[what])
-        fewer = ", or have fewer runs at once" if runs > 1 else ""
+        fewer = ", or train fewer runs at once" if runs > 1 else ""
         raise ConfigError(
-            f"training needs at least {need / 1e9:,.1f} GB of memory, and there are {have / 1e9:,.1f} GB: "
+            f"training needs at least {need / 1e9:,.1f} GB of memory, but only {have / 1e9:,.1f} GB are available: "
             f"lower {largest} ({parts[largest] / 1e9:,.1f} GB){fewer}"
         )
 
 
 def _of_state(config: Config, state: Any) -> dict[str, int]:
-    """Bytes that the runs carry, by what makes them many."""
+    """Returns the bytes of the runs' states, by the setting that determines them."""
     learner = state.learner._asdict() if hasattr(state.learner, "_asdict") else {"learner": state.learner}
     networks = "sac.width" if config.agent == "sac" else "critic.width or value.bases"
     parts = {"train.capacity": _bytes(state.replay)}
@@ -47,7 +47,7 @@ def _of_state(config: Config, state: Any) -> dict[str, int]:
 
 
 def _in_between(config: Config, observed: int, acted: int) -> dict[str, int]:
-    """Bytes of one run that a program cannot do without beside what it carries: batches, samples, evaluations."""
+    """Returns the bytes that one run needs for batches, samples and evaluations, by setting."""
     train, dynamics = config.train, config.dynamics
     decisions = config.env.episode_length // config.env.action_repeat
     modelled = config.agent in ("moca", "moca-ce", "moca-mc", "moca-mixture") or config.belief.filter
@@ -65,12 +65,12 @@ def _bytes(tree: Any) -> int:
 
 
 def available() -> int:
-    """Bytes of memory of all devices, or of this machine where it computes on a CPU."""
+    """Returns the bytes of memory of all accelerators, or of this machine if there are none."""
     devices = jax.devices()
     limits = [(device.memory_stats() or {}).get("bytes_limit", 0) for device in devices if device.platform != "cpu"]
     if limits and all(limits):
         return sum(limits)
     host = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    group = Path("/sys/fs/cgroup/memory.max")  # what a container or a scheduler leaves of it
+    group = Path("/sys/fs/cgroup/memory.max")  # the limit set by a container or a scheduler
     text = group.read_text().strip() if group.is_file() else ""
     return min(host, int(text)) if text.isdigit() else host

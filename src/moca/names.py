@@ -1,22 +1,23 @@
-"""Names of MuJoCo Playground's environments, so that a mistyped one is refused before anything is imported.
+"""Names of MuJoCo Playground's environments, so that a typo is found before anything is imported.
 
-Those of Gymnasium are open: whatever is registered there, after a prefix. So are those that only their user has.
+Gymnasium's names are not listed: any name registered there is allowed, after a prefix. The same
+holds for environments that only their user has.
 """
 
 import re
 
 GYMNASIUM = "gymnasium:"
-OWN = "own:"  # and the name of the class
+OWN = "own:"  # followed by the name of the class
 
 
 def is_name(text: str) -> bool:
-    """Returns True if an environment, and a directory after it, may have that name, as `module:namespace/Task-v1`."""
+    """Returns True if `text` is a valid environment name, such as `module:namespace/Task-v1`."""
     parts = re.split(r"[/:]", text)
     return bool(re.fullmatch(r"[\w.:/-]+", text)) and len(text.encode()) <= 150 and not {"", ".", ".."} & set(parts)
 
 
 def folder_name(name: str) -> str:
-    """The name of an environment as a part of the name of a directory."""
+    """Returns the name of an environment as it appears in directory names."""
     return re.sub(r"[^\w.-]", "-", name)
 
 

@@ -1,4 +1,4 @@
-"""Multi-layer perceptrons, stacks of them whose layers are one batched matrix product, and the step they learn by."""
+"""Multi-layer perceptrons, stacks of them with batched matrix products, and steps of Adam."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class MLP(eqx.Module):
-    """A perceptron for one input; `jax.vmap` takes a batch. The last layer is linear."""
+    """A perceptron for one input; use `jax.vmap` for a batch. The last layer is linear."""
 
     weights: list[Float[Array, "..."]]
     biases: list[Float[Array, "..."]]
@@ -24,7 +24,7 @@ class MLP(eqx.Module):
     def __init__(
         self, key: Key[Array, ""], sizes: tuple[int, ...], activation: Callable[[Array], Array] = jax.nn.relu
     ) -> None:
-        """Weights and biases uniform within ±1/√fan-in, layer by layer."""
+        """Draws weights and biases uniformly within ±1/√fan-in, layer by layer."""
         self.weights, self.biases = [], []
         self.activation = activation
         keys = jax.random.split(key, len(sizes) - 1)
@@ -35,7 +35,7 @@ class MLP(eqx.Module):
             self.biases.append(jax.random.uniform(bias_key, (fan_out,), minval=-limit, maxval=limit))
 
     def __call__(self, x: Float[Array, "inputs"]) -> Float[Array, "outputs"]:
-        """The last layer's output."""
+        """Returns the output of the last layer."""
         *hidden, (weight, bias) = zip(self.weights, self.biases, strict=True)
         for inner_weight, inner_bias in hidden:
             x = self.activation(_linear(x, inner_weight) + inner_bias)
@@ -43,7 +43,7 @@ class MLP(eqx.Module):
 
 
 def _linear(x: Float[Array, "*n inputs"], weight: Float[Array, "outputs inputs"]) -> Float[Array, "*n outputs"]:
-    """x Wᵀ with no transpose of its own: the gradient of W then has W's layout, and the optimiser reads in order."""
+    """x Wᵀ without a transpose, so that the gradient of W has the layout of W."""
     return jax.lax.dot_general(x, weight, (((x.ndim - 1,), (1,)), ((), ())))
 
 
@@ -51,15 +51,15 @@ M = TypeVar("M", bound=eqx.Module)
 
 
 def stacked(key: Key[Array, ""], count: int, build: Callable[[Key[Array, ""]], M]) -> M:
-    """`count` independently initialised modules as one, each array with a leading axis."""
+    """Returns `count` independently initialised modules, stacked along a leading axis."""
     return eqx.filter_vmap(build)(jax.random.split(key, count))
 
 
 def copies(x: Float[Array, "*n"], count: int) -> Float[Array, "count *n"]:
-    """Repeats what a whole stack is given, once for each of its modules.
+    """Repeats an input once for each module of a stack.
 
-    Products of an input that modules share become one of a wider matrix, whose gradient XLA first transposes; with an
-    input of its own for each they stay a batch.
+    With a shared input, XLA merges the modules' products into one wide matrix product, whose
+    gradient it must transpose. With separate inputs they stay a batch.
     """
     return jnp.broadcast_to(x, (count, *x.shape))
 
@@ -68,7 +68,7 @@ ADAM = optax.scale_by_adam()
 
 
 def descend(parameters: T, gradient: T, optimiser: optax.OptState, rates: Any) -> tuple[T, optax.OptState]:
-    """Parameters and optimiser after one step of Adam; `rates` is one number, or a tree with one for each array."""
+    """Takes one step of Adam; `rates` is one number, or a tree with one for each array."""
     direction, optimiser = ADAM.update(gradient, optimiser)
     if len(jax.tree.leaves(rates)) == 1:
         (rate,) = jax.tree.leaves(rates)
@@ -77,17 +77,20 @@ def descend(parameters: T, gradient: T, optimiser: optax.OptState, rates: Any) -
 
 
 def share_done(config: Config, updates: Int[Array, ""]) -> Float[Array, ""]:
-    """The share of all updates within the schedules that have been made."""
+    """Returns the fraction of the scheduled updates made so far, at most one."""
     train = config.train
     total = max(1, (scheduled(config) - train.warmup) // config.env.action_repeat * train.updates)
     return jnp.minimum(updates / total, 1)
 
 
 def scheduled(config: Config) -> int:
-    """The number of steps over which learning rates and exploration change; later they keep their last values."""
+    """Returns the number of steps over which learning rates and exploration change."""
     return config.train.horizon or config.train.steps
 
 
 def decayed(config: Config, lr: Any, updates: Int[Array, ""]) -> Float[Array, ""]:
-    """A learning rate as it stands after so many updates: it falls linearly to its `train.decay`-th part."""
+    """Returns a learning rate after that many updates.
+
+    It decays linearly to `train.decay` times `lr`.
+    """
     return lr * (1 + (config.train.decay - 1) * share_done(config, updates))

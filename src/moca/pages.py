@@ -1,7 +1,7 @@
-"""What all pages share: templates, colours in both schemes, and the means to stand alone.
+"""Parts shared by all HTML pages: templates, colours in both schemes, security policy.
 
-A page is one file that opens offline: its style, its script and its data are in it, and its security policy allows
-those and nothing else. What comes from files is text, never markup.
+A page is one file that opens offline. It contains its style, script and data, and its security
+policy allows nothing else. Content from files is inserted as text, never as markup.
 """
 
 import base64
@@ -17,12 +17,12 @@ from markupsafe import Markup
 
 from moca.looks import COLOURS
 
-PAPER = {"light": "#ffffff", "dark": "#16191d"}  # what the lines are drawn on
-CONTRAST = {"light": 3.0, "dark": 4.5}  # of a line with that, at least; 3 is what WCAG 2.2, 1.4.11 asks for
+PAPER = {"light": "#ffffff", "dark": "#16191d"}  # background colours
+CONTRAST = {"light": 3.0, "dark": 4.5}  # smallest contrast of a line with the background; WCAG 2.2, 1.4.11 asks for 3
 
 
 def templates(*packages: str) -> jinja2.Environment:
-    """The templates of these packages; all that they are given is escaped, unless it is markup."""
+    """Returns the template environment of these packages; all values are escaped, except markup."""
     return jinja2.Environment(
         loader=jinja2.ChoiceLoader([jinja2.PackageLoader(name) for name in packages]),
         autoescape=True,
@@ -34,12 +34,12 @@ def templates(*packages: str) -> jinja2.Environment:
 
 
 def asset(package: str, name: str) -> str:
-    """A style sheet or script among the templates of a package."""
+    """Returns a style sheet or script from the templates of a package."""
     return (files(package) / "templates" / name).read_text(encoding="utf-8")
 
 
 def policy(script: str, style: str) -> str:
-    """The security policy of a page: its own script and style, films that are in it, and nothing else."""
+    """Returns the security policy of a page: its own script, style and embedded videos only."""
     return (
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; media-src data:; "
         "base-uri 'none'; form-action 'none'"
@@ -47,13 +47,13 @@ def policy(script: str, style: str) -> str:
 
 
 def embedded(data: Any) -> Markup:
-    """JSON that cannot end the script element it stands in, nor begin a comment there."""
+    """Returns JSON that can neither end the enclosing script element nor start a comment in it."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return Markup(text.replace("<", "\\u003c"))
 
 
 def rules() -> str:
-    """Style sheet rules for the background and the agents' colours in both schemes."""
+    """Returns style sheet rules for the background and the agents' colours in both schemes."""
 
     def scheme(name: str) -> str:
         inks = "".join(f".ink-{ink}{{color:{legible(colour, name)}}}" for ink, colour in COLOURS.items())
@@ -63,7 +63,7 @@ def rules() -> str:
 
 
 def legible(colour: str, scheme: str) -> str:
-    """The colour, made as much darker or lighter as it takes to stand out from the background of a scheme."""
+    """Darkens or lightens a colour until it contrasts with the background of a scheme."""
     own, end = _channels(colour), np.full(3, float(scheme == "dark"))
     mixes = ((1 - share) * own + share * end for share in np.linspace(0, 1, 101))
     found = ("#" + "".join(f"{round(255 * channel):02x}" for channel in mix) for mix in mixes)
@@ -71,7 +71,7 @@ def legible(colour: str, scheme: str) -> str:
 
 
 def contrast(one: str, other: str) -> float:
-    """The contrast of two colours as WCAG defines it, 1 to 21."""
+    """Returns the contrast of two colours as defined by WCAG, 1 to 21."""
     weights = np.array([0.2126, 0.7152, 0.0722])
     channels = [_channels(colour) for colour in (one, other)]
     linear = [np.where(each <= 0.04045, each / 12.92, ((each + 0.055) / 1.055) ** 2.4) for each in channels]
@@ -84,10 +84,10 @@ def _channels(colour: str) -> np.ndarray:
 
 
 def _escaped(value: Any) -> Any:
-    """Markup as it is, all else escaped, quotes as the standard library does it."""
+    """Returns markup unchanged, and anything else escaped, quotes included."""
     return value if hasattr(value, "__html__") else Markup(html.escape(str(value)))
 
 
 def _hash(content: str) -> str:
-    """The hash by which a page's security policy names its own script or style."""
+    """Returns the hash of a script or style for the security policy."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"

@@ -1,4 +1,4 @@
-"""Settings as data: what the paper prints, and what was found to work."""
+"""Presets: the paper's settings, and settings that were found to work."""
 
 from collections.abc import Mapping
 from math import inf
@@ -6,8 +6,9 @@ from typing import Any
 
 from moca.config import CONSTANT, NOISES, QUADRATIC_AGENTS, Config, ConfigError, flatten, nearest, override, shown
 
-# Facts about a task that hold whatever the preset. The scales are those of App. A; sine and cosine are left out.
-# Bounds and lengthscales are those of App. B.4 and B.5, in the order in which Playground shows the dimensions.
+# Facts about a task, the same in every preset. The scales are those of App. A, without sine and
+# cosine. Bounds and lengthscales are those of App. B.4 and B.5, in Playground's order of
+# dimensions.
 ENVIRONMENTS: dict[str, dict[str, Any]] = {
     "CartpoleBalance": {  # x, cos θ, sin θ, ẋ, θ̇
         "noise.scales": (2.4, inf, inf, 2.0, 3.0),
@@ -35,7 +36,7 @@ _PRINTED = {
     "value.lr": 1e-4,
     "value.basis_lr": 0.0,
     "value.constant_lr": 0.0,  # Eq. 6 has no constant
-    "value.least": -inf,  # and Eq. 5 no bounds
+    "value.least": -inf,  # Eq. 5 has no bounds
     "value.most": inf,
 }
 
@@ -51,7 +52,7 @@ SAC_USUAL: dict[str, Any] = {
     "train.updates": 1,
 }
 
-# What App. D prints for each task but for the rate of the vertex head, with M of App. B.3.
+# The values that App. D prints for each task, except the vertex head's rate, with M of App. B.3.
 _PRINTED_FOR: dict[str, dict[str, Any]] = {
     "CartpoleBalance": {
         "value.bases": 256,
@@ -69,7 +70,7 @@ _PRINTED_FOR: dict[str, dict[str, Any]] = {
 }
 
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
-    # [App. D] [App. B.3]; "" holds for every environment.
+    # [App. D] [App. B.3]; "" applies to every environment.
     "paper": {
         "": _PRINTED,
         "CartpoleBalance": {
@@ -83,8 +84,9 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
             "critic.vertex_lr_end": 5e-6,
         },
     },
-    # The paper's method on raw, noisy observations, with the least that makes it learn: bases of V that learn, faster
-    # rates, and random actions that are held. Widths, K and the model's rate are not printed. docs/replication.md.
+    # The paper's method on raw, noisy observations, with the smallest changes that make it learn:
+    # learned bases of V, faster rates, and random actions that are held. The paper does not print
+    # widths, K and the model's rate. See docs/replication.md.
     "raw": {
         "": {
             **_PRINTED,
@@ -104,7 +106,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
             "exploration.random": "extreme",
         },
         **_PRINTED_FOR,
-        # The best of 64 settings on both tasks. docs/replication.md.
+        # The best of 64 settings on both tasks: see docs/replication.md.
         "sac": {
             "sac.actor_lr": 1e-3,
             "sac.critic_lr": 1e-3,
@@ -114,7 +116,8 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
             "train.updates": 2,
         },
     },
-    # What was found to work: one set for all tasks. docs/learning.md says what is not in the paper, and why.
+    # Settings that were found to work, one set for all tasks. docs/learning.md lists the
+    # differences from the paper.
     "tuned": {
         "": {
             "env.action_repeat": 2,
@@ -145,14 +148,15 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
 }
 
 
-# What a short random rollout can tell of an environment that has no entry above: see moca.envs.defaults.
+# Settings that a short random rollout measures for an environment without an entry above: see
+# moca.envs.defaults.
 _MEASURED = ("value.low", "value.high", "value.lengthscales", "noise.scales")
 
 
 def lacks(preset: str, env: str | None, settings: Mapping[str, Any]) -> bool:
-    """Returns True if neither the preset nor `settings` have all that only a look at the environment can tell.
+    """Returns True if settings are missing that must be measured in the environment.
 
-    Looking takes a while, so whatever else is wrong with the settings is refused first.
+    Measuring takes a while, so all other settings are checked first.
     """
     predicting = settings.get("agent", Config().agent) in QUADRATIC_AGENTS
     scaled = any(settings.get("noise.kind") == name for name, kind in NOISES.items() if kind.scaled)
@@ -166,7 +170,7 @@ def lacks(preset: str, env: str | None, settings: Mapping[str, Any]) -> bool:
 
 
 def refuse_unknown(preset: str) -> None:
-    """Raises unless there is a preset of that name."""
+    """Raises `ConfigError` unless there is a preset of that name."""
     if not isinstance(preset, str) or preset not in PRESETS:
         raise ConfigError(
             f"preset = {shown(preset)} is unknown.{nearest(str(preset), PRESETS)} Allowed: {', '.join(PRESETS)}"
@@ -174,31 +178,37 @@ def refuse_unknown(preset: str) -> None:
 
 
 def build(preset: str, env: str | None, settings: Mapping[str, Any], found: Mapping[str, Any] | None = None) -> Config:
-    """The config of a preset for an environment, with `settings` (by dotted name) on top.
+    """Returns the config of a preset for an environment, with `settings` (by dotted name) on top.
 
-    `env` is None for one that is not Playground's; `found` is what a look at it told.
+    `env` is None for an environment that is not Playground's. `found` holds the settings that were
+    measured in it.
     """
     refuse_unknown(preset)
     if not isinstance(settings, Mapping) or not isinstance(env, str | None):
-        raise ConfigError(f"settings must be by dotted name, and env a name: got {shown(settings)} and {shown(env)}")
+        raise ConfigError(
+            f"settings must be a dictionary by dotted name and env a name, got {shown(settings)} and {shown(env)}"
+        )
     facts = ENVIRONMENTS.get(env or "", {})
     name = {"env.name": env} if env else {}
     own = layered(preset, env or "", str(settings.get("agent", Config().agent)))
     config = override(Config(), {**name, **(found or {}), **facts, **own, **settings})
     size = len(facts.get("value.low", config.value.low))
     if len(config.value.low) != size:
-        raise ConfigError(f"value.low has {len(config.value.low)} numbers, but {env} shows {size} dimensions")
+        raise ConfigError(f"value.low has {len(config.value.low)} numbers, but {env} has {size} observed dimensions")
     return config
 
 
 def layered(preset: str, env: str, agent: str) -> dict[str, Any]:
-    """The settings of a preset for an environment and an agent: those for all, for that task, for that agent."""
+    """Returns the settings of a preset, overridden by the task's, then by the agent's."""
     refuse_unknown(preset)
     return {name: value for key in ("", env, agent) for name, value in PRESETS[preset].get(key, {}).items()}
 
 
 def values_of(name: str) -> dict[str, dict[str, Any]]:
-    """The values of a setting in each preset: in general, under "", and for each task and agent that has another."""
+    """Returns the values of a setting in each preset.
+
+    The general value is under "", followed by those of tasks and agents that differ from it.
+    """
     default = flatten(Config())[name]
     found: dict[str, dict[str, Any]] = {}
     for preset, layers in PRESETS.items():

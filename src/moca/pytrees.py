@@ -1,6 +1,6 @@
-"""Registers configs as pytrees: settings that are floats may be traced, all others are static.
+"""Registers configs as pytrees: settings of type float may be traced, all others are static.
 
-`moca.config` itself does not import jax, so that a bad setting is refused quickly.
+`moca.config` itself does not import jax, so that invalid settings are reported quickly.
 """
 
 import dataclasses

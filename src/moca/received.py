@@ -1,6 +1,6 @@
-"""Text from files that may come from anywhere: a regular file, of a size that is known first, in UTF-8.
+"""Reading text from untrusted files: regular files of limited size, in UTF-8.
 
-What is wrong with one is a `ConfigError` that names it. For arrays see `moca.deploy.files.read_arrays`.
+Problems raise a `ConfigError` that names the file. For arrays see `moca.deploy.files.read_arrays`.
 """
 
 import json
@@ -10,21 +10,21 @@ from typing import Any
 
 from moca.config import ConfigError
 
-SETTINGS = 2**24  # bytes of a file that people write or read
-RECORDS = 2**31  # bytes of one with a line for every episode
+SETTINGS = 2**24  # largest file of settings, in bytes
+RECORDS = 2**31  # largest file with a line per episode, in bytes
 
 
 def read_text(path: Path, most: int = SETTINGS, length: int | None = None) -> str:
-    """Returns the text of a file, or of its first `length` bytes; raises `FileNotFoundError` if there is none.
+    """Returns the text of a file, or of its first `length` bytes; raises `FileNotFoundError`.
 
-    One that has more than `most` bytes is not read.
+    Raises `ConfigError` if the file has more than `most` bytes.
     """
-    from moca.deploy.files import opened  # which imports NumPy: too slow for the command line's first answer
+    from moca.deploy.files import opened  # imports NumPy, which is slow
 
     try:
         with opened(path) as file:
             if (size := os.fstat(file.fileno()).st_size) > most:
-                raise ValueError(f"it has {size:,} bytes, and may have {most:,}")
+                raise ValueError(f"it has {size:,} bytes, at most {most:,} are allowed")
             return file.read(most if length is None else length).decode()
     except FileNotFoundError:
         raise
@@ -35,7 +35,7 @@ def read_text(path: Path, most: int = SETTINGS, length: int | None = None) -> st
 
 
 def read_json(path: Path) -> Any:
-    """Returns the content of a JSON file; raises `FileNotFoundError` if there is none."""
+    """Returns the content of a JSON file; raises `FileNotFoundError` if it does not exist."""
     text = read_text(path)
     try:
         return json.loads(text)
@@ -46,7 +46,10 @@ def read_json(path: Path) -> Any:
 
 
 def read_rows(path: Path, length: int | None = None) -> list[dict[str, Any]]:
-    """The lines of a file, or of its first bytes, each a table as JSON; raises `FileNotFoundError` if there is none."""
+    """Returns the JSON objects in the lines of a file, or of its first bytes.
+
+    Raises `FileNotFoundError`.
+    """
     rows = []
     for number, line in enumerate(read_text(path, RECORDS, length).splitlines(), 1):
         try:
@@ -54,6 +57,6 @@ def read_rows(path: Path, length: int | None = None) -> list[dict[str, Any]]:
         except (ValueError, RecursionError):
             row = None
         if not isinstance(row, dict):
-            raise ConfigError(f"{path} cannot be read: line {number} is no table")
+            raise ConfigError(f"{path} cannot be read: line {number} is not an object")
         rows.append(row)
     return rows

@@ -1,4 +1,4 @@
-"""What `moca settings` prints, from what stands at each field of a config. Nothing here imports jax."""
+"""The text of `moca settings`, from the metadata of each config field. Nothing here imports jax."""
 
 import json
 from typing import Any, NamedTuple
@@ -10,36 +10,39 @@ TYPES: dict[Any, str] = {
     bool: "true or false",
     float: "number",
     int: "whole number",
-    str: "word",
+    str: "string",
     tuple[float, ...]: "list of numbers",
 }
 
 
 class Setting(NamedTuple):
-    """A setting, as readers see it."""
+    """A setting and its description."""
 
     name: str
     type: str
     allowed: str
     default: Any
-    presets: dict[str, dict[str, Any]]  # its values in each: see `presets.values_of`
-    text: str  # one sentence on what it does
+    presets: dict[str, dict[str, Any]]  # its values in each preset: see `presets.values_of`
+    text: str  # its description, one sentence
 
     @property
     def briefly_allowed(self) -> str:
-        """What is allowed, where that is no long list."""
+        """The allowed values, or the command that lists them if the list is long."""
         return self.allowed if len(self.allowed) <= 80 else f"see moca settings {self.name}"
 
 
 def find(name: str | None = None) -> list[Setting]:
-    """All settings, those of a section, or the one of that name; raises `ConfigError` if there is none."""
+    """Returns all settings, those of a section, or the one of that name.
+
+    Raises `ConfigError` if unknown.
+    """
     if name in sections():
         return sections()[str(name)]
     return [_setting(each) for each in fields()] if name is None else [_setting(name)]
 
 
 def sections() -> dict[str, list[Setting]]:
-    """The settings by section, those of none first, under ""."""
+    """Returns the settings by section; those without a section come first, under ""."""
     found: dict[str, list[Setting]] = {}
     for name in fields():
         found.setdefault(name.rpartition(".")[0], []).append(_setting(name))
@@ -47,7 +50,7 @@ def sections() -> dict[str, list[Setting]]:
 
 
 def about(section: str) -> str:
-    """What a section is for: the first line of its class."""
+    """Returns the description of a section: the first line of its class's docstring."""
     kind = type(getattr(Config(), section)) if section else Config
     return str(kind.__doc__).strip().splitlines()[0]
 
@@ -68,25 +71,25 @@ def _setting(name: str) -> Setting:
 
 
 def value(given: Any) -> str:
-    """A value as `--set` takes it."""
+    """Returns a value as `--set` accepts it."""
     if isinstance(given, tuple):
         return f"[{','.join(map(value, given))}]"
     return str(given).lower() if isinstance(given, bool) else given if isinstance(given, str) else shown(given)
 
 
 def values(own: dict[str, Any]) -> str:
-    """The values under a preset: the general one, and those of tasks and agents that have another."""
+    """Returns the values in a preset as text: the general one, then exceptions."""
     special = [f"{key}: {value(each)}" for key, each in own.items() if key]
     return value(own[""]) + (f" ({'; '.join(special)})" if special else "")
 
 
 def as_json(name: str | None) -> str:
-    """The settings that a name means, as a list of objects."""
+    """Returns the settings with that name as a JSON list of objects."""
     return json.dumps([plain(setting._asdict()) for setting in find(name)], indent=2, ensure_ascii=False)
 
 
 def as_text(name: str | None) -> str:
-    """The settings that a name means, for readers: one in full, several in two lines each."""
+    """Returns the settings with that name as text: one in full, several in two lines each."""
     if name is not None and name not in sections():
         return _full(find(name)[0])
     blocks = []
@@ -99,7 +102,7 @@ def as_text(name: str | None) -> str:
 
 def _brief(setting: Setting) -> str:
     facts = [setting.type, *([setting.briefly_allowed] if setting.allowed != "any" else [])]
-    other: dict[str, list[str]] = {}  # presets that have the same, together
+    other: dict[str, list[str]] = {}  # presets with the same value, grouped
     for preset, own in setting.presets.items():
         if own != {"": setting.default}:
             other.setdefault(values(own), []).append(preset)

@@ -14,7 +14,7 @@ MOST = 10_000  # points
 
 
 def points(config: Config, varied: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
-    """Settings by dotted name, all of them floats, each set checked on top of the config; there must be some."""
+    """Returns the variations, checked on top of the config; all their settings must be floats."""
     if not isinstance(varied, list | tuple) or not varied:
         raise ConfigError(f"varied must be a list of dictionaries of settings, at least one, got {shown(varied)}")
     checked = []
@@ -24,19 +24,19 @@ def points(config: Config, varied: Sequence[Mapping[str, Any]]) -> list[dict[str
             _refuse_others(name)
         checked.append({name: settled[name] for name in settings})
     if len({tuple(sorted(point.items())) for point in checked}) < len(checked):
-        raise ConfigError("two of the variations are the same: each is run with every seed")
+        raise ConfigError("two variations are equal: remove one, since each already runs with every seed")
     return checked
 
 
 def grid(axes: Grid) -> list[dict[str, float]]:
-    """Every combination of the values of each setting."""
+    """Returns every combination of the values of each setting."""
     if math.prod(len(values) for values in axes.values()) > MOST:
-        raise ConfigError(f"the grid has more than {MOST} points: leave out some")
+        raise ConfigError(f"the grid has more than {MOST} points: remove some values")
     return [dict(zip(axes, point, strict=True)) for point in itertools.product(*axes.values())]
 
 
 def draws(ranges: Ranges, count: int, seed: int) -> list[dict[str, float]]:
-    """`count` random points: log-uniform where the lower end is above zero, uniform otherwise."""
+    """Returns `count` random points: log-uniform if the lower end is above zero, else uniform."""
     rng = random.Random(seed)
 
     def draw(low: float, high: float) -> float:
@@ -46,17 +46,20 @@ def draws(ranges: Ranges, count: int, seed: int) -> list[dict[str, float]]:
 
 
 def parse_axes(grids: Sequence[str], ranges: Sequence[str]) -> tuple[Grid, Ranges]:
-    """Parses what `--grid` and `--random` were given, by setting; refuses one that is there twice."""
+    """Parses the values of `--grid` and `--random`; raises if a setting occurs twice."""
     axes = [parse_axis(text, ",") for text in grids]
     drawn = [parse_axis(text, ":") for text in ranges]
     names = [name for name, _ in [*axes, *drawn]]
     if twice := [name for name in names if names.count(name) > 1]:
-        raise ConfigError(f"{twice[0]} is swept twice: give all its values at once")
+        raise ConfigError(f"{twice[0]} is swept twice: give all its values in one option")
     return dict(axes), {name: (low, high) for name, (low, high) in drawn}
 
 
 def parse_axis(text: str, separator: str) -> tuple[str, list[float]]:
-    """`sac.critic_lr=1e-4,3e-4` (or `low:high`) as name and numbers; refuses settings that are not floats."""
+    """Parses `sac.critic_lr=1e-4,3e-4` (or `low:high`) into name and numbers.
+
+    Raises if not a float setting.
+    """
     name, _, values = text.partition("=")
     _refuse_others(name)
     try:
@@ -70,13 +73,13 @@ def parse_axis(text: str, separator: str) -> tuple[str, list[float]]:
 
 def _refuse_others(name: str) -> None:
     if field_of(name).type is not float:
-        raise ConfigError(f"{name} cannot be swept: only settings that are real numbers share a compiled program")
+        raise ConfigError(f"{name} cannot be swept: only real-valued settings can differ within one compiled program")
 
 
 def ranking(rows: Sequence[Mapping[str, Any]], points: Sequence[Mapping[str, float]]) -> list[str]:
-    """One line per point, best first: mean return over its seeds in the last tenth of the training.
+    """Returns one line per point, best first, with the mean return over the last tenth of training.
 
-    A seed that diverged makes the point's score nothing at all, and is counted.
+    A point with a diverged seed ranks last, and the line says how many seeds diverged.
     """
     last = max(row["step"] for row in rows)
     scored = []

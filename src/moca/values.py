@@ -1,4 +1,4 @@
-"""The value classes that a config can name, zero everywhere before they learn."""
+"""The function classes for V that a config can name. V is zero everywhere before training."""
 
 import dataclasses
 from typing import Any
@@ -16,20 +16,20 @@ from moca.nets import MLP
 def make_value(
     settings: config.ValueConfig, observation_size: int, key: Key[Array, ""], width: int = 64
 ) -> mm.Function:
-    """V of that class, with bases drawn from `key` and all weights zero [choice].
+    """Returns V of the configured class, with bases drawn from `key` and zero weights [choice].
 
-    RBF centres are uniform within the bounds [App. B.4] and one diagonal of lengthscales serves all bases [App. B.5];
-    where they are learned, each basis gets its own.
-    Frequencies and directions are Gaussian in units of the lengthscales. `width` is that of an encoder's two layers.
+    RBF centres are uniform within the bounds [App. B.4], and all bases share one diagonal of
+    lengthscales [App. B.5]; learned bases have separate ones. Frequencies and directions are
+    Gaussian in units of the lengthscales. `width` is the width of the encoder's two layers.
     """
     if len(settings.low) != observation_size:
         raise config.ConfigError(
-            f"value.low has {len(settings.low)} numbers, but the environment shows {observation_size} dimensions"
+            f"value.low has {len(settings.low)} numbers, but the environment has {observation_size} observed dimensions"
         )
     if settings.encoder:
         encoder_key, key = jax.random.split(key)
         size = settings.encoder
-        # Within the range of tanh; in eight dimensions a lengthscale of two [choice].
+        # Within the range of tanh. In eight dimensions the lengthscale is two [choice].
         latent: Any = {"low": (-1.0,) * size, "high": (1.0,) * size, "lengthscales": ((size / 2) ** 0.5,) * size}
         inner = make_value(dataclasses.replace(settings, encoder=0, **latent), size, key)
         return Encoded(MLP(encoder_key, (observation_size, width, width, size)), inner)
@@ -45,7 +45,7 @@ def make_value(
 
 
 def rbf(settings: config.ValueConfig, size: int, key: Key[Array, ""]) -> mm.RBF:
-    """Radial basis functions; where they are learned, each has its own lengthscales."""
+    """Radial basis functions; learned ones have separate lengthscales."""
     precision = jnp.array(settings.lengthscales) ** -2
     if settings.kind == "rbf-learned":
         precision = jnp.broadcast_to(precision, (settings.bases, size))
@@ -64,7 +64,7 @@ def erf(settings: config.ValueConfig, size: int, key: Key[Array, ""]) -> mm.Erf:
     """Error functions along random directions."""
     row_key, point_key = jax.random.split(key)
     rows = directions(settings, row_key)
-    offsets = -jnp.sum(rows * points_within(settings, point_key), axis=1)  # each turns over at a point of its own
+    offsets = -jnp.sum(rows * points_within(settings, point_key), axis=1)  # each is centred at a random point
     return mm.Erf(jnp.zeros(settings.bases), rows, offsets)
 
 
@@ -79,11 +79,11 @@ def polynomial(settings: config.ValueConfig, size: int, key: Key[Array, ""]) -> 
 
 
 def points_within(settings: config.ValueConfig, key: Key[Array, ""]) -> Float[Array, "bases d"]:
-    """A point for each basis, uniform within the bounds."""
+    """Returns one point per basis, uniform within the bounds."""
     low, high = jnp.array(settings.low), jnp.array(settings.high)
     return jax.random.uniform(key, (settings.bases, len(settings.low)), minval=low, maxval=high)
 
 
 def directions(settings: config.ValueConfig, key: Key[Array, ""]) -> Float[Array, "bases d"]:
-    """A direction for each basis, Gaussian in units of the lengthscales."""
+    """Returns one direction per basis, Gaussian in units of the lengthscales."""
     return jax.random.normal(key, (settings.bases, len(settings.low))) / jnp.array(settings.lengthscales)

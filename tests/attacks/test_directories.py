@@ -74,7 +74,7 @@ def test_a_second_command_on_a_run_that_compiles_changes_nothing(server, tmp_pat
     stub.wait_until_held(path, held.pid)
     before = (path / "config.json").read_bytes(), (path / "meta.json").read_bytes()
     for numbers in (A, B):
-        assert refused(server("train", path=str(path), **numbers), f"is being trained in by process {held.pid}")
+        assert refused(server("train", path=str(path), **numbers), f"is in use: process {held.pid}")
     assert ((path / "config.json").read_bytes(), (path / "meta.json").read_bytes()) == before
     server.end(held)
     assert server("resume", path=str(path)).code == 0
@@ -96,7 +96,7 @@ def test_a_log_that_is_too_short_leads_back_to_a_checkpoint_it_fits(server, half
     os.truncate(half / name, min(length, (half / name).stat().st_size - 1))
     answer = server("resume", path=str(half))
     assert answer.code == 0
-    assert f"counts on rows that {name} has not; " in answer.out
+    assert f"refers to rows that {name} does not have; " in answer.out
     assert whole(half)
 
 
@@ -104,7 +104,7 @@ def test_a_log_with_another_ending_is_not_built_upon(server, half):
     content = bytearray((half / "metrics.jsonl").read_bytes())
     content[-1:] = b" "
     (half / "metrics.jsonl").write_bytes(content)
-    assert "counts on rows" in server("resume", path=str(half)).out
+    assert "refers to " in server("resume", path=str(half)).out
     assert whole(half)
 
 
@@ -115,7 +115,7 @@ def test_a_power_cut_loses_no_row_that_a_checkpoint_counts_on(server, tmp_path, 
     stub.cut_the_power(path)
     answer = server("train", path=str(path), **A)
     assert answer.code in (0, 2)  # it had finished
-    assert "counts on rows" not in answer.out
+    assert "refers to " not in answer.out
     assert whole(path)
 
 
@@ -150,7 +150,7 @@ def test_another_version_of_jax_goes_on_or_says_which_one_could(server, half):
     content = newest.read_bytes()
     facts, arrays = checkpoint.load(newest)
     checkpoint.save(newest.parent, int(newest.stem), Checkpoint(facts, [*arrays, arrays[0]]), keep=9)
-    assert refused(server("resume", path=str(half)), str(newest), "go on with the version that wrote it, or remove it")
+    assert refused(server("resume", path=str(half)), str(newest), "Resume with the version that wrote it, or remove it")
     assert (half / "metrics.jsonl").read_bytes() == log
     newest.write_bytes(content)
     assert server("resume", path=str(half)).code == 0
@@ -163,7 +163,7 @@ def test_a_checkpoint_under_a_later_name_is_passed_over(server, half):
     later.write_bytes(newest.read_bytes())
     answer = server("resume", path=str(half))
     assert answer.code == 0
-    assert "another step than its name says" in answer.out
+    assert "its step does not match its name" in answer.out
     assert whole(half)
 
 
@@ -177,7 +177,7 @@ def test_edited_settings_are_refused_by_name(server, half, change):
         held["runs"][0]["seed"] = 5
     before = file.read_text()
     file.write_text(json.dumps(held))
-    assert refused(server("resume", path=str(half)), f"{file} was edited after the run began")
+    assert refused(server("resume", path=str(half)), f"{file} was edited after the run started")
     file.write_text(json.dumps(json.loads(before)))  # other white space is no edit
     assert server("resume", path=str(half)).code == 0
     assert whole(half)
@@ -202,7 +202,7 @@ def test_forged_rows_are_not_built_upon(server, half, row):
     log.write_bytes(json.dumps(row).encode().ljust(len(first)) + b"\n" + rest)
     answer = server("resume", path=str(half))
     assert (answer.code, answer.err) == (0, "")
-    assert "counts on " in answer.out
+    assert "refers to " in answer.out
     assert "starting over" in answer.out
     assert whole(half)
 
@@ -218,7 +218,7 @@ def test_what_lies_beside_the_checkpoints_does_not_have_them_removed(server, hal
     assert len(kept) >= 2
     answer = server("resume", path=str(half))
     assert answer.code == 0
-    assert f"going on from step {int(kept[-1].stem)}" in answer.out
+    assert f"resuming from step {int(kept[-1].stem)}" in answer.out
     assert int(kept[-1].stem) > 20
     assert whole(half)
 
@@ -288,7 +288,7 @@ def test_numbers_that_no_run_can_have(server, half, number, value):
     facts, arrays = checkpoint.load(newest)
     arrays[number].flat[-1] = value
     checkpoint.save(newest.parent, int(newest.stem), Checkpoint(facts, arrays), keep=9)
-    assert "holds numbers that no run can have; going back" in server("resume", path=str(half)).out
+    assert "contains numbers that no run can have; going back" in server("resume", path=str(half)).out
     assert whole(half)
 
 
@@ -340,7 +340,7 @@ def test_figures_are_written_through_no_link(tmp_path, link):
 
 def test_a_film_is_written_through_no_link(half):
     (half / "rollout.mp4").symlink_to(half.parent / "nowhere")
-    with pytest.raises(ConfigError, match=r"rollout.mp4 should be a file of its own, but it is a symbolic link"):
+    with pytest.raises(ConfigError, match=r"rollout.mp4 should be an ordinary file, but it is a symbolic link"):
         load(half).render()
 
 
@@ -376,7 +376,7 @@ def test_a_lock_that_has_another_name_elsewhere(server, half):
     victim.write_text("not yours")
     (half / "lock").unlink()
     os.link(victim, half / "lock")
-    assert refused(server("resume", path=str(half)), "lock should be a file of its own, but it is a hard link")
+    assert refused(server("resume", path=str(half)), "lock should be an ordinary file, but it is a hard link")
     assert victim.read_text() == "not yours"
 
 
@@ -442,7 +442,7 @@ def test_bytes_that_are_no_settings(server, half, content):
 
 def test_a_folder_of_ones_own_is_not_taken_for_a_run(server, tmp_path):
     (tmp_path / "config.json").write_text('{"mine": 1}')
-    assert refused(server("train", path=str(tmp_path), **A), "of no run: choose another directory")
+    assert refused(server("train", path=str(tmp_path), **A), "not belong to a run: choose another directory")
     assert (tmp_path / "config.json").read_text() == '{"mine": 1}'
 
 
@@ -465,7 +465,7 @@ def test_a_signal_while_compiling_ends_the_process(server, tmp_path):
         answer = server.end(held, number)
         assert time.perf_counter() - started < 5
         assert answer.code == 75
-        assert f"stopped by {number.name} while compiling; go on with: moca train --resume {path}" in answer.out
+        assert f"stopped by {number.name} while compiling; resume with: moca train --resume {path}" in answer.out
         assert json.loads((path / "status.json").read_text()) == {"state": "interrupted", "step": 0}
         assert server("resume", path=str(path)).code == 0
         assert whole(path)
@@ -508,7 +508,7 @@ def test_a_stopped_process_keeps_its_directory(server, tmp_path):
     held = server("train", path=str(path), **A, hold="training")
     stub.wait_until_held(path, held.pid)
     os.kill(held.pid, signal.SIGSTOP)
-    assert refused(server("train", path=str(path), **A), "is being trained in by process")
+    assert refused(server("train", path=str(path), **A), "is in use: process")
     os.kill(held.pid, signal.SIGCONT)
     server.end(held)
     assert server("resume", path=str(path)).code == 0
@@ -531,7 +531,7 @@ def test_all_runs_diverged(server, tmp_path):
     status = json.loads((path / "status.json").read_text())
     assert (status["state"], status["step"], len(status["diverged"])) == ("diverged", 30, 2)
     assert (path / "policy.npz").exists()
-    assert refused(server("train", path=str(path), **numbers), "all of it diverged")
+    assert refused(server("train", path=str(path), **numbers), "all its runs diverged")
 
 
 def test_a_study_has_the_gaps_of_a_job_that_diverged_whole(server, tmp_path):

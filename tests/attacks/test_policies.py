@@ -67,11 +67,11 @@ CRAFTED = {
     "encrypted": (flagged(6, 1), "encrypted"),
     "unknown compression": (flagged(8, 97), "compressed in a way"),
     "bzip2": (zipped(members(*made("actor")), compression=zipfile.ZIP_BZIP2), "compressed in a way"),
-    "a name twice": (zipped(members(*made("actor")) * 2), "two arrays of one name"),
+    "a name twice": (zipped(members(*made("actor")) * 2), "two arrays with the same name"),
     # Its arrays
-    "8 GB in one array": (member_with("trunk.weight0", npy(HUGE)), "not as long as its shape"),
-    "a negative shape": (member_with("floor", npy(HUGE.replace("2000000000", "-4"))), "not as long as its shape"),
-    "a shape that overflows": (member_with("floor", npy(HUGE.replace("2000000000", "1" + "0" * 40))), "not as long"),
+    "8 GB in one array": (member_with("trunk.weight0", npy(HUGE)), "a length that does not match its shape"),
+    "a negative shape": (member_with("floor", npy(HUGE.replace("2000000000", "-4"))), "does not match its shape"),
+    "a shape that overflows": (member_with("floor", npy(HUGE.replace("2000000000", "1" + "0" * 40))), "does not match"),
     "nothing by a great deal": (member_with("floor", npy(HUGE.replace("2000000000,", "0, 1" + "0" * 40))), "dimension"),
     "a nested header": (member_with("floor", npy("(" * 5000)), "damaged|header"),
     "a header without end": (member_with("floor", b"\x93NUMPY\x01\x00\xff\xff{"), "EOF"),
@@ -86,27 +86,27 @@ CRAFTED = {
     "complex numbers": (arrays_with(floor=np.array(1j)), "not plain numbers"),
     "another byte order": (arrays_with(floor=np.array(0.1, ">f4")), "not plain numbers"),
     "whole numbers": (arrays_with(floor=np.array(1)), "int64, not float32 or float64"),
-    "a missing weight": (arrays_with(trunk__weight1=...), "trunk.bias1|arrays that nothing uses|vertex.weight0"),
+    "a missing weight": (arrays_with(trunk__weight1=...), "trunk.bias1|unknown arrays|vertex.weight0"),
     "a missing bias": (arrays_with(trunk__bias1=...), "it has no trunk.bias1"),
     "no noise": (arrays_with(noise__range=...), "it has no noise.range"),
-    "too many arrays": (arrays_with(other=np.ones(3)), "nothing uses"),
-    "layers that do not fit": (arrays_with(trunk__weight0=np.ones((5, OBSERVED))), "has the shape"),
-    "a layer of nothing": (arrays_with(trunk__weight1=np.ones((0, 4)), trunk__bias1=np.ones(0)), "that end in 0"),
-    "a layer of one axis": (arrays_with(trunk__weight0=np.ones(OBSERVED)), "has the shape"),
+    "too many arrays": (arrays_with(other=np.ones(3)), "unknown arrays"),
+    "layers that do not fit": (arrays_with(trunk__weight0=np.ones((5, OBSERVED))), "has shape"),
+    "a layer of nothing": (arrays_with(trunk__weight1=np.ones((0, 4)), trunk__bias1=np.ones(0)), "with 0 outputs"),
+    "a layer of one axis": (arrays_with(trunk__weight0=np.ones(OBSERVED)), "has shape"),
     "an ensemble of none": (arrays_with(ensemble__weight0=np.ones((0, 4, 5)), ensemble__bias0=np.ones((0, 4))),
-                            "has the shape|too large"),
+                            "has shape|too large"),
     "NaN weights": (arrays_with(trunk__weight0=np.full((4, OBSERVED), np.nan)), "not finite"),
     "infinite weights": (arrays_with(ensemble__weight0=np.full((2, 4, 5), np.inf)), "not finite"),
     "absurd weights": (arrays_with(trunk__weight0=np.full((4, OBSERVED), 1e30)), "beyond"),
     "a negative floor": (arrays_with(floor=np.array(-1e-3)), "floor is -0.001"),
-    "bounds that cross": (arrays_with(action_low=np.array([-1.0, 2.0])), "action_low must lie below action_high"),
-    "bounds that meet": (arrays_with(action_low=np.array([-1.0, 0.7])), "action_low must lie below action_high"),
-    "a bound of NaN": (arrays_with(action_high=np.array([3.0, np.nan])), "'action_high' holds"),
-    "an infinite bound": (arrays_with(action_low=np.array([-np.inf, 0.1])), "'action_low' holds"),
+    "bounds that cross": (arrays_with(action_low=np.array([-1.0, 2.0])), "action_low must be below action_high"),
+    "bounds that meet": (arrays_with(action_low=np.array([-1.0, 0.7])), "action_low must be below action_high"),
+    "a bound of NaN": (arrays_with(action_high=np.array([3.0, np.nan])), "'action_high' contains"),
+    "an infinite bound": (arrays_with(action_low=np.array([-np.inf, 0.1])), "'action_low' contains"),
     "no actions": (arrays_with(action_low=np.ones(0), action_high=np.ones(0)), "one to a thousand dimensions"),
     "a deviation of 0": (arrays_with(statistics__deviation=np.zeros((2, OBSERVED))), "deviation must be above 0"),
     "negative noise": (arrays_with("actor, filter", noise__variance=np.full(OBSERVED, -1.0)), "must not be negative"),
-    "noise that falls": (arrays_with(noise__range=np.array([0.2, 0.1])), "noise.range must rise"),
+    "noise that falls": (arrays_with(noise__range=np.array([0.2, 0.1])), "noise.range must increase"),
     "no scales": (arrays_with(noise__inverse_scales=np.zeros(OBSERVED)), "noise.inverse_scales"),
     # Its header
     "no header": (zipped(members(*made("actor"))[:-1]), "no header"),
@@ -114,12 +114,12 @@ CRAFTED = {
         "{'descr': '<f8', 'fortran_order': False, 'shape': (1,)}", bytes(8)))]), "no header"),
     "no JSON": (packed(b"{", made("actor")[1]), "header cannot be read"),
     "no UTF-8": (packed(b"\xff\xfe{\x00", made("actor")[1]), "header"),
-    "a list": (packed(b"[1]", made("actor")[1]), "no table"),
+    "a list": (packed(b"[1]", made("actor")[1]), "not an object"),
     "deep nesting": (packed(b"[" * 100_000, made("actor")[1]), "header cannot be read"),
     "a fact twice": (packed(b'{"format": 1, "format": 1}', made("actor")[1]), "twice"),
     "format true": (facts_with(format=True), "has format True"),
     "format 2": (facts_with(format=2), "has format 2, but this version of moca reads format 1"),
-    "no kind": (facts_with(kind=...), "does not say its kind"),
+    "no kind": (facts_with(kind=...), "lacks the fact kind"),
     "another kind": (facts_with(kind="os.system"), "its kind is 'os.system', not one of actor, quadratic"),
     "a list of heads": (facts_with(head=["slope"]), "its head is"),
     "another head": (facts_with(head="sloop"), "its head is 'sloop'"),
@@ -128,14 +128,14 @@ CRAFTED = {
     "no observations": (facts_with(observation_size=0), "its observation_size is 0"),
     "half an observation": (facts_with(observation_size=2.5), "its observation_size is 2.5"),
     "10^400 observations": (facts_with(observation_size=10**400), "its observation_size is 1000"),
-    "another observation": (facts_with(observation_size=4), "has the shape"),
+    "another observation": (facts_with(observation_size=4), "has shape"),
     "no repeat": (facts_with(action_repeat=0), "its action_repeat is 0"),
     "a repeat in words": (facts_with(action_repeat="2"), "its action_repeat is '2'"),
     "a range that falls": (facts_with(log_variance=[4, -14]), "its log_variance is"),
     "a range of NaN": (facts_with(log_variance=[float("nan"), 4]), "its log_variance is"),
     "a range of words": (facts_with(log_variance="ab"), "its log_variance is 'ab'"),
     "raised by infinity": (facts_with(raised=float("inf")), "its raised is inf"),
-    "an environment of numbers": (facts_with(env=5), "its env is 5, not a word"),
+    "an environment of numbers": (facts_with(env=5), "its env is 5, not a string"),
 }  # fmt: skip
 
 
@@ -147,7 +147,7 @@ def test_a_crafted_policy_is_one_sentence(tmp_path, case):
     with pytest.raises(ValueError, match=words) as refused:
         Policy.load(path)
     message = str(refused.value)
-    assert message.startswith(f"{path} is no exported policy")
+    assert message.startswith(f"{path} is not a policy exported")
     assert "\n" not in message
     assert len(message) < 500
 
@@ -168,7 +168,7 @@ def test_what_is_claimed_is_not_allocated(tmp_path):
     arrays |= {"actor.weight0": np.zeros((4, 1500), np.float32)}
     (tmp_path / "wide.npz").write_bytes(packed(facts | {"observation_size": 1500}, arrays))
     assert os.path.getsize(tmp_path / "wide.npz") < 100_000
-    for name, (words, most) in {"huge": ("claims to hold 300,", 1e6), "wide": ("is too large", 1e8)}.items():
+    for name, (words, most) in {"huge": ("claims to have 300,", 1e6), "wide": ("is too large", 1e8)}.items():
         tracemalloc.start()
         with pytest.raises(ValueError, match=words):
             Policy.load(tmp_path / f"{name}.npz")
@@ -185,9 +185,9 @@ def no_files(folder):
     (folder / "device").symlink_to("/dev/null")
     with socket.socket(socket.AF_UNIX) as made_here:
         made_here.bind(str(folder / "socket"))
-    no_file, absent = "it is no regular file", "there is no file"
+    no_file, absent = "it is not a regular file", "there is no file"
     names = {"pipe": no_file, "device": no_file, "folder": "directory", "loop": "symbolic links", "nowhere": absent}
-    names |= {"socket": "is no exported policy", "absent": absent, "a\0b": "null"}
+    names |= {"socket": "is not a policy exported", "absent": absent, "a\0b": "null"}
     return {folder / name: words for name, words in names.items()}
 
 
@@ -196,7 +196,7 @@ def test_what_is_no_file_is_one_sentence(tmp_path):
         with pytest.raises(ValueError, match=words):
             Policy.load(path)
     for wrong in (None, 3, 2.5, b"x"):
-        with pytest.raises(ValueError, match="is no path"):
+        with pytest.raises(ValueError, match="is not a path"):
             Policy.load(wrong)
 
 
@@ -226,21 +226,21 @@ def test_the_policy_of_a_run_is_checked_before_it_is_used(tmp_path):
     weight = learners()["weight"]
     for words, arrays in (
         ("not finite, in weight", {"weight": np.full((2, 3), np.nan, np.float32)}),
-        ("holds other arrays", {"weight": weight.T.copy()}),
-        ("holds other arrays", {"weight": weight.astype(np.float64)}),
-        ("holds other arrays", {"weight": weight.view(np.int32)}),
-        ("holds other arrays", {"weight": ...}),
-        ("holds other arrays", {"scale": ..., "scales": np.ones((), np.float32)}),
+        ("contains other arrays", {"weight": weight.T.copy()}),
+        ("contains other arrays", {"weight": weight.astype(np.float64)}),
+        ("contains other arrays", {"weight": weight.view(np.int32)}),
+        ("contains other arrays", {"weight": ...}),
+        ("contains other arrays", {"scale": ..., "scales": np.ones((), np.float32)}),
         ("not plain numbers", {"weight": np.array(["a"])}),
     ):
         with pytest.raises(ConfigError, match=words) as refused:
             stored(tmp_path, **arrays).load_policy(learners())
         assert str(tmp_path / "policy.npz") in str(refused.value)
     (tmp_path / "policy.npz").unlink()
-    with pytest.raises(ConfigError, match=r"holds no policy.npz"):
+    with pytest.raises(ConfigError, match=r"has no policy.npz"):
         RunDirectory(tmp_path).load_policy(learners())
     os.mkfifo(tmp_path / "policy.npz")
-    with pytest.raises(ConfigError, match="no regular file"):
+    with pytest.raises(ConfigError, match="not a regular file"):
         RunDirectory(tmp_path).load_policy(learners())
 
 

@@ -24,21 +24,21 @@ FILES = {
     "huge-number.json": (b'{"seed": ' + b"1" * 400 + b"}", "seed = 1"),
     "huger-number.json": (b'{"seed": ' + b"1" * 5000 + b"}", "JSON"),
     "exponent.json": (b'{"train": {"gamma": 1e400}}', "train.gamma = inf is out of range"),
-    "nan.json": (b'{"train": {"gamma": NaN}}', "NaN is no JSON"),
-    "infinity.json": (b'{"value": {"most": Infinity}}', "Infinity is no JSON"),
+    "nan.json": (b'{"train": {"gamma": NaN}}', "NaN is not valid JSON"),
+    "infinity.json": (b'{"value": {"most": Infinity}}', "Infinity is not valid JSON"),
     "twice.json": (b'{"seed": 1, "seed": 2}', "'seed' is set twice"),
     "both-ways.json": (b'{"env.name": "PointMass", "env": {"name": "BallInCup"}}', "'env.name' is set twice"),
     "twice.toml": (b"seed = 1\nseed = 2", "TOML"),
-    "latin.json": ('{"env": {"name": "Cartpölé"}}'.encode("latin-1"), "no text in UTF-8"),
-    "binary.toml": (bytes(range(256)), "no text in UTF-8"),
+    "latin.json": ('{"env": {"name": "Cartpölé"}}'.encode("latin-1"), "not UTF-8 text"),
+    "binary.toml": (bytes(range(256)), "not UTF-8 text"),
     "large.json": (b" " * 2**20 + b"{}", "too large"),
     "empty.json": (b"", "JSON"),
-    "list.json": (b"[]", "settings are a table"),
-    "word.json": (b'"x"', "settings are a table"),
-    "number.json": (b"3", "settings are a table"),
-    "null.json": (b"null", "settings are a table"),
+    "list.json": (b"[]", "settings must be a table"),
+    "word.json": (b'"x"', "settings must be a table"),
+    "number.json": (b"3", "settings must be a table"),
+    "null.json": (b"null", "settings must be a table"),
     "section.json": (b'{"env": 3}', "there is no setting 'env': it is a section"),
-    "table.json": (b'{"env": {"name": {}}}', "env.name must be a word, got {}"),
+    "table.json": (b'{"env": {"name": {}}}', "env.name must be a string, got {}"),
     "nothing.json": (b'{"": 1}', "there is no setting ''"),
     "nameless.json": (b'{"": {"": 1}}', "there is no setting '.'"),
     "too-deep.json": (b'{"train": {"gamma": {"x": 1}}}', "train.gamma must be a number, got {'x': 1}"),
@@ -73,7 +73,7 @@ def test_what_is_no_file_is_named(tmp_path, capsys):
     os.mkfifo(tmp_path / "pipe.json")
     (tmp_path / "folder.json").mkdir()
     for name in ("pipe.json", "folder.json"):
-        assert f"{name}: it is no regular file" in refused(capsys, "train", "--config", tmp_path / name)
+        assert f"{name}: it is not a regular file" in refused(capsys, "train", "--config", tmp_path / name)
 
 
 def test_a_byte_order_mark_is_none_of_the_settings(tmp_path, capsys):
@@ -108,13 +108,13 @@ def test_a_namespaced_environment_is_a_name_and_not_a_path(capsys):
 
 @pytest.mark.parametrize("out", ["", "a\0b", "a\nb", "\udcff", "x" * 300, "y/" * 1000])
 def test_a_directory_that_cannot_be(out, capsys):
-    assert "is no path" in refused(capsys, "train", f"--out={out}")
+    assert "is not a valid path" in refused(capsys, "train", f"--out={out}")
 
 
 def test_a_directory_that_is_something_else(tmp_path, capsys):
     (tmp_path / "file").touch()
     for out in ("/dev/null", tmp_path / "file"):
-        assert "is no directory" in refused(capsys, "train", "--out", out)
+        assert "is not a directory" in refused(capsys, "train", "--out", out)
 
 
 def test_brackets_in_a_path_are_printed_as_they_are(capsys):
@@ -133,12 +133,12 @@ CALLS = {
     "train(section)": (lambda out: moca.train(config.Config(train=3), out), "train must be a moca.config.TrainConfig"),
     "out=3": (lambda out: moca.train(CONFIG, 3), "out must be a path, got 3"),
     "out=bytes": (lambda out: moca.train(CONFIG, b"x"), "out must be a path"),
-    "out=NUL": (lambda out: moca.train(CONFIG, "a\0b"), "is no path"),
+    "out=NUL": (lambda out: moca.train(CONFIG, "a\0b"), "is not a valid path"),
     "varied=[]": (lambda out: moca.train(CONFIG, out, varied=[]), "varied must be a list"),
     "varied=word": (lambda out: moca.train(CONFIG, out, varied="ab"), "varied must be a list"),
     "varied=[3]": (lambda out: moca.train(CONFIG, out, varied=[3]), "settings must be a dictionary"),
     "varied=int": (lambda out: moca.train(CONFIG, out, varied=[{"seed": 3}]), "seed cannot be swept"),
-    "varied twice": (lambda out: moca.train(CONFIG, out, varied=[{}, {}]), "the same"),
+    "varied twice": (lambda out: moca.train(CONFIG, out, varied=[{}, {}]), "are equal"),
     "env=3": (lambda out: moca.train(CONFIG, out, env=3), "env = 3 must be an environment"),
     "console=3": (lambda out: moca.train(CONFIG, out, console=3), "console must be a rich.console.Console"),
     "keep=0": (lambda out: moca.train(CONFIG, out, keep=0), "keep = 0 is out of range"),
@@ -149,10 +149,10 @@ CALLS = {
     "resume keep": (lambda out: launch.resume(out, keep="x"), "keep must be a whole number"),
     "load(3)": (lambda out: moca.load(3), "path must be a path, got 3"),
     "load(None)": (lambda out: moca.load(None), "path must be a path"),
-    "load('')": (lambda out: moca.load(""), "is no path"),
+    "load('')": (lambda out: moca.load(""), "is not a valid path"),
     "load(env)": (lambda out: moca.load(out, env="Cartpole"), "env = 'Cartpole' must be an environment"),
-    "MoCA(3)": (lambda out: moca.MoCA(3), "an environment is a name"),
-    "MoCA([])": (lambda out: moca.MoCA([]), "an environment is a name"),
+    "MoCA(3)": (lambda out: moca.MoCA(3), "env must be a name"),
+    "MoCA([])": (lambda out: moca.MoCA([]), "env must be a name"),
     "MoCA(seeds)": (lambda out: moca.MoCA("PendulumSwingup", seeds="x"), "seeds must be a whole number"),
     "MoCA(seed)": (lambda out: moca.MoCA("PendulumSwingup", seed=2**40), "seed = 1099511627776 is out of range"),
     "MoCA(preset)": (lambda out: moca.MoCA("PendulumSwingup", preset=["tuned"]), "preset = ['tuned'] is unknown"),
@@ -224,7 +224,9 @@ TOO_LARGE = {
 def test_what_cannot_fit_is_refused_before_it_is_compiled(name, monkeypatch):
     settings, named = TOO_LARGE[name]
     monkeypatch.setattr(memory, "available", lambda: 4 * 10**9)
-    with pytest.raises(ConfigError, match=f"training needs at least .* GB of memory, and there are 4.0 GB: .*{named}"):
+    with pytest.raises(
+        ConfigError, match=f"training needs at least .* GB of memory, but only 4.0 GB are available: .*{named}"
+    ):
         ScanTrainer([presets.build("tuned", None, TASK | settings)], [0], probes.Drift())
 
 
@@ -243,5 +245,5 @@ def test_the_estimate_is_what_the_runs_carry(agent, monkeypatch):
 
 def test_settings_of_another_dimension_are_refused_whatever_the_environment():
     wrong = {"value.low": (-1.0,) * 3, "value.high": (1.0,) * 3, "value.lengthscales": (1.0,) * 3}
-    with pytest.raises(ConfigError, match=r"value.low has 3 numbers, but the environment shows 2"):
+    with pytest.raises(ConfigError, match=r"value.low has 3 numbers, but the environment has 2"):
         ScanTrainer([presets.build("tuned", None, TASK | wrong)], [0], probes.Drift())

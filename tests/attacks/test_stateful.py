@@ -65,9 +65,9 @@ class Directories(RuleBasedStateMachine):
         before = self.contents()
         answer = self.server(verb, path=str(self.path), gamma=gamma, seed=seed, **how)
         assert "Traceback" not in answer.err + answer.out, answer
-        if "counts on rows" in answer.out:
+        if "refers to" in answer.out:
             assert self.cut, "a log lost rows that a checkpoint counts on"
-        if " is damaged" in answer.out or "no checkpoint of this version" in answer.out:
+        if " is damaged" in answer.out or "not a checkpoint of this version" in answer.out:
             assert self.damaged, answer
         if answer.code == 2:
             assert self.contents() == before, "what is refused must change nothing"

@@ -73,7 +73,7 @@ def test_a_received_directory_runs_nothing(tmp_path, foreign, capsys):
         assert "--trust" in capsys.readouterr().err
     run = moca.load(path)
     for asked in (lambda: run.learners, run.evaluate, run.policy, lambda: run.predict([0.0, 0.0])):
-        with pytest.raises(ConfigError, match=r"runs the code of the module"):
+        with pytest.raises(ConfigError, match=r"executes the module"):
             asked()
     with pytest.raises(ConfigError, match="trust=True"):
         launch.resume(path)
@@ -105,7 +105,7 @@ def test_a_name_on_the_command_line_is_trusted_and_so_is_the_directory_it_made(t
     assert sign.exists()
     sys.modules.pop(trust.module_of(name))
     sign.unlink()
-    with pytest.raises(ConfigError, match=r"holds no policy.npz"):
+    with pytest.raises(ConfigError, match=r"has no policy.npz"):
         _ = moca.load(tmp_path / "run").learners  # made here: it gets as far as that
     assert sign.exists()
     sys.modules.pop(trust.module_of(name))
@@ -142,7 +142,7 @@ def test_the_record_is_this_users_alone(tmp_path, monkeypatch):
     "name", ["gymnasium:a:b:c", "gymnasium::Foo-v0", "gymnasium:..:Foo-v0", "gymnasium:a b:Foo-v0"]
 )
 def test_odd_names_are_one_sentence(name):
-    with pytest.raises(ConfigError, match="runs the code of the module"):
+    with pytest.raises(ConfigError, match="executes the module"):
         named.named(name)
     with pytest.raises(ConfigError, match="cannot import"):
         trust.import_module_of(name)
@@ -235,7 +235,7 @@ def test_the_workers_of_a_study_import_what_is_trusted_and_nothing_else(tmp_path
     paths = environment(tmp_path / "here")["PYTHONPATH"] + os.pathsep + str(tmp_path / "modules")
     command = [sys.executable, "-P", "-c", STUDY, str(file), str(tmp_path / "out"), launcher]
     done = started(tmp_path / "here", command, PYTHONPATH=paths, **state)
-    assert "runs the code of the module" in done.stderr
+    assert "executes the module" in done.stderr
     assert not sign.exists()
     done = started(tmp_path / "here", [*command, "trust"], PYTHONPATH=paths, **state)
     assert done.returncode == 0, done.stderr

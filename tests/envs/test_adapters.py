@@ -162,9 +162,9 @@ def test_a_state_that_brax_writes_into_is_not_changed():
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: Brax(Counting(lambda count: {"pixels": count})), "named state; they are pixels"),
+        (lambda: Brax(Counting(lambda count: {"pixels": count})), "named state, but are pixels"),
         (lambda: Brax(Counting(lambda count: [count])), "must be an array"),
-        (lambda: Brax(Counting(), action_low=(1.0, 0.0)), "bounds that lie apart, not"),
+        (lambda: Brax(Counting(), action_low=(1.0, 0.0)), "finite bounds, low below high, not"),
         (lambda: Brax(Counting(), action_high=(np.inf, 1.0)), "must have finite bounds"),
     ],
 )
@@ -187,7 +187,7 @@ def test_brax_itself():
     assert Brax(limited).observation_size == bare.observation_size
     with pytest.raises(ConfigError, match=r"AutoResetWrapper restarts .* brax\.envs\.get_environment"):
         Brax(envs.create("fast"))
-    with pytest.raises(ConfigError, match="VmapWrapper restarts the environment or makes it many"):
+    with pytest.raises(ConfigError, match="VmapWrapper restarts or vectorises the environment"):
         Brax(VmapWrapper(bare))
 
 
@@ -205,7 +205,7 @@ def test_of_a_playground_dictionary_the_state_is_seen(monkeypatch):
     _, steps = play(env, [[0.5, 0.25]] * 2)
     np.testing.assert_array_equal(steps.observation, [[0.5, 0.25, 1.0], [0.5, 0.25, 2.0]])
     monkeypatch.setattr(registry, "load", lambda *_, **__: Counting(lambda count: {"pixels/view_0": count}))
-    with pytest.raises(ConfigError, match=r"observations of PandaPickCubeCartesian must be .* they are pixels/view_0"):
+    with pytest.raises(ConfigError, match=r"observations of PandaPickCubeCartesian must be .* but are pixels/view_0"):
         Playground("PandaPickCubeCartesian")
 
 

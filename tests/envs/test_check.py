@@ -199,7 +199,7 @@ class SwappedBounds(Drift):
     action_high: tuple[float, ...] = field((-1.0,))
 
 
-@broken("missing", "give the environment one")
+@broken("missing", "add it to the environment")
 class Sizeless:
     terminates, action_low, action_high, action_size = False, (-1.0,), (1.0,), 1
     reset, step = Drift.reset, Drift.step
@@ -258,7 +258,7 @@ class Counted(Drift):
         return state, step._replace(observation=(10 * state).astype(jnp.int32))
 
 
-@broken("observation-dtype", "which JAX cuts to float32")
+@broken("observation-dtype", "which JAX truncates to float32")
 class Doubled(Drift):
     def reset(self, key):
         return super().reset(key)[0], np.zeros(2)
@@ -404,7 +404,7 @@ class Remembers(Drift):
         return super().step(state + MEMORY["goal"], action)
 
 
-@broken("impure", "from call to call")
+@broken("impure", "differs between calls")
 class HiddenNoise(Drift):
     def step(self, state, action):
         return super().step(state + 0.1 * np.random.default_rng().normal(size=2).astype(np.float32), action)
@@ -422,7 +422,7 @@ class NoisyCallback(Drift):
         return super().step(state + 0.1 * noise.reshape(2), action)
 
 
-@broken("impure", "change neither state nor self")
+@broken("impure", "modify neither state nor self")
 class AddsInPlace(Drift):
     def reset(self, key):
         return np.ones(2, np.float32), super().reset(key)[1]
@@ -438,7 +438,7 @@ class TwoFaced(Drift):
         return super().step(state if isinstance(state, jax.core.Tracer) else 2 * state, action)
 
 
-@broken("eager", "jax.numpy's arrays")
+@broken("eager", "only jax.numpy arrays")
 class OnlyCompiled(Drift):
     def reset(self, key):
         return np.ones(2, np.float32), super().reset(key)[1]
@@ -457,14 +457,14 @@ class Unbatched(Drift):
 CALLS = count()
 
 
-@broken("scan", "keep their structure")
+@broken("scan", "keep the structure")
 class Fickle(Drift):
     def step(self, state, action):
         state, step = super().step(state, action)
         return (state, state) if next(CALLS) > 1 else state, step
 
 
-@broken("raises", "look into callbacks")
+@broken("raises", "check callbacks")
 class FailingCallback(Drift):
     def step(self, state, action):
         kept = jax.pure_callback(
@@ -473,7 +473,7 @@ class FailingCallback(Drift):
         return super().step(kept, action)
 
 
-@broken("fixed-key", "the key it is given")
+@broken("fixed-key", "the key that it receives")
 class OwnKey(Drift):
     def reset(self, key):
         return super().reset(jax.random.key(0))
@@ -527,7 +527,7 @@ class TakesNothing(Drift):
 
 
 class Cached(Pole):
-    """Starts again by itself from the episode's own first state, as Brax's wrapper does."""
+    """Starts again by itself from that of the same episode first state, as Brax's wrapper does."""
 
     def step(self, state, action):
         following, step = super().step(state, action)
@@ -565,7 +565,7 @@ class Jumps(Pole):
 
 BROKEN += [
     pytest.param("auto-reset", sign, cls, id=cls.__name__)
-    for cls, sign in [(Cached, "the episode's own"), (Keyed, "a key from the state"), (Jumps, "jumps back")]
+    for cls, sign in [(Cached, "that of the same episode"), (Keyed, "a key from the state"), (Jumps, "jumps back")]
 ]
 
 
@@ -667,7 +667,7 @@ def test_faults_come_before_notes_and_read_as_a_line():
 
     found = check_env(Both())
     assert [str(fault).split(":")[0] for fault in found] == ["fault", "note"]
-    assert str(found[1]) == "note: step() ignores the action; use it, or drop it from the bounds [ignores-action]"
+    assert str(found[1]) == "note: step() ignores the action; use it, or remove it from the bounds [ignores-action]"
 
 
 def test_a_class_is_no_environment():

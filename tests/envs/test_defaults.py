@@ -108,7 +108,7 @@ def test_rewards_of_one_sign_bound_the_value(rewards, bounds):
 
 def test_what_is_no_number_is_left_out():
     assert defaults(Host(odd=math.nan), steps=100)["value.high"] == (4.4,)
-    with pytest.raises(ConfigError, match="shows nothing that is finite"):
+    with pytest.raises(ConfigError, match="gives no finite observation"):
         defaults(Nothing(), steps=10)
 
 

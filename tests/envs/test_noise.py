@@ -53,7 +53,7 @@ def test_state_norm_deviation_is_what_is_drawn():
 
 
 def test_scales_of_another_dimension_are_refused():
-    with pytest.raises(config.ConfigError, match=r"noise.scales has 2 numbers, but the environment shows 5"):
+    with pytest.raises(config.ConfigError, match=r"noise.scales has 2 numbers, but there are 5 observed dimensions"):
         noise(kind="state-norm", scales=(1.0, 2.0))
 
 

@@ -26,14 +26,14 @@ def rbf():
 FAULTS = {
     "negative variance": (
         lambda: mm.DiagonalGaussian(ZERO, [1.0, -0.1]),
-        r"DiagonalGaussian.variance holds -0.1 at index 1",
+        r"DiagonalGaussian.variance contains -0.1 at index 1",
     ),
-    "nan mean": (lambda: mm.DiagonalGaussian(NAN, ONES2), r"DiagonalGaussian.mean holds nan at index 1"),
-    "infinite point": (lambda: mm.Dirac([np.inf]), r"Dirac.point holds inf"),
+    "nan mean": (lambda: mm.DiagonalGaussian(NAN, ONES2), r"DiagonalGaussian.mean contains nan at index 1"),
+    "infinite point": (lambda: mm.Dirac([np.inf]), r"Dirac.point contains inf"),
     "no points": (lambda: mm.Empirical(np.zeros((0, 2))), r"at least one point"),
-    "points without a dimension": (lambda: mm.Empirical([1.0, 2.0]), r"Empirical.points needs at least 2 axes"),
+    "points without a dimension": (lambda: mm.Empirical([1.0, 2.0]), r"Empirical.points must have at least 2 axes"),
     "variance of another length": (lambda: mm.DiagonalGaussian(ZERO, ONES3), r"variance must have shape \(2,\)"),
-    "scalar mean": (lambda: mm.DiagonalGaussian(0.0, 1.0), r"DiagonalGaussian.mean needs at least 1 axes"),
+    "scalar mean": (lambda: mm.DiagonalGaussian(0.0, 1.0), r"DiagonalGaussian.mean must have at least 1 axes"),
     "covariance as a vector": (lambda: mm.Gaussian(ZERO, ONES2), r"covariance must have shape \(2, 2\)"),
     "skew covariance": (lambda: mm.Gaussian(ZERO, SKEW), r"Gaussian.covariance must be symmetric"),
     "indefinite covariance": (
@@ -66,20 +66,20 @@ FAULTS = {
     ),
     "centres as a vector": (lambda: mm.RBF([1.0], ZERO, ONES2), r"RBF.centers must have shape \(M, d\)"),
     "precision of another dimension": (lambda: mm.RBF([1.0], [ZERO], ONES3), r"RBF.precision must have shape \(2,\)"),
-    "negative precision": (lambda: mm.RBF([1.0], [ZERO], [1.0, -1.0]), r"RBF.precision holds -1 at index 1"),
+    "negative precision": (lambda: mm.RBF([1.0], [ZERO], [1.0, -1.0]), r"RBF.precision contains -1 at index 1"),
     "indefinite precision": (
         lambda: mm.RBF([1.0], [ZERO], INDEFINITE[None]),
         r"RBF.precision must be positive definite",
     ),
     "constant as a vector": (lambda: mm.RBF([1.0], [ZERO], ONES2, ONES2), r"RBF.constant must have shape \(\)"),
-    "nan frequency": (lambda: mm.Fourier([1.0], [NAN], [0.0]), r"Fourier.frequencies holds nan at index \(0, 1\)"),
+    "nan frequency": (lambda: mm.Fourier([1.0], [NAN], [0.0]), r"Fourier.frequencies contains nan at index \(0, 1\)"),
     "phases of another length": (lambda: mm.Fourier([1.0], [ZERO], ZERO), r"Fourier.phases must have shape \(1,\)"),
     "offsets of another length": (lambda: mm.Erf([1.0], [ZERO], ZERO), r"Erf.offsets must have shape \(1,\)"),
     "quadratic of two dimensions": (lambda: mm.Quadratic(EYE, ONES3), r"Quadratic.A must have shape \(3, 3\)"),
     "degree five": (lambda: mm.Polynomial([np.ones((2,) * k) for k in range(6)]), r"degree one to four"),
     "ragged tensors": (lambda: mm.Polynomial([1.0, ZERO, np.ones((3, 3))]), r"tensors\[2\] must have shape \(2, 2\)"),
-    "powers beyond four": (lambda: mm.Polynomial.from_monomials([1.0], [[3, 2]]), r"sum to four at most"),
-    "complex mean": (lambda: mm.Dirac([1j]), r"real numbers are needed"),
+    "powers beyond four": (lambda: mm.Polynomial.from_monomials([1.0], [[3, 2]]), r"a sum of at most four"),
+    "complex mean": (lambda: mm.Dirac([1j]), r"expected real numbers"),
     "state of another dimension": (lambda: rbf()(ONES3), r"RBF.x must have shape \(2,\)"),
     "belief of another dimension": (
         lambda: mm.expectation(mm.Dirac(ONES3), rbf()),
@@ -111,11 +111,11 @@ FAULTS = {
     ),
     "a process of three axes": (
         lambda: mm.GP(np.ones((4, 2, 2)), np.ones((4, 1)), 1.0),
-        r"GP.inputs must have a row for each point and two axes, got shape \(4, 2, 2\)",
+        r"GP.inputs must have two axes, with one row per point, got shape \(4, 2, 2\)",
     ),
     "a process of flat targets": (
         lambda: mm.GP.fit(np.ones((4, 2)), np.ones(4)),
-        r"GP.targets must have a row for each point and two axes, got shape \(4,\)",
+        r"GP.targets must have two axes, with one row per point, got shape \(4,\)",
     ),
     "second function of another dimension": (
         lambda: mm.covariance(mm.Gaussian(ZERO, EYE), rbf(), mm.Erf([1.0], [ONES3], [0.0])),
@@ -129,7 +129,7 @@ FAULTS = {
     "quadratic of three axes": (lambda: mm.Quadratic(np.ones((1, 1, 2, 2)), np.ones((1, 1, 2))), r"at most 2 axes"),
     "a sum of unlike outputs": (
         lambda: rbf() + mm.Erf(np.ones((3, 1)), [ZERO], [0.0]),
-        r"terms of a Sum must be alike, but RBF maps dimension 2 to outputs \(\)",
+        r"terms of a Sum must have equal dimensions and outputs, but RBF maps dimension 2 to outputs \(\)",
     ),
     "an empty sum": (lambda: mm.Sum(()), r"at least one function"),
     "a lambda in a sum": (lambda: mm.Sum((lambda x: x,)), r"must be functions of moca.moments, got function"),
@@ -179,9 +179,9 @@ def test_a_fault_is_named(fault):
 
 def test_a_function_in_the_place_of_the_distribution():
     """Types are checked while tests run, and would speak first: so below them."""
-    with pytest.raises(TypeError, match=r"takes a distribution of moca.moments, got ndarray: .* pass Dirac\(x\)"):
+    with pytest.raises(TypeError, match=r"needs a distribution of moca.moments, got ndarray: .* pass Dirac\(x\)"):
         dispatch.check_order("covariance", ONES2, rbf())
-    with pytest.raises(TypeError, match=r"takes one distribution, then the function, but got \(Dirac, Dirac\)"):
+    with pytest.raises(TypeError, match=r"needs one distribution, then the function, but got \(Dirac, Dirac\)"):
         dispatch.check_order("variance", mm.Dirac(ZERO), mm.Dirac(ZERO))
     code = """
 from moca import moments as mm
@@ -225,7 +225,7 @@ def test_an_unsupported_covariance_names_all_three():
         names = f"{type(pair[0]).__name__} and {type(pair[1]).__name__} under Gaussian"
         with pytest.raises(TypeError, match=f"covariance of {names}.*RBF × Erf"):
             mm.covariance(mm.Gaussian(ZERO, EYE), *pair)
-    with pytest.raises(TypeError, match="is no Function: product"):
+    with pytest.raises(TypeError, match="is not a Function: product"):
         wave * step
 
 

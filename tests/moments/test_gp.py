@@ -125,12 +125,12 @@ def test_fitting_finds_noise_and_lengthscales():
 def test_what_a_gp_refuses():
     x, y, p = np.zeros((4, 2)), np.zeros((4, 1)), mm.Gaussian(np.zeros(2), np.eye(2))
     for build, message in (
-        (lambda: mm.GP(x, np.zeros(4), np.ones(2)), r"GP.targets must have a row for each point"),
+        (lambda: mm.GP(x, np.zeros(4), np.ones(2)), r"GP.targets must have two axes, with one row per point"),
         (lambda: mm.GP(x, np.zeros((3, 1)), np.ones(2)), r"GP.targets must have shape \(4, 1\)"),
         (lambda: mm.GP(x, y, np.ones((2, 2))), r"GP.lengthscales must have shape \(1, 2\)"),
-        (lambda: mm.GP(x, y, np.ones(2), noise=0.0), r"GP.noise holds 0"),
+        (lambda: mm.GP(x, y, np.ones(2), noise=0.0), r"GP.noise contains 0"),
         (lambda: mm.GP(x, y, np.ones(2), signal=np.ones(3)), r"GP.signal must have shape \(1,\)"),
-        (lambda: mm.covariance(p, mm.GP(x, y, np.ones(2)), mm.GP(x, y, np.ones(2))), r"takes one GP, with itself"),
+        (lambda: mm.covariance(p, mm.GP(x, y, np.ones(2)), mm.GP(x, y, np.ones(2))), r"takes one GP"),
     ):
         with pytest.raises((ValueError, TypeError), match=message):
             build()
@@ -219,9 +219,9 @@ def test_sums_with_processes(kind):
         mm.covariance(p, 2.0 * gp + bumps), 4 * own + 2 * (across + across.T) + other, atol=1e-12
     )
     np.testing.assert_allclose(mm.covariance(p, gp, 3.0 * gp), 3 * own, rtol=1e-12)
-    with pytest.raises(TypeError, match="covariance takes one GP, with itself"):
+    with pytest.raises(TypeError, match="takes one GP"):
         mm.covariance(p, gp, process(rng, n=6, d=2))
-    with pytest.raises(TypeError, match="covariance takes one GP, with itself"):
+    with pytest.raises(TypeError, match="takes one GP"):
         mm.variance(p, gp + process(rng, n=6, d=2))
 
 

@@ -100,10 +100,10 @@ def test_what_a_network_refuses():
         (lambda: mm.covariance(p, f), "no closed form for the covariance of MatchedNetwork and MatchedNetwork"),
         (lambda: mm.matching_error(p, f), "up to three input dimensions, got 4"),
         (lambda: mm.MatchedNetwork.dense(weights, biases, "silu"), "one of erf, relu, gelu, sine, got 'silu'"),
-        (lambda: mm.MatchedNetwork.dense(weights, biases[1:], "erf"), "as many biases, got 3 and 2"),
+        (lambda: mm.MatchedNetwork.dense(weights, biases[1:], "erf"), "equally many biases, got 3 and 2"),
         (lambda: mm.MatchedNetwork([]), "at least one layer"),
         (lambda: mm.MatchedNetwork([f.layers[1], f.layers[1]]), r"layer 0 of the network has outputs \(2,\)"),
-        (lambda: mm.propagate(mm.Laplace(np.zeros(4), np.eye(4)), f, diagonal=True), "takes a Gaussian when diagonal"),
+        (lambda: mm.propagate(mm.Laplace(np.zeros(4), np.eye(4)), f, diagonal=True), "a network needs a Gaussian"),
         (lambda: mm.propagate(mm.Laplace(np.zeros(4), np.eye(4)), f), "expectation of Erf under Laplace"),
     ):
         with pytest.raises((TypeError, ValueError), match=message):

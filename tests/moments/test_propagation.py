@@ -112,10 +112,10 @@ def test_quadrature_of_a_smooth_function():
 
 def test_what_quadrature_refuses():
     with pytest.raises(
-        TypeError, match="quadrature is for DiagonalGaussian, Gaussian and GaussianMixture, got Laplace"
+        TypeError, match="quadrature supports DiagonalGaussian, Gaussian and GaussianMixture, got Laplace"
     ):
         mm.quadrature(mm.Laplace(np.zeros(1), np.eye(1)), jnp.sum)
-    with pytest.raises(TypeError, match="sigma_points is for"):
+    with pytest.raises(TypeError, match="sigma_points supports"):
         mm.sigma_points(mm.Dirac(np.zeros(1)), jnp.sum)
     with pytest.raises(ValueError, match="more than 4000000 nodes: use fewer points, or sigma_points"):
         mm.quadrature(mm.DiagonalGaussian(np.zeros(8), np.ones(8)), jnp.sum)
@@ -136,9 +136,9 @@ def test_compare_prints_every_method(capsys):
     mm.compare(mm.Laplace(np.zeros(2), np.eye(2)), mm.Fourier(None, np.eye(2), np.zeros(2)), samples=1000)
     shown = capsys.readouterr().out
     assert "2 outputs" in shown
-    assert "(quadrature is for" in shown
+    assert "(quadrature supports" in shown
 
 
 def test_joint_and_diagonal_exclude_each_other():
-    with pytest.raises(ValueError, match="joint and diagonal exclude each other"):
+    with pytest.raises(ValueError, match="cannot combine joint=True and diagonal=True"):
         mm.propagate(mm.Dirac([0.0]), mm.Quadratic([[1.0]], [0.0]), joint=True, diagonal=True)

@@ -46,7 +46,7 @@ def refused(capsys, *arguments):
         (["--env", "Pendulum-v1"], "its env.name is 'PendulumSwingup', not 'gymnasium:Pendulum-v1'"),
         (["--set", "sac.width=9"], "--set sac.width=9 contradicts the run in {}: its sac.width is 8, not 9"),
         (["--preset", "tuned"], "--preset tuned contradicts the run in {}: its env.action_repeat is 1, not 2"),
-        (["--out", "elsewhere"], "--out elsewhere contradicts --resume {}: a run goes on where it is"),
+        (["--out", "elsewhere"], "--out elsewhere contradicts --resume {}: a run is resumed in its own directory"),
         (["--sigma", "-1"], "noise.sigma = -1 is out of range"),
     ],
 )
@@ -75,7 +75,7 @@ def test_a_dry_run_is_obeyed_when_a_run_goes_on(run, resumed, capsys):
     main(["train", "--resume", str(run), "--dry-run"])
     assert json.loads(capsys.readouterr().out)["sac"]["width"] == 8
     RunDirectory(run).write_status("finished", 3000)
-    assert "holds a run already, and it is finished" in refused(capsys, "train", "--resume", run, "--dry-run")
+    assert "already has a run, and it is finished" in refused(capsys, "train", "--resume", run, "--dry-run")
     assert not resumed
 
 
@@ -85,9 +85,9 @@ def test_a_directory_with_other_files_is_refused(tmp_path, run, capsys):
     main(["train", "--out", str(held), "--dry-run"])  # an empty one is fine
     main(["train", "--out", str(run), "--dry-run"])  # so is one that holds a run
     (held / "chapter.tex").touch()
-    sentence = f"{held} is not empty and holds no run, but chapter.tex: choose another directory, or an empty one"
+    sentence = f"{held} is not empty and not a run directory (it contains chapter.tex): choose an empty directory"
     for command in (["train"], ["train", "--dry-run"], ["sweep", "--grid", "critic.lr=1e-4,1e-3"]):
         assert sentence in refused(capsys, *command, "--out", held)
-    with pytest.raises(ValueError, match="is not empty and holds no run"):
+    with pytest.raises(ValueError, match="is not empty and not a run directory"):
         launch.train(presets.build("raw", "PendulumSwingup", SETTINGS), held)
     assert [path.name for path in held.iterdir()] == ["chapter.tex"]

@@ -186,7 +186,7 @@ def test_gaps_and_shares_are_those_of_the_metrics(make):
         ("sac", {}, {"value"}, ["SAC has no model", "SAC has no quadratic Q", "SAC has no filter"]),
         ("sac", {"belief__filter": True}, {"predicted", "uncertainty"}, ["SAC has no quadratic Q", "no E[V(s′)]"]),
         ("bnaf", {}, {"vertex"}, ["BNAF has no model", "BNAF has no filter"]),
-        ("bnaf", {"belief__filter": True}, {"vertex", "predicted"}, ["it has no E[V(s′)]"]),
+        ("bnaf", {"belief__filter": True}, {"vertex", "predicted"}, ["there is no E[V(s′)]"]),
         ("naf", {}, {"vertex"}, ["NAF (tanh) has no model"]),
         ("moca-ce", {"dynamics__covariance": "full"}, {"vertex", "predicted", "expected"}, ["MoCA-CE has no filter"]),
         ("moca-mixture", {"critic__curvature": "full"}, {"vertex", "expected"}, ["MoCA (mixture) has no filter"]),
@@ -206,7 +206,7 @@ def test_an_agent_shows_what_it_has_and_says_what_it_has_not(make, agent, settin
         assert sentence in html.unescape(page.html)
     assert len(view.lacks) == len(every - view.arrays.keys())
     assert len(view.arrays["value"]) == 4
-    assert "No film: only MuJoCo environments can be filmed" in page.html
+    assert "No film: only MuJoCo environments can be rendered" in page.html
 
 
 def test_two_agents_start_alike(make):
@@ -264,12 +264,12 @@ def test_faults_are_sentences(make, tmp_path, capsys):
             call()
         assert message in str(error.value)
     for arguments, message in (
-        ([str(tmp_path)], "is no run directory"),
-        ([str(run.path), "--beside", str(tmp_path / "away")], "away is no run directory"),
+        ([str(tmp_path)], "is not a run directory"),
+        ([str(run.path), "--beside", str(tmp_path / "away")], "away is not a run directory"),
         ([str(run.path), "--beside-run", "1"], "--beside-run needs --beside DIR"),
         ([str(run.path), "--episodes", "1"], "Did you mean --episode?"),
-        ([str(run.path), "--steps", "0"], "a whole number of at least 1"),
-        ([str(run.path)], "an environment of your own"),
+        ([str(run.path), "--steps", "0"], "expected a whole number from 1"),
+        ([str(run.path)], "your own environment"),
     ):
         with pytest.raises(SystemExit) as stopped:
             main(["inspect", *arguments])

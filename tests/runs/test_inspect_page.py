@@ -115,7 +115,7 @@ def test_the_parabola_is_q_in_the_box(opened, page):
             assert tab(f"parabolas[0].cost(7, {d}, {place})") == pytest.approx(wanted, abs=1e-5)
         assert keys(tab, "stage")[2].startswith(f"peak {shown(arrays['vertex'][7, d])}")
     assert len(keys(tab, "stage", view=1, figure=1)) == 3  # SAC: the action alone, and V
-    assert "there is no parabola" in tab("document.querySelector('[data-view=\"1\"]').textContent")
+    assert "only the action is shown" in tab("document.querySelector('[data-view=\"1\"]').textContent")
 
 
 def test_members_lie_where_they_predicted(opened, page):

@@ -162,7 +162,7 @@ def test_two_processes_do_not_train_in_one_directory(tmp_path):
     path = tmp_path / "run"
     with start(path) as process:
         wait_for_rows(path / "metrics.jsonl", 1, process)
-        with pytest.raises(ConfigError, match=f"is being trained in by process {process.pid}"):
+        with pytest.raises(ConfigError, match=f"is in use: process {process.pid}"):
             moca.train(config(), path, env=Slow())
         process.kill()
 
@@ -184,11 +184,11 @@ def test_an_unfinished_directory_of_an_earlier_release_goes_on(tmp_path, release
 
 
 def test_another_run_is_not_gone_on_with(whole):
-    with pytest.raises(ConfigError, match="holds a run already, and it is finished"):
+    with pytest.raises(ConfigError, match="already has a run, and it is finished"):
         moca.train(config(), whole, env=Slow())
-    with pytest.raises(ConfigError, match=r"holds a run already, with other settings \(train.gamma\)"):
+    with pytest.raises(ConfigError, match=r"already has a run, with other settings \(train.gamma\)"):
         moca.train(config(train__gamma=0.5), whole, env=Slow())
-    with pytest.raises(ConfigError, match="holds a run already, with other seeds"):
+    with pytest.raises(ConfigError, match="already has a run, with other seeds"):
         moca.train(config(), whole, env=Slow(), varied=[{"train.gamma": 0.9}])
 
 
@@ -341,6 +341,6 @@ def test_memory_does_not_grow_and_nothing_is_compiled_twice():
     for report in trainer:
         if report.step // 20 in (10, 210):
             sizes.append(int(Path("/proc/self/statm").read_text().split()[1]))
-            compiled = trainer._program._cache_size()
-    assert compiled == trainer._program._cache_size() == 0  # it was compiled ahead of time, once
+            compiled = trainer._training._cache_size()
+    assert compiled == trainer._training._cache_size() == 0  # it was compiled ahead of time, once
     assert sizes[1] < 1.05 * sizes[0]

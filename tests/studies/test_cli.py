@@ -40,13 +40,16 @@ def mine(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["mine.toml", "--only", "nothing"], "only = 'nothing' is no job of this study. Allowed: 0 to 1, or raw-Cart"),
-        (["mine.toml", "--only", "2"], "only = '2' is no job of this study"),
-        (["mine.toml", "--out", "other"], "other holds another study (it differs in seeds): choose another --out"),
-        (["mine.toml", "--out", "file"], "file is there already, and is no directory: choose another --out"),
+        (
+            ["mine.toml", "--only", "nothing"],
+            "only = 'nothing' is not a job of this study. Allowed: 0 to 1, or raw-Cart",
+        ),
+        (["mine.toml", "--only", "2"], "only = '2' is not a job of this study"),
+        (["mine.toml", "--out", "other"], "other has another study (it differs in seeds): choose another --out"),
+        (["mine.toml", "--out", "file"], "file exists and is not a directory: choose another --out"),
         (["mine.toml", "--launcher", "ray"], "--launcher ray needs Ray: pip install 'moca-rl[ray]'"),
         (["nowhere.toml"], "Gymnasium has no Nowhere-v1"),
-        (["own.toml"], "an environment of your own is used from Python"),
+        (["own.toml"], "your own environment can only be used from Python"),
         (["mine.toml", "--set", "critic.lrr=1"], "there is no setting 'critic.lrr'"),
     ],
 )
@@ -70,7 +73,7 @@ def test_a_dry_run_shows_the_jobs_that_would_be_run(mine, capsys):
 def test_figures_of_ones_own_study(mine, capsys):
     with pytest.raises(SystemExit):
         main(["figure", "mine.toml", "--formats", "png"])
-    assert "studies/mine is not there: run moca study mine.toml first" in capsys.readouterr().err
+    assert "studies/mine does not exist: run moca study mine.toml first" in capsys.readouterr().err
     synthetic.write(mine.parent / "studies" / "mine", grid.find("mine.toml"))
     drawn = []
     for name in ("mine.toml", "studies/mine"):

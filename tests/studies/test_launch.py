@@ -92,7 +92,7 @@ def test_a_film_is_made_and_its_failure_is_a_line(whole, tmp_path, monkeypatch):
     monkeypatch.setattr("moca.runs.run.Run.render", render)
     console = Console(record=True, quiet=False, file=io.StringIO())
     work.run_job(directory, jobs[0], 0.0, console)
-    assert "was not filmed: no encoder" in console.export_text()
+    assert "has no video: no encoder" in console.export_text()
     assert not list(run.glob("*.mp4"))
     work.run_job(directory, jobs[0], 0.0)
     results.collect(directory, jobs)
@@ -105,7 +105,7 @@ def test_a_film_is_made_and_its_failure_is_a_line(whole, tmp_path, monkeypatch):
     assert "could not be made" not in console.export_text()
     (run / results.FILM).unlink()
     launch.study(replace(STUDY, films=AGENTS), directory, options=QUICK, console=console)
-    assert f"1 film could not be made; the same command with --only {jobs[0].name}" in " ".join(
+    assert f"1 film could not be made; run the same command with --only {jobs[0].name}" in " ".join(
         console.export_text().split()
     )
     assert (run / "metrics.jsonl").stat().st_mtime_ns == before
@@ -129,12 +129,12 @@ def test_a_directory_of_results_alone_can_be_gone_on_with(whole, tmp_path):
     (tmp_path / results.PLAN).write_bytes((whole / results.PLAN).read_bytes())
     launch.prepare(tmp_path, STUDY)
     assert (tmp_path / results.CELLS).is_dir()
-    with pytest.raises(ConfigError, match="holds a study of which no job is finished yet"):
+    with pytest.raises(ConfigError, match="has a study without any finished job"):
         moca.load_results(tmp_path)
 
 
 def test_another_study_is_not_gone_on_with(whole):
-    with pytest.raises(ConfigError, match=r"holds another study \(it differs in seeds\): choose another --out"):
+    with pytest.raises(ConfigError, match=r"has another study \(it differs in seeds\): choose another --out"):
         launch.study(grid.narrowed(STUDY, seeds=3), whole)
     with pytest.raises(ConfigError, match="it differs in blocks"):
         launch.study(grid.narrowed(STUDY, steps=300), whole)
@@ -200,7 +200,7 @@ def test_asked_to_stop_it_saves_and_says_how_to_go_on(tmp_path, whole):
         study.send_signal(signal.SIGTERM)
         printed = study.communicate()[0]
     assert study.returncode == 75
-    assert "stopped by SIGTERM; the same command goes on where it stopped" in printed
+    assert "stopped by SIGTERM; run the same command to resume" in printed
     status = json.loads((directory / "cells" / "tuned-PendulumSwingup-bnaf" / "status.json").read_text())
     assert status["state"] == "interrupted"
     finished = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -228,7 +228,9 @@ def test_one_job_alone(tmp_path):
     launch.prepare(directory, study)
     launch.work(directory, "tuned-PendulumSwingup-bnaf", launch.Options())
     assert [results.finished(directory, job) for job in grid.plan(study)] == [True, False]
-    with pytest.raises(ConfigError, match=r"only = 'nothing' is no job of this study. Allowed: 0 to 1, or tuned-Pend"):
+    with pytest.raises(
+        ConfigError, match=r"only = 'nothing' is not a job of this study. Allowed: 0 to 1, or tuned-Pend"
+    ):
         launch.work(directory, "nothing", launch.Options())
 
 
@@ -241,7 +243,7 @@ def test_the_plan_is_shown(tmp_path):
 
 
 def test_results_that_are_not_there(tmp_path):
-    with pytest.raises(ConfigError, match="holds neither a study"):
+    with pytest.raises(ConfigError, match="has neither a study"):
         moca.load_results(tmp_path)
     (tmp_path / results.TABLE).write_text("no table")
     with pytest.raises(ConfigError, match=r"results.parquet cannot be read"):

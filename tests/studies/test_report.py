@@ -329,7 +329,7 @@ def test_cells_that_are_missing_or_lost(tmp_path):
 
     page = read(rewrite(tmp_path, change, grid.narrowed(SMALL, seeds=1)))
     text = described(page)
-    assert "with one seed per cell: 3 cells, 3 runs. Of the 4 cells asked for, 1 are not finished" in text
+    assert "with one seed per cell: 3 cells, 3 runs. 1 of the 4 requested cells are not finished" in text
     assert "1 of 3 runs diverged" in text
     row = "".join(rows_under(page, "CartpoleBalance, preset tuned")[2])
     assert row.startswith("SAC–0 of 1 seeds––")
@@ -474,7 +474,7 @@ def test_contrast_by_hand():
 
 
 def test_errors(study, tmp_path):
-    with pytest.raises(ConfigError, match=r"is no study: it holds no study\.json"):
+    with pytest.raises(ConfigError, match=r"is not a study: it has no study\.json"):
         report.write(tmp_path)
     with pytest.raises(ConfigError, match="cannot write the report"):
         report.write(study, tmp_path)

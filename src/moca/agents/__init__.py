@@ -1,4 +1,4 @@
-"""The agents, behind one contract; see `agent.py`."""
+"""The agents, behind one interface; see `agent.py`."""
 
 from moca.agents.agent import Agent
 from moca.config import AGENTS, Config
@@ -8,5 +8,5 @@ __all__ = ["Agent", "make_agent"]
 
 
 def make_agent(config: Config, env: Spaces) -> Agent:
-    """The agent the config names, for that environment."""
+    """Returns the agent named in the config, for that environment."""
     return AGENTS[config.agent].load()(config, env)

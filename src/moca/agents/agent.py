@@ -1,4 +1,4 @@
-"""The contract between the training loop and an agent."""
+"""The interface between the training loop and an agent."""
 
 from abc import abstractmethod
 from typing import Any
@@ -19,10 +19,13 @@ Info = dict[str, Float[Array, ""]]
 
 
 class Agent(eqx.Module):
-    """Pure functions of a state that holds everything that learns. Settings that are floats may be traced.
+    """Pure functions of a state that holds everything learned.
 
-    The state is a named tuple with at least `model`, a `ModelState` or None, and `updates`, their number. What the
-    methods call an observation is the mean of a belief where the config asks for a filter.
+    Settings of type float may be traced.
+
+    The state is a named tuple with at least the fields `model`, a `ModelState` or None, and
+    `updates`, the number of updates made. If the config asks for a filter, the observations passed
+    to these methods are the means of beliefs.
     """
 
     config: Config
@@ -34,31 +37,31 @@ class Agent(eqx.Module):
         self.filter = self.make_filter()
 
     def make_filter(self) -> Unfiltered:
-        """The filter over the state; one of your own goes here."""
+        """Returns the filter over the state. Override it to use your own filter."""
         return make_filter(self.config, self.env)
 
     @abstractmethod
     def init(self, key: Key[Array, ""]) -> Any:
-        """The state before the first step: parameters, targets and optimisers."""
+        """Returns the initial state: parameters, targets and optimisers."""
 
     @abstractmethod
     def act(self, state: Any, observation: Float[Array, "obs"], explore: Explore | None = None) -> Float[Array, "act"]:
-        """The action to take, within the bounds: the greedy one, or with `explore` one to learn from."""
+        """Returns the greedy action, or with `explore` an exploratory one, within the bounds."""
 
     @abstractmethod
     def value(self, state: Any, observation: Float[Array, "obs"]) -> Float[Array, ""]:
-        """The discounted return that the agent expects under its own policy."""
+        """Returns the discounted return that the agent expects under its policy."""
 
     @abstractmethod
     def update(self, state: Any, batch: Transition, draws: Any) -> tuple[Any, Info]:
-        """The state after one gradient step on a batch, and metrics."""
+        """Returns the state after one gradient step on a batch, and metrics."""
 
     def draw_update(self, key: Key[Array, ""]) -> Any:
-        """The random numbers of one `update`; many are drawn at once."""
+        """Returns the random numbers of one `update`; those of many updates are drawn at once."""
         return key
 
     def diagnose(self, before: Any, after: Any, episode: Transition, key: Key[Array, ""]) -> Info:
-        """Metrics of the newest episode, from the state before it and the state after."""
+        """Returns metrics of the newest episode, from the states before and after it."""
         if after.model is None:
             return {}
         episode = episode._replace(action=self.env.from_bounds(episode.action))

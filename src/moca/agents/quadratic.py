@@ -1,7 +1,9 @@
-"""The paper's agents: MoCA, its ablations, BNAF and NAF, which are one program with different predictions of s′.
+"""The paper's agents: MoCA, its ablations, BNAF and NAF.
 
-Algorithm 1 in order: `init` is line 1, `act` line 3, and `update` lines 7 to 13. Lines 2, 4 and 5 are the loop,
-`moca.loop`.
+They differ only in their prediction of s′.
+
+The methods follow Algorithm 1: `init` is line 1, `act` line 3, and `update` lines 7 to 13. Lines 2,
+4 and 5 are the loop, `moca.loop`.
 """
 
 import dataclasses
@@ -40,12 +42,12 @@ from moca.values import make_value
 
 
 class QuadraticState(NamedTuple):
-    """Everything that learns."""
+    """Everything that is learned."""
 
-    critics: QuadraticCritic  # two, stacked, but for the bases of V, which they share
-    targets: mm.Function  # their V, as of the last copy
-    model: ModelState | None  # None for BNAF without a filter, which needs none
-    latent: ModelState | None  # of the latent state, where V has an encoder and s′ is predicted
+    critics: QuadraticCritic  # two, stacked; they share the bases of V
+    targets: mm.Function  # copies of their V, from the last synchronisation
+    model: ModelState | None  # None for BNAF without a filter, which does not use a model
+    latent: ModelState | None  # model of the latent state, if V has an encoder and s′ is predicted
     critic_optimiser: optax.OptState
     updates: Int[Array, ""]
 
@@ -53,20 +55,23 @@ class QuadraticState(NamedTuple):
 class QuadraticDraws(NamedTuple):
     """The random numbers of one update."""
 
-    multiplicity: UInt8[Array, "k n"]  # of each transition in each member's resample
+    multiplicity: UInt8[Array, "k n"]  # how often each transition is in each member's resample
     prediction: Key[Array, ""]
 
 
 class QuadraticAgent(Agent):
-    """`config.agent` picks the prediction; everything else is shared."""
+    """An agent with a quadratic critic. `config.agent` selects the prediction of s′."""
 
     @property
     def predicts(self) -> bool:
-        """True where s′ is predicted (MoCA agents), False where it is taken as observed (BNAF, NAF)."""
+        """True if s′ is predicted (MoCA agents), False if it is taken as observed (BNAF, NAF)."""
         return config.AGENTS[self.config.agent].prediction is not None
 
     def init(self, key: Key[Array, ""]) -> QuadraticState:
-        """[Alg. 1 l. 1]; the twins share the bases of V [choice], not its weights."""
+        """Returns the initial state [Alg. 1 l. 1].
+
+        The twins share the bases of V [choice], not its weights.
+        """
         basis_key, critic_key, model_key, latent_key = jax.random.split(key, 4)
         config, observed, acted = self.config, self.env.observation_size, self.env.action_size
         value = make_value(config.value, observed, basis_key, config.critic.width)
@@ -84,7 +89,7 @@ class QuadraticAgent(Agent):
     def act(
         self, state: QuadraticState, observation: Float[Array, "obs"], explore: Explore | None = None
     ) -> Float[Array, "act"]:
-        """The greedy action, or with `explore` a random one now and then and else one around it [Alg. 1 l. 3]."""
+        """Returns the greedy or, with `explore`, an exploratory action [Alg. 1 l. 3]."""
         action = first(state.critics).slice(observation).greedy
         if explore is not None:
             action = perturbed(self.config.exploration, action, explore, explore.step < self.config.train.warmup)
@@ -98,13 +103,13 @@ class QuadraticAgent(Agent):
         return QuadraticDraws(bootstrap(fit_key, self.config.dynamics.members, self.config.train.batch), prediction_key)
 
     def update(self, state: QuadraticState, batch: Transition, draws: QuadraticDraws) -> tuple[QuadraticState, Info]:
-        """One update: the ensemble [Alg. 1 l. 7–9], then the critics and their targets [Alg. 1 l. 10–13]."""
+        """Updates the ensemble [Alg. 1 l. 7–9], then critics and targets [Alg. 1 l. 10–13]."""
         state, info = self.fit_model(state, batch, draws)
         state, more = self.fit_values(state, batch, draws)
         return state, info | more
 
     def fit_model(self, state: QuadraticState, batch: Transition, draws: QuadraticDraws) -> tuple[QuadraticState, Info]:
-        """One step of the ensemble, and of that of the latent state, where there are any [Alg. 1 l. 8]."""
+        """Takes one gradient step of the ensemble and of the latent model [Alg. 1 l. 8]."""
         if state.model is None:
             return state, {}
         batch = batch._replace(action=self.env.from_bounds(batch.action))
@@ -120,7 +125,7 @@ class QuadraticAgent(Agent):
     def fit_values(
         self, state: QuadraticState, batch: Transition, draws: QuadraticDraws
     ) -> tuple[QuadraticState, Info]:
-        """Prediction [Alg. 1 l. 10], target [l. 11], a step of both critics [l. 12], and the copy [l. 13]."""
+        """Updates both critics: prediction, target, step, copy [Alg. 1 l. 10–13]."""
         batch = batch._replace(action=self.env.from_bounds(batch.action))
         predictions = self.predict(state, batch, draws.prediction)
         values = closed(state.targets) if self.predicts else state.targets
@@ -128,16 +133,19 @@ class QuadraticAgent(Agent):
         return self._sync_targets(state), info
 
     def target(self, batch: Transition, predictions: mm.Distribution, values: mm.Function) -> Float[Array, "n"]:
-        """The target of Q for each transition of a batch, from both target functions of s′ [Alg. 1 l. 11]."""
+        """Returns the target of Q for each transition of a batch [Alg. 1 l. 11]."""
         bounds, gamma = (self.config.value.least, self.config.value.most), self.config.train.gamma
         return bellman_target(batch.reward, batch.terminated, gamma, predictions, values, bounds, self.backup)
 
     def backup(self, belief: mm.Distribution, value: mm.Function) -> Float[Array, ""]:
-        """The worth of one predicted next state to one value function: E[V(s′)] [Eq. 5]."""
+        """Returns E[V(s′)] for one prediction and one value function [Eq. 5].
+
+        Override it to change the target.
+        """
         return mm.expectation(belief, value)
 
     def predict(self, state: QuadraticState, batch: Transition, key: Key[Array, ""]) -> mm.Distribution:
-        """The distribution that stands for s′, for each transition, with actions in [−1, 1] [Alg. 1 l. 10]."""
+        """Returns the distribution of s′ for each transition, actions in [−1, 1] [Alg. 1 l. 10]."""
         if not self.predicts:
             return mm.Dirac(batch.next_observation)
         prediction = cast(Callable, config.AGENTS[self.config.agent].prediction)()
@@ -146,7 +154,7 @@ class QuadraticAgent(Agent):
         return jax.vmap(lambda mixture, k: prediction(mixture, k, samples))(self._mixtures(state, batch), keys)
 
     def _mixtures(self, state: QuadraticState, batch: Transition) -> mm.GaussianMixture:
-        """The ensemble's predictions of what V is a function of: state, mean of a belief, or latent state."""
+        """Returns the ensemble's predictions of V's input: state, belief mean or latent state."""
         model = cast(ModelState, state.model)
         if state.latent is not None:
             latent = self._latent(state, batch)
@@ -155,7 +163,7 @@ class QuadraticAgent(Agent):
         return self.filter.anticipate(model, mixtures, batch.spread)
 
     def _latent(self, state: QuadraticState, batch: Transition) -> Transition:
-        """The batch as the latent model sees it: z and z′ of the target encoder, predicted from z, s and a."""
+        """Returns the batch for the latent model, which predicts z′ from z, s and a."""
         encode = jax.vmap(cast(Encoded, state.targets).encode)
         s = cast(ModelState, state.model).ensemble.standardised(batch.observation)
         return Transition(
@@ -166,7 +174,10 @@ class QuadraticAgent(Agent):
     def _fit_critics(
         self, state: QuadraticState, batch: Transition, target: Float[Array, "n"]
     ) -> tuple[QuadraticState, Info]:
-        """One step of both critics towards the target [Alg. 1 l. 12], with the keep-alive penalty."""
+        """Takes one gradient step of both critics towards the target [Alg. 1 l. 12].
+
+        The loss includes the keep-alive penalty.
+        """
         settings = self.config.critic
 
         def one(critic: QuadraticCritic, observation: Float[Array, "n obs"]) -> tuple[Float[Array, ""], Info]:
@@ -178,7 +189,7 @@ class QuadraticAgent(Agent):
                 "critic_loss": error,
                 "q_mean": q.mean(),
                 "curvature": jnp.mean(jnp.sum(slices.factor**2, axis=(1, 2))),
-                "saturation": jnp.mean(jnp.abs(slices.greedy) > 0.99),  # a tanh never quite gets there
+                "saturation": jnp.mean(jnp.abs(slices.greedy) > 0.99),  # a tanh never reaches 1
             }
             return error + settings.keepalive * flat, info
 
@@ -193,7 +204,7 @@ class QuadraticAgent(Agent):
         return state, jax.tree.map(lambda x: x.mean(), info) | {"target_mean": target.mean()}
 
     def _rates(self, state: QuadraticState) -> QuadraticCritic:
-        """The learning rate of every array of a critic, in its structure."""
+        """Returns the learning rate of every array of a critic, in the same structure."""
         settings, done = self.config.critic, share_done(self.config, state.updates)
         trunk = settings.lr + (settings.lr_end - settings.lr) * done
         vertex = settings.vertex_lr + (settings.vertex_lr_end - settings.vertex_lr) * done
@@ -210,7 +221,7 @@ class QuadraticAgent(Agent):
         return jax.tree.map(lambda rate: decayed(self.config, rate, state.updates), rates)
 
     def _sync_targets(self, state: QuadraticState) -> QuadraticState:
-        """A hard copy every N_target updates [Alg. 1 l. 13]."""
+        """Copies the values to the targets every N_target updates [Alg. 1 l. 13]."""
         updates = state.updates + 1
         due = updates % self.config.critic.target_period == 0
         targets = jax.tree.map(lambda new, old: jnp.where(due, new, old), state.critics.value, state.targets)
@@ -226,7 +237,7 @@ class QuadraticAgent(Agent):
         return info
 
     def stakes(self, state: QuadraticState, episode: Transition) -> Stakes:
-        """E[V(s′)] and V(E[s′]) at each transition, with actions in [−1, 1], and how far actions move them."""
+        """Returns E[V(s′)] and V(E[s′]) at each transition, and their changes over actions."""
         least, most = (
             self._mixtures(state, episode._replace(action=jnp.full_like(episode.action, end))) for end in (-1, 1)
         )
@@ -235,14 +246,16 @@ class QuadraticAgent(Agent):
     def _sampling(
         self, state: QuadraticState, values: mm.Function, episode: Transition, key: Key[Array, ""], repeats: int = 8
     ) -> Info:
-        """Variance and bias that sampling adds to γ minᵢ E[Vᵢ⁻], averaged over the episode.
+        """Returns the variance and bias of the sampled γ minᵢ E[Vᵢ⁻], averaged over an episode.
 
-        `target_variance` is its variance over fresh draws. `target_bias` is its mean less the closed form: either
-        critic's average is unbiased, the smaller of two is not. It is the smaller average less that of the critic
-        whose expectation is smaller, on the same draws, so that the noise of the draws cancels.
+        `target_variance` is the variance of the sampled target over independent draws.
+        `target_bias` is its mean minus the closed form. Each critic's sample average is unbiased;
+        the smaller of the two is not. The bias is therefore the smaller average minus the average
+        of the critic whose expectation is smaller. Both use the same draws, so that sampling noise
+        cancels.
         """
         gamma = self.config.train.gamma
-        # One after the other: all at once they would need more memory than everything else together.
+        # Sequentially: all draws at once would need more memory than the rest of the program.
         draw = lambda k: twin_values(self.predict(state, episode, k), values)  # noqa: E731
         sampled = jax.lax.map(draw, jax.random.split(key, repeats))
         matched = jax.vmap(mm.moment_match)(self._mixtures(state, episode))
@@ -261,9 +274,10 @@ def perturbed(
     explore: Explore,
     always: Bool[Array, ""] | bool = False,
 ) -> Float[Array, "act"]:
-    """An action in [−1, 1], random with a probability or `always`, else around the greedy one.
+    """Returns an action in [−1, 1]: a random one, or one near the greedy action.
 
-    Probability and deviation go to their end values over the first `anneal` of the training.
+    The action is random with some probability, or if `always`. Probability and standard deviation
+    change linearly to their end values over the first `anneal` of training.
     """
     done = jnp.clip(explore.fraction / settings.anneal, 0, 1)
     probability = settings.probability + (settings.probability_end - settings.probability) * done

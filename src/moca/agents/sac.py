@@ -1,7 +1,8 @@
 """Soft actor-critic: the model-free baseline of the paper.
 
-Haarnoja et al. 2018 with twin critics and a learned temperature. The paper prints none of its settings; ours are those
-most implementations share [choice]. Actions live in [−1, 1] inside; bounds are applied on the way out.
+Haarnoja et al. 2018 with twin critics and a learned temperature. The paper does not print its SAC
+settings; ours are those that most implementations share [choice]. Inside the agent, actions are in
+[−1, 1]; the environment's bounds are applied to its outputs.
 """
 
 from typing import NamedTuple
@@ -21,13 +22,13 @@ LOG_STD_RANGE = (-5.0, 2.0)
 
 
 class SACState(NamedTuple):
-    """Everything that learns."""
+    """Everything that is learned."""
 
     actor: MLP
     critics: MLP  # two, stacked
     targets: MLP
     log_alpha: Float[Array, ""]
-    model: ModelState | None  # for a filter
+    model: ModelState | None  # used by a filter
     actor_optimiser: optax.OptState
     critic_optimiser: optax.OptState
     alpha_optimiser: optax.OptState
@@ -38,11 +39,11 @@ class SACDraws(NamedTuple):
     """The random numbers of one update."""
 
     normal: Float[Array, "two n act"]  # for the actions of the target and of the actor's loss
-    multiplicity: UInt8[Array, "k n"] | None  # as of the paper's agents, where there is a model
+    multiplicity: UInt8[Array, "k n"] | None  # as in `QuadraticDraws`, if there is a model
 
 
 class SACAgent(Agent):
-    """π(a|s) is a Gaussian squashed by tanh; Qᵢ(s, a) are two networks, of which the smaller is believed."""
+    """SAC: π(a|s) is a tanh-squashed Gaussian; Q(s, a) is the smaller output of two networks."""
 
     def init(self, key: Key[Array, ""]) -> SACState:
         actor_key, critic_key, model_key = jax.random.split(key, 3)
@@ -85,7 +86,7 @@ class SACAgent(Agent):
         return state, info | more
 
     def fit_model(self, state: SACState, batch: Transition, draws: SACDraws) -> tuple[SACState, Info]:
-        """One step of the filter's model, where there is one."""
+        """Takes one gradient step of the filter's model, if there is one."""
         if state.model is None or draws.multiplicity is None:
             return state, {}
         batch = batch._replace(action=self.env.from_bounds(batch.action))
@@ -95,7 +96,7 @@ class SACAgent(Agent):
         return state._replace(model=model), {"dynamics_nll": nll}
 
     def fit_values(self, state: SACState, batch: Transition, draws: SACDraws) -> tuple[SACState, Info]:
-        """One step of critics, actor and temperature, then of the targets."""
+        """Takes one gradient step of critics, actor and temperature, then updates the targets."""
         batch = batch._replace(action=self.env.from_bounds(batch.action))
         state, critic_info = self._update_critics(state, batch, draws.normal[0])
         state, actor_info = self._update_actor(state, batch, draws.normal[1])
@@ -106,7 +107,7 @@ class SACAgent(Agent):
     def _update_critics(
         self, state: SACState, batch: Transition, noise: Float[Array, "n act"]
     ) -> tuple[SACState, Info]:
-        """Both critics towards r + γ (1 − d) (min Q⁻(s′, a′) − α log π(a′|s′)), a′ ~ π."""
+        """Moves both critics to r + γ (1 − d) (min Q⁻(s′, a′) − α log π(a′|s′)), a′ ~ π."""
         action, log_prob = jax.vmap(_squash, (None, 0, 0))(state.actor, batch.next_observation, noise)
         soft = _q(state.targets, batch.next_observation, action).min(axis=0) - jnp.exp(state.log_alpha) * log_prob
         target = batch.reward + self.config.train.gamma * (1 - batch.terminated) * soft
@@ -126,7 +127,7 @@ class SACAgent(Agent):
         return state, {"critic_loss": value, "q_mean": q.mean()}
 
     def _update_actor(self, state: SACState, batch: Transition, noise: Float[Array, "n act"]) -> tuple[SACState, Info]:
-        """The actor up min Q − α log π; then the temperature towards the target entropy."""
+        """Ascends min Q − α log π with the actor, then adapts the temperature."""
         sac = self.config.sac
         alpha = jnp.exp(state.log_alpha)
 
@@ -151,7 +152,7 @@ class SACAgent(Agent):
 
 
 def _gaussian(actor: MLP, observation: Float[Array, "obs"]) -> tuple[Float[Array, "act"], Float[Array, "act"]]:
-    """Mean and log standard deviation before the squashing."""
+    """Returns the mean and the log standard deviation before squashing."""
     mean, raw = jnp.split(actor(observation), 2)
     low, high = LOG_STD_RANGE
     return mean, low + (high - low) * (jnp.tanh(raw) + 1) / 2
@@ -160,7 +161,10 @@ def _gaussian(actor: MLP, observation: Float[Array, "obs"]) -> tuple[Float[Array
 def _squash(
     actor: MLP, observation: Float[Array, "obs"], noise: Float[Array, "act"]
 ) -> tuple[Float[Array, "act"], Float[Array, ""]]:
-    """The action in [−1, 1] that standard normal `noise` becomes, and its log-density."""
+    """Maps standard normal `noise` to an action in [−1, 1].
+
+    Returns the action and its log-density.
+    """
     mean, log_std = _gaussian(actor, observation)
     before = mean + jnp.exp(log_std) * noise
     log_density = -(noise**2 + jnp.log(2 * jnp.pi)) / 2 - log_std
@@ -170,6 +174,6 @@ def _squash(
 
 
 def _q(critics: MLP, observation: Float[Array, "n obs"], action: Float[Array, "n act"]) -> Float[Array, "two n"]:
-    """Both critics on a batch."""
+    """Returns the values of both critics on a batch."""
     inputs = jnp.concatenate([observation, action], axis=-1)
     return jax.vmap(lambda critic: jax.vmap(critic)(inputs)[:, 0])(critics)

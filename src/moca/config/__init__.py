@@ -1,10 +1,11 @@
-"""Every setting, as frozen data. Nothing here imports jax: a bad setting is refused in milliseconds.
+"""All settings, as frozen dataclasses. Nothing here imports jax, so errors appear in milliseconds.
 
-Fields of type `float` may differ between the runs of one compiled program (they become traced numbers); a change in
-any other field compiles another program.
+Fields of type `float` may differ between the runs of one compiled program: they become traced
+numbers. A change in any other field compiles another program.
 """
 
 from moca.config.checks import *  # noqa: F403
+from moca.config.fitting import *  # noqa: F403
 from moca.config.registry import *  # noqa: F403
 from moca.config.sections import *  # noqa: F403
 from moca.config.texts import *  # noqa: F403

@@ -1,4 +1,4 @@
-"""Checks of single values: numbers, words and paths, from a command line, a file or a caller."""
+"""Checks of single values: numbers, strings and paths from a command line, a file or a caller."""
 
 import difflib
 import math
@@ -14,8 +14,8 @@ from typing import Any
 
 from moca.names import is_name
 
-INT32 = 2**31 - 1  # whole numbers become counters and sizes of arrays
-SIZES = (1e-15, 1e15)  # of real numbers but 0 and infinities: float32 holds these, their squares and their inverses
+INT32 = 2**31 - 1  # integers become counters and array sizes
+SIZES = (1e-15, 1e15)  # magnitudes allowed for real numbers: float32 holds them, their squares and their inverses
 _BOUNDS: dict[str, tuple[Callable[[Any, Any], bool], str]] = {
     "low": (operator.ge, "at least"),
     "above": (operator.gt, "above"),
@@ -26,18 +26,21 @@ _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?|[+-]?inf|nan", re.AS
 
 
 class ConfigError(ValueError):
-    """A setting that cannot be; the message names it, its value and what is allowed."""
+    """An invalid setting. The message names the setting, its value and what is allowed."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """ " Did you mean …?" for a mistyped word, or nothing."""
+    """Returns " Did you mean …?" with the nearest known word, or an empty string."""
     match = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
     return f" Did you mean {match[0]}?" if match else ""
 
 
 def nearest_names(name: str, known: Iterable[str]) -> list[str]:
-    """The three dotted names most like one; where that has no dot, their last parts are compared, too."""
-    name = name[:100]  # a longer one is like none
+    """Returns the three most similar dotted names.
+
+    A name without a dot is also compared with their last parts.
+    """
+    name = name[:100]  # a longer one resembles no setting
 
     def likeness(each: str) -> float:
         own = difflib.SequenceMatcher(None, name, each).ratio()
@@ -47,40 +50,40 @@ def nearest_names(name: str, known: Iterable[str]) -> list[str]:
 
 
 def shown(value: Any) -> str:
-    """A value as a message has it: a few letters, numbers with all the digits they need."""
+    """Returns a value as text for a message: shortened, with all significant digits."""
     try:
         if type(value) is float:
             return f"{value:g}" if float(f"{value:g}") == value else repr(value)
         text = repr(value)
-    except Exception:  # what a foreign object raises when asked for its words
+    except Exception:  # a user's __repr__ may raise anything
         text = f"an object of type {type(value).__name__}"
     return text if len(text) <= 80 else f"{text[:60]} … {text[-10:]}"
 
 
 def whole(name: str, value: Any, low: int = 0, high: int = INT32) -> int:
-    """Returns `value` as an integer; raises `ConfigError` if it is not one within these limits."""
+    """Returns `value` as an integer; raises `ConfigError` unless it is one within the limits."""
     return _within(name, _whole(name, value), {"low": low, "high": high})
 
 
 def real(name: str, value: Any, low: float = 0.0) -> float:
-    """Returns `value` as a float; raises `ConfigError` if it is not a finite number of at least `low`."""
+    """Returns `value` as a float; raises `ConfigError` unless it is finite and at least `low`."""
     return _within(name, _real(name, value), {"low": low})
 
 
 def as_path(name: str, value: Any) -> Path:
-    """Returns `value` as a path; raises `ConfigError` if it is not one that a file system can hold."""
+    """Returns `value` as a path; raises `ConfigError` unless it is valid on a file system."""
     if not isinstance(value, str | os.PathLike) or not isinstance(text := os.fspath(value), str):
         raise ConfigError(f"{name} must be a path, got {shown(value)}")
     parts = os.fsencode(text).split(b"/") if text.isprintable() else []
     if not text or not parts or max(map(len, parts)) > 255 or len(text) > 1024:
         raise ConfigError(
-            f"{name} = {shown(text)} is no path: it must be made of printable letters, at most 255 between two slashes"
+            f"{name} = {shown(text)} is not a valid path: use printable characters, at most 255 between two slashes"
         )
     return Path(text)
 
 
 def convert(name: str, value: Any, item: Field) -> Any:
-    """`value`, from a command line, a file or a caller, as the type of its field, if it is within the limits."""
+    """Returns `value`, converted to the type of its field; raises `ConfigError` if out of range."""
     kind, limits = item.type, item.metadata["limits"]
     value = _unwrapped(value)
     if kind is float:
@@ -96,17 +99,17 @@ def convert(name: str, value: Any, item: Field) -> Any:
                 return answer
         raise ConfigError(f"{name} must be true or false, got {shown(value)}")
     if not isinstance(value, str):
-        raise ConfigError(f"{name} must be a word, got {shown(value)}")
+        raise ConfigError(f"{name} must be a string, got {shown(value)}")
     return _known(name, str.__str__(value), limits)
 
 
 def _unwrapped(value: Any) -> Any:
-    """Returns the number that an array of one number holds; anything else as it is."""
+    """Returns the number in an array without axes; returns any other value unchanged."""
     return value.item() if getattr(value, "ndim", None) == 0 and callable(getattr(value, "item", None)) else value
 
 
 def _list(name: str, value: Any) -> list[float]:
-    """Numbers from a text, as `[1, 2]`, from a list, or from an array with one axis."""
+    """Returns the numbers in a string such as `[1, 2]`, a list, or a one-dimensional array."""
     parts = value.tolist() if getattr(value, "ndim", None) == 1 else value
     if isinstance(value, str):
         inner = value.strip("[]() ")
@@ -148,36 +151,36 @@ def _whole(name: str, value: Any) -> int:
 
 
 def _known(name: str, word: str, limits: Mapping[str, Any]) -> str:
-    """`word`, if it is one of those that the field allows."""
+    """Returns `word`; raises `ConfigError` if the field does not allow it."""
     prefixes, word = limits.get("prefixes", ()), limits.get("complete", str)(word)
     if any(word.startswith(prefix) for prefix in prefixes):
         if not is_name(word.partition(":")[2]):
             raise ConfigError(
-                f"{name} = {shown(word)} is not a name: it is one of Playground's, or {prefixes[0]}NAME, with letters, "
+                f"{name} = {shown(word)} is not a name: use one of Playground's, or {prefixes[0]}NAME, with letters, "
                 "digits and any of _ - . : / in NAME"
             )
     elif word not in limits["among"]:
         allowed = words_allowed(limits)
         if isinstance(limits["among"], dict):
-            allowed += ", and what a file in MOCA_PLUGINS registers"
+            allowed += ", or a name registered by a module in MOCA_PLUGINS"
         raise ConfigError(f"{name} = {shown(word)} is unknown.{nearest(word, limits['among'])} Allowed: {allowed}")
     return word
 
 
 def words_allowed(limits: Mapping[str, Any]) -> str:
-    """The words that limits allow, for a message."""
+    """Returns the allowed words as text for a message."""
     prefixes = limits.get("prefixes", ())
     return ", ".join(limits["among"]) + (f", or {prefixes[0]}NAME" if prefixes else "")
 
 
 def bounds_in_words(limits: Mapping[str, Any]) -> list[str]:
-    """The bounds that limits have, in words, as `at least 0`."""
+    """Returns the bounds as text, such as `at least 0`."""
     bounds = {key: bound for key, bound in limits.items() if key in _BOUNDS}
     return [f"{_BOUNDS[key][1]} {bound if isinstance(bound, int) else shown(bound)}" for key, bound in bounds.items()]
 
 
 def _within(name: str, number: Any, limits: Mapping[str, Any]) -> Any:
-    """`number`, if it is within the limits, and would be as a float32 too."""
+    """Returns `number`; raises `ConfigError` if it, or its float32 value, is outside the limits."""
     bounds, wanted = {key: bound for key, bound in limits.items() if key in _BOUNDS}, bounds_in_words(limits)
     inside = all(_BOUNDS[key][0](number, bound) for key, bound in bounds.items())
     if isinstance(number, float):
@@ -191,7 +194,7 @@ def _within(name: str, number: Any, limits: Mapping[str, Any]) -> Any:
             wanted.append(size if "above" in bounds else f"0 or {size}")
         elif any(single(number) == bound != number for bound in bounds.values()):
             fits = False
-            wanted.append(f"further from {single(number):g} than single precision can tell")
+            wanted.append(f"distinguishable from {single(number):g} in single precision")
         inside = inside and fits
     if not inside:
         raise ConfigError(f"{name} = {shown(number)} is out of range: it must be {' and '.join(wanted) or 'a number'}")
@@ -199,5 +202,5 @@ def _within(name: str, number: Any, limits: Mapping[str, Any]) -> Any:
 
 
 def single(number: float) -> float:
-    """The number as a float32 holds it."""
+    """Returns the number rounded to float32."""
     return struct.unpack("f", struct.pack("f", number))[0]

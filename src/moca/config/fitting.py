@@ -1,17 +1,18 @@
-"""How settings must fit each other."""
+"""Checks that settings are consistent with each other."""
 
 import math
 from typing import TYPE_CHECKING
 
 from moca.config.checks import INT32, ConfigError, shown, single
-from moca.config.registry import CONSTANT, NOISES, QUADRATIC_AGENTS
+from moca.config.registry import CONSTANT, ENVS, NOISES, QUADRATIC_AGENTS
+from moca.names import GYMNASIUM, OWN
 
 if TYPE_CHECKING:
     from moca.config.sections import Config
 
 
 def refuse_unfitting(config: "Config") -> None:
-    """Raises `ConfigError` unless the settings fit each other."""
+    """Raises `ConfigError` if settings contradict each other."""
     for fits in (_counts_fit, _belief_fits, _value_fits, _noise_fits):
         fits(config)
 
@@ -19,33 +20,55 @@ def refuse_unfitting(config: "Config") -> None:
 def _counts_fit(config: "Config") -> None:
     env, train = config.env, config.train
     if config.seed + config.seeds - 1 > INT32:
-        raise ConfigError(f"seed = {config.seed} with seeds = {config.seeds} leads beyond {INT32}: take a smaller seed")
-    if env.episode_length % env.action_repeat:
         raise ConfigError(
-            f"env.action_repeat = {env.action_repeat} must divide env.episode_length = {env.episode_length}"
+            f"seed = {config.seed} with seeds = {config.seeds} gives seeds above {INT32}: use a smaller seed"
         )
-    if train.steps % env.episode_length:
-        raise ConfigError(
-            f"train.steps = {train.steps} must be a multiple of env.episode_length = {env.episode_length}: "
-            f"try {max(1, round(train.steps / env.episode_length)) * env.episode_length}"
-        )
+    if not may_be_on_host(env.name):
+        refuse_partial(config)
     if (updates := train.steps // env.action_repeat * train.updates) > INT32:
         raise ConfigError(
             f"train.steps = {train.steps} with train.updates = {train.updates} makes {updates} updates, more than "
-            f"the {INT32} that can be counted: lower one of the two"
+            f"the {INT32} that fit a counter: lower one of the two"
         )
     if train.batch > train.capacity:
         raise ConfigError(f"train.batch = {train.batch} must not exceed train.capacity = {train.capacity}")
+
+
+def may_be_on_host(name: str) -> bool:
+    """Returns True unless an environment of that name is surely a compiled one."""
+    return name.startswith((GYMNASIUM, OWN)) or ENVS.get(name) is not None
+
+
+def refuse_partial(config: "Config") -> None:
+    """Raises if a decision or an episode would be partial, which a compiled environment has no program for."""
+    env, train = config.env, config.train
+    length = _multiple(env.action_repeat, env.episode_length)
+    steps, wrong, changed = _multiple(length, train.steps), [], {}
+    if length != env.episode_length:
+        wrong.append(f"env.action_repeat = {env.action_repeat} must divide env.episode_length = {env.episode_length}")
+        changed["env.episode_length"] = length
+    if train.steps % env.episode_length:
+        wrong.append(f"train.steps = {train.steps} must be a multiple of env.episode_length = {env.episode_length}")
+    if steps != train.steps:
+        changed["train.steps"] = steps
+    if wrong:
+        tried = " and ".join(f"{name} = {value}" for name, value in changed.items())
+        raise ConfigError(f"{', and '.join(wrong)}: try {tried}")
+
+
+def _multiple(unit: int, number: int) -> int:
+    """The multiple of `unit` that is nearest to a number, and not zero."""
+    return max(1, round(number / unit)) * unit
 
 
 def _belief_fits(config: "Config") -> None:
     if config.belief.noise != "learned":
         return
     if not config.belief.filter:
-        raise ConfigError("belief.noise = learned needs belief.filter = true: nothing else uses the noise level")
-    if config.train.capacity < (needed := config.env.episode_length // config.env.action_repeat):
+        raise ConfigError("belief.noise = learned needs belief.filter = true: only the filter uses the noise level")
+    if config.train.capacity < (needed := -(-config.env.episode_length // config.env.action_repeat)):
         raise ConfigError(
-            f"belief.noise = learned needs a whole episode: train.capacity = {config.train.capacity} must be at least "
+            f"belief.noise = learned needs whole episodes: train.capacity = {config.train.capacity} must be at least "
             f"{needed}"
         )
 
@@ -53,18 +76,18 @@ def _belief_fits(config: "Config") -> None:
 def _value_fits(config: "Config") -> None:
     value = config.value
     if value.encoder and not value.basis_lr:
-        raise ConfigError("value.encoder needs value.basis_lr above 0: an encoder that does not learn is no use")
+        raise ConfigError("value.encoder needs value.basis_lr above 0: an encoder is useless unless it learns")
     if not single(value.least) < single(value.most):
-        raise ConfigError(f"value.least = {shown(value.least)} must lie below value.most = {shown(value.most)}")
+        raise ConfigError(f"value.least = {shown(value.least)} must be below value.most = {shown(value.most)}")
     for name in ("high", "lengthscales"):
         if len(numbers := getattr(value, name)) != len(value.low):
             raise ConfigError(f"value.{name} has {len(numbers)} numbers, but value.low has {len(value.low)}")
     if not all(single(low) < single(high) for low, high in zip(value.low, value.high, strict=True)):
-        raise ConfigError(f"value.low = {list(value.low)} must lie below value.high = {list(value.high)}")
+        raise ConfigError(f"value.low = {list(value.low)} must be below value.high = {list(value.high)}")
     if config.agent in QUADRATIC_AGENTS and not value.low:
         raise ConfigError(
             f"{config.agent} needs value.low, value.high and value.lengthscales, and {config.env.name} has no preset: "
-            "say in which range each observed dimension lies and over which length values change there"
+            "give the range of each observed dimension and the length over which V changes along it"
         )
 
 
@@ -72,8 +95,8 @@ def _noise_fits(config: "Config") -> None:
     noise = config.noise
     if NOISES[noise.kind].scaled and not any(math.isfinite(scale) for scale in noise.scales):
         raise ConfigError(
-            f"noise.kind = {noise.kind} needs noise.scales, a number per observed dimension, of which inf leaves one "
-            f"out, but not all: {list(noise.scales)} is none for {config.env.name}; CartpoleBalance has "
+            f"noise.kind = {noise.kind} needs noise.scales, one number per observed dimension of {config.env.name}, "
+            f"with inf for dimensions to ignore, but not for all; got {list(noise.scales)}. CartpoleBalance uses "
             "[2.4,inf,inf,2,3]"
         )
     if noise.kind != CONSTANT and noise.sigma_min > noise.sigma:

@@ -1,7 +1,8 @@
-"""Agents, classes of V, noises and environments by the names that a config has for them. Nothing here imports jax.
+"""The registry of agents, classes of V, noises and environments, by their names in a config.
 
-Ours are listed below, one line each. `moca.register_agent` and the like add a user's with the same functions. What is
-added is an object, or `module:name`, which is imported when it is first used.
+The built-in ones are listed below, one line each. `moca.register_agent` and the like add a user's
+through the same functions. An entry is an object, or a string `module:name` that is imported on
+first use. Nothing here imports jax.
 """
 
 import re
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple
 
 from moca.config.checks import ConfigError
 from moca.looks import COLOURS, LOOKS, Look
-from moca.names import GYMNASIUM, PLAYGROUND, is_name
+from moca.names import GYMNASIUM, OWN, PLAYGROUND, is_name
 
 Load = Callable[[], Any]
 
@@ -21,14 +22,14 @@ class AgentEntry(NamedTuple):
     """An agent."""
 
     load: Load  # its class
-    prediction: Load | None  # the rule that makes a distribution of s′; None where s′ is taken as observed
+    prediction: Load | None  # the rule for the distribution of s′; None if s′ is taken as observed
 
 
 class ValueEntry(NamedTuple):
     """A class of V."""
 
-    load: Load  # the function that makes one
-    bases: tuple[str, ...]  # fields in which it is not linear, where its class does not declare them
+    load: Load  # the function that creates V
+    bases: tuple[str, ...]  # fields in which V is not linear, unless its class declares them
 
 
 class NoiseEntry(NamedTuple):
@@ -39,46 +40,51 @@ class NoiseEntry(NamedTuple):
 
 
 AGENTS: dict[str, AgentEntry] = {}
-QUADRATIC_AGENTS: list[str] = []  # those with a V over the state, which needs its range
+QUADRATIC_AGENTS: list[str] = []  # agents with a V over the state, which needs the state's range
 VALUES: dict[str, ValueEntry] = {}
 NOISES: dict[str, NoiseEntry] = {}
-CONSTANT = "homoscedastic"  # the noise that is the same everywhere
-ENVS: dict[str, Load | None] = dict.fromkeys(PLAYGROUND)  # what makes each; MuJoCo Playground does where there is None
+CONSTANT = "homoscedastic"  # noise that does not depend on the state
+ENVS: dict[str, Load | None] = dict.fromkeys(PLAYGROUND)  # functions that create each; None for MuJoCo Playground's
 
 
 def add_agent(name: str, agent: Any, prediction: Any = None, look: Look | None = None, quadratic: bool = True) -> None:
-    """Adds an agent: its class, its rule for s′ if it predicts that, and its look in figures and on pages."""
+    """Adds an agent: its class, its prediction rule for s′ if any, and its look in figures."""
     _check(name, AGENTS, "agent")
     AGENTS[name] = AgentEntry(_loader(agent), None if prediction is None else _loader(prediction))
     if quadratic:
         QUADRATIC_AGENTS.append(name)
-    if look is not None and look.ink.startswith("#"):  # pages know a colour by its name
+    if look is not None and look.ink.startswith("#"):  # pages refer to colours by name
         COLOURS[name], look = look.ink, look._replace(ink=name)
     if look is not None:
         LOOKS[name] = look
 
 
 def add_value(name: str, make: Any, bases: Sequence[str] = ()) -> None:
-    """Adds a class of V."""
+    """Adds a function class for V."""
     _check(name, VALUES, "value.kind")
     VALUES[name] = ValueEntry(_loader(make), tuple(bases))
 
 
 def add_noise(name: str, deviation: Any, scaled: bool = False) -> None:
-    """Adds a kind of noise."""
-    _check(name, (*NOISES, "action"), "noise.kind")  # the latter is a disturbance of actions, in studies
+    """Adds a kind of observation noise."""
+    _check(name, (*NOISES, "action"), "noise.kind")  # in studies, "action" means a disturbance of the actions
     NOISES[name] = NoiseEntry(_loader(deviation), scaled)
 
 
 def add_env(name: str, make: Load) -> None:
-    """Adds an environment, which `make` makes."""
+    """Adds an environment, which calling `make` creates."""
     _check(name, ENVS, "env.name", r"\w[\w.-]*", "letters, digits and any of _ - .")
     ENVS[name] = make
 
 
 def full_name(name: str) -> str:
-    """The name that a config has for an environment: one of Gymnasium's, such as `Pendulum-v1`, gets its prefix."""
-    bare = re.search(r"-v\d+$", name) and ":" not in name and name not in ENVS and is_name(name)
+    """Returns the name of an environment in a config.
+
+    Gymnasium's names, such as `Pendulum-v1`, and classes, as `module:Class`, get Gymnasium's prefix.
+    """
+    registered = re.search(r"-v\d+$", name) and ":" not in name
+    a_class = re.fullmatch(r"[^\W\d][\w.]*:[^\W\d]\w*", name) and not name.startswith((GYMNASIUM, OWN))
+    bare = (registered or a_class) and name not in ENVS and is_name(name)
     return GYMNASIUM + name if bare else name
 
 
@@ -91,12 +97,12 @@ def _check(
     taken: Iterable[str],
     setting: str,
     pattern: str = r"[a-z0-9][a-z0-9-]*",
-    words: str = "small letters, digits and '-'",
+    words: str = "lowercase letters, digits and '-'",
 ) -> None:
-    if name in taken or re.fullmatch(r"moca-mc-\d+", name):  # the latter are MC with so many samples, in studies
-        raise ConfigError(f"{setting} = {name!r} exists already: choose another name")
+    if name in taken or re.fullmatch(r"moca-mc-\d+", name):  # in studies, moca-mc-K is MC with K samples
+        raise ConfigError(f"{setting} = {name!r} already exists: choose another name")
     if not re.fullmatch(pattern, name) or len(name) > 100:
-        raise ConfigError(f"{setting} = {name!r} must be made of {words}")
+        raise ConfigError(f"{setting} = {name!r} must consist of {words}")
 
 
 _QUADRATIC = "moca.agents.quadratic:QuadraticAgent"

@@ -1,4 +1,4 @@
-"""Every setting, as frozen data: type, limits, default, and what it does."""
+"""The settings, as frozen dataclasses: type, limits, default and description of each."""
 
 import dataclasses
 import math
@@ -24,18 +24,21 @@ WIDEST = 2**16
 
 
 def _setting(default: Any, text: str, **limits: Any) -> Any:
-    """A field with its default, one sentence on what it does, and its limits.
+    """Returns a field with its default, a one-sentence description, and its limits.
 
-    Limits are `low`, `high` (inclusive unless `above`/`below` are given), `infinite`, or `among`. Beside the words of
-    `among`, any that begins with one of `prefixes` is allowed, which `complete` puts before some that have none. What
-    all numbers must fit is `INT32` and `SIZES`.
+    Limits are `low` and `high` (inclusive), `above` and `below` (exclusive), `infinite`, or
+    `among`. Besides the words of `among`, any word that starts with one of `prefixes` is allowed;
+    `complete` adds a prefix where it was left out. All numbers must also fit `INT32` or `SIZES`.
     """
     return field(default=default, metadata={"text": text, "limits": limits})
 
 
 @dataclass(frozen=True)
 class EnvConfig:
-    """The task, and how its steps are counted. Steps are always environment steps, whatever the action repeat."""
+    """The task and its step counts.
+
+    Steps are always environment steps, whatever the action repeat.
+    """
 
     name: str = _setting(
         "CartpoleBalance",
@@ -46,34 +49,39 @@ class EnvConfig:
     )
     episode_length: int = _setting(1000, "The number of environment steps after which an episode is cut.", low=1)
     action_repeat: int = _setting(1, "The number of environment steps for which each action is held.", low=1)
+    flatten: bool = _setting(
+        False, "Whether Gymnasium's observations of several parts (Dict, Tuple) are flattened into one vector."
+    )
 
 
 @dataclass(frozen=True)
 class NoiseConfig:
-    """Gaussian noise on what the agent observes [App. A], and a random disturbance of the actions it takes.
+    """Gaussian noise on observations [App. A], and a random disturbance of the executed actions.
 
-    `homoscedastic`: standard deviation `sigma`. `state-norm`: from `sigma_min` to `sigma` with the norm of the state
-    over `scales`.
+    `homoscedastic`: standard deviation `sigma`. `state-norm`: the standard deviation grows from
+    `sigma_min` to `sigma` with the norm of the state divided by `scales`.
     """
 
     kind: str = _setting(
-        CONSTANT, "How the observation noise depends on the state: not at all, or growing with its norm.", among=NOISES
+        CONSTANT,
+        "The kind of observation noise: independent of the state, or growing with the state's norm.",
+        among=NOISES,
     )
     sigma: float = _setting(
-        0.0, "The standard deviation of the observation noise, or the greatest where it depends on the state.", low=0
+        0.0, "The standard deviation of the observation noise, or its maximum where it depends on the state.", low=0
     )
     sigma_min: float = _setting(
-        0.0, "The least standard deviation of an observation noise that depends on the state.", low=0
+        0.0, "The smallest standard deviation of observation noise that depends on the state.", low=0
     )
     scales: tuple[float, ...] = _setting(
         (),
-        "The size of each observed dimension by which state-norm noise measures the state; inf leaves one out.",
+        "The scale of each observed dimension in the norm that state-norm noise uses; inf ignores a dimension.",
         above=0,
         infinite=True,
     )
     action: float = _setting(
         0.0,
-        "The standard deviation of a disturbance that is added to every executed action and that nobody observes, in "
+        "The standard deviation of an unobserved disturbance added to every executed action, in "
         "units of half the action range.",
         low=0,
     )
@@ -81,29 +89,35 @@ class NoiseConfig:
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """The loop that all agents share."""
+    """The training loop that all agents share."""
 
     steps: int = _setting(
-        100_000, "The number of environment steps of each run, a multiple of env.episode_length.", low=1
+        100_000,
+        "The number of environment steps of each run, a multiple of env.episode_length but for environments on the "
+        "host.",
+        low=1,
     )
     horizon: int = _setting(
         0, "The number of environment steps over which exploration and learning rates change; 0 is train.steps.", low=0
     )
-    batch: int = _setting(128, "The number of transitions that each update learns from.", low=1)
-    capacity: int = _setting(1_000_000, "The number of transitions that the replay memory holds.", low=1)
+    batch: int = _setting(128, "The number of transitions in the batch of each update.", low=1)
+    capacity: int = _setting(1_000_000, "The number of transitions that the replay buffer holds.", low=1)
     updates: int = _setting(1, "The number of updates after each decision.", low=1)
     decay: float = _setting(
-        1.0, "The part of every learning rate that is left at the end of training, after a linear fall.", low=0
+        1.0, "The fraction of every learning rate that remains at the end of training, after linear decay.", low=0
     )
     warmup: int = _setting(1000, "The number of environment steps with random actions before learning begins.", low=0)
-    gamma: float = _setting(0.99, "The factor by which rewards are discounted with each decision.", low=0, below=1)
+    gamma: float = _setting(0.99, "The discount factor per decision.", low=0, below=1)
     eval_episodes: int = _setting(10, "The number of episodes over which each evaluation averages.", low=1)
     eval_every: int = _setting(1, "The number of training episodes from one evaluation to the next.", low=1)
 
 
 @dataclass(frozen=True)
 class SACConfig:
-    """Soft actor-critic (Haarnoja et al. 2018): twin critics, tanh-Gaussian actor, learned temperature."""
+    """Soft actor-critic: twin critics, tanh-Gaussian actor, learned temperature.
+
+    Haarnoja et al. 2018.
+    """
 
     width: int = _setting(256, "The number of units in each hidden layer of actor and critics.", low=1, high=WIDEST)
     depth: int = _setting(2, "The number of hidden layers of actor and critics.", low=1, high=DEEPEST)
@@ -113,18 +127,18 @@ class SACConfig:
         3e-4, "The learning rate of the temperature; zero keeps the temperature where it starts.", low=0
     )
     alpha: float = _setting(1.0, "The temperature, the weight of the entropy, at the start.", above=0)
-    tau: float = _setting(
-        0.005, "The share of the critics that the target critics take over with each update.", above=0, high=1
+    tau: float = _setting(0.005, "The step size of the target critics' moving average, per update.", above=0, high=1)
+    entropy_per_action: float = _setting(
+        -1.0, "The target entropy per action dimension, to which the temperature adapts."
     )
-    entropy_per_action: float = _setting(-1.0, "The entropy that the temperature aims at, per action dimension.")
     probability: float = _setting(
-        0.0, "The probability that a decision while learning is a random action.", low=0, high=1
+        0.0, "The probability of a random action at each decision while learning.", low=0, high=1
     )
 
 
 @dataclass(frozen=True)
 class CriticConfig:
-    """The quadratic action-value of the paper's agents [Eq. 3]; rates go linearly from the first to the end value."""
+    """The quadratic action-value of the paper's agents [Eq. 3]. Learning rates change linearly."""
 
     width: int = _setting(256, "The number of units in each hidden layer of the critics.", low=1, high=WIDEST)
     depth: int = _setting(2, "The number of hidden layers of the critics.", low=1, high=DEEPEST)
@@ -135,43 +149,48 @@ class CriticConfig:
         1e-5, "The learning rate of the head that gives the best action, at the end of training.", low=0
     )
     target_period: int = _setting(
-        100, "The number of updates after which the target values become copies of the learned ones.", low=1
+        100, "The number of updates between copies of the learned values to the target values.", low=1
     )
     head: str = _setting(
         "vertex",
-        "Whether the network outputs the best action before clipping (vertex) or that times the curvature (slope).",
+        "The output of the network: the unclipped best action (vertex), or its product with the curvature (slope).",
         among=HEADS,
     )
     curvature: str = _setting(
-        "diagonal", "Whether the curvature P of Q in the action is a diagonal or a full matrix.", among=CURVATURES
+        "diagonal", "The form of the curvature P of Q in the action: a diagonal or a full matrix.", among=CURVATURES
     )
-    curvature_floor: float = _setting(1e-3, "The least diagonal entry of the curvature P.", above=0)
+    curvature_floor: float = _setting(1e-3, "The smallest diagonal entry of the curvature P.", above=0)
     keepalive: float = _setting(1e-4, "The weight of the penalty on a curvature below critic.keepalive_min.", low=0)
-    keepalive_min: float = _setting(0.5, "The curvature below which the keep-alive penalty sets in.", low=0)
+    keepalive_min: float = _setting(0.5, "The curvature below which the keep-alive penalty applies.", low=0)
 
 
 @dataclass(frozen=True)
 class ValueConfig:
-    """The class of V. Bounds and lengthscales have one number per observed dimension."""
+    """The function class of V. Bounds and lengthscales have one number per observed dimension."""
 
-    kind: str = _setting("rbf", "The class of functions that the state value V is taken from.", among=VALUES)
+    kind: str = _setting("rbf", "The function class of the state value V.", among=VALUES)
     bases: int = _setting(256, "The number of basis functions of V.", low=1)
-    low: tuple[float, ...] = _setting((), "The lower end of the range in which each observed dimension lies.")
-    high: tuple[float, ...] = _setting((), "The upper end of the range in which each observed dimension lies.")
+    low: tuple[float, ...] = _setting((), "The lower end of the range of each observed dimension.")
+    high: tuple[float, ...] = _setting((), "The upper end of the range of each observed dimension.")
     lengthscales: tuple[float, ...] = _setting(
-        (), "The length over which V changes along each observed dimension, at the start where bases learn.", above=0
+        (),
+        "The length over which V changes along each observed dimension; initial values if bases are learned.",
+        above=0,
     )
     encoder: int = _setting(
-        0, "The number of learned latent dimensions that V is a function of; zero takes the state.", low=0, high=WIDEST
+        0,
+        "The number of learned latent dimensions that V is a function of; zero uses the state itself.",
+        low=0,
+        high=WIDEST,
     )
-    lr: float = _setting(1e-4, "The learning rate of the weights, which V is linear in.", low=0)
-    constant_lr: float = _setting(0.0, "The learning rate of a constant in V; zero leaves the constant out.", low=0)
-    basis_lr: float = _setting(0.0, "The learning rate of bases that learn, and of the encoder.", low=0)
+    lr: float = _setting(1e-4, "The learning rate of the weights in which V is linear.", low=0)
+    constant_lr: float = _setting(0.0, "The learning rate of a constant term in V; zero omits the term.", low=0)
+    basis_lr: float = _setting(0.0, "The learning rate of learned bases and of the encoder.", low=0)
     least: float = _setting(
-        -math.inf, "The lower bound of E[V(s′)] in the target, where the rewards imply one.", infinite=True
+        -math.inf, "The lower bound of E[V(s′)] in the target, if the rewards imply one.", infinite=True
     )
     most: float = _setting(
-        math.inf, "The upper bound of E[V(s′)] in the target, where the rewards imply one.", infinite=True
+        math.inf, "The upper bound of E[V(s′)] in the target, if the rewards imply one.", infinite=True
     )
 
 
@@ -184,7 +203,7 @@ class DynamicsConfig:
     depth: int = _setting(2, "The number of hidden layers of the ensemble.", low=1, high=DEEPEST)
     lr: float = _setting(1e-3, "The learning rate of the ensemble.", low=0)
     covariance: str = _setting(
-        "diagonal", "Whether each member predicts a diagonal or a full covariance.", among=COVARIANCES
+        "diagonal", "The form of each member's predicted covariance: diagonal or full.", among=COVARIANCES
     )
     activation: str = _setting("silu", "The activation function of the ensemble's hidden layers.", among=ACTIVATIONS)
     samples: int = _setting(4, "The number of next states that moca-mc draws for each target (K).", low=1)
@@ -192,52 +211,54 @@ class DynamicsConfig:
 
 @dataclass(frozen=True)
 class BeliefConfig:
-    """The agent's estimate of the state: the observation, or the mean of a filter's Gaussian belief."""
+    """The agent's estimate of the state: the observation, or the mean of a filter's belief."""
 
     filter: bool = _setting(
         False, "Whether the agent acts and learns on a filtered belief over the state instead of the observation."
     )
     noise: str = _setting(
-        "known", "Whether the filter is told the observation noise or learns its level.", among=NOISE_LEVELS
+        "known", "The observation noise used by the filter: its known level, or a learned one.", among=NOISE_LEVELS
     )
-    sigma: float = _setting(0.1, "The noise level at which a filter that learns it starts.", above=0)
-    sigma_lr: float = _setting(0.1, "The learning rate of the logarithm of a learned noise level, per episode.", low=0)
+    sigma: float = _setting(0.1, "The initial noise level of a filter that learns it.", above=0)
+    sigma_lr: float = _setting(
+        0.1, "The learning rate of the logarithm of a learned noise level, applied per episode.", low=0
+    )
 
 
 @dataclass(frozen=True)
 class ExplorationConfig:
-    """Random with a probability, else Gaussian around the greedy action; in units of half the action range."""
+    """Exploration: random actions with some probability, else noise on the greedy action."""
 
     probability: float = _setting(0.2, "The probability of a random action at the start.", low=0, high=1)
-    probability_end: float = _setting(0.2, "The probability of a random action once it is annealed.", low=0, high=1)
+    probability_end: float = _setting(0.2, "The probability of a random action after annealing.", low=0, high=1)
     sigma: float = _setting(
         1.0, "The standard deviation around the greedy action at the start, in units of half the action range.", low=0
     )
     sigma_end: float = _setting(
-        0.1, "The standard deviation around the greedy action once it is annealed, in the same units.", low=0
+        0.1, "The standard deviation around the greedy action after annealing, in the same units.", low=0
     )
     anneal: float = _setting(
-        0.5, "The share of training over which exploration goes to its end values.", above=0, high=1
+        0.5, "The fraction of training over which exploration is annealed to its end values.", above=0, high=1
     )
     hold: float = _setting(
         1.0,
-        "The mean number of decisions after which it is drawn anew whether to act at random, and which random action.",
+        "The mean number of decisions between new draws of whether to act at random, and of the random action.",
         low=1,
     )
     random: str = _setting(
         "uniform",
-        "Whether random actions are uniform, or one of the two ends in every dimension (extreme).",
+        "The distribution of random actions: uniform, or one of the two bounds in each dimension (extreme).",
         among=RANDOM_ACTIONS,
     )
 
 
 @dataclass(frozen=True)
 class Config:
-    """All settings of a set of runs that differ in their seed."""
+    """All settings of a set of runs that differ only in their seed."""
 
     agent: str = _setting("moca", "The agent that learns.", among=AGENTS)
-    seed: int = _setting(0, "The first of the seeds.", low=0)
-    seeds: int = _setting(1, "The number of runs, each with a seed of its own.", low=1, high=100_000)
+    seed: int = _setting(0, "The first seed; further runs use the next integers.", low=0)
+    seeds: int = _setting(1, "The number of runs, each with its own seed.", low=1, high=100_000)
     env: EnvConfig = field(default_factory=EnvConfig)
     noise: NoiseConfig = field(default_factory=NoiseConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
@@ -249,9 +270,9 @@ class Config:
     sac: SACConfig = field(default_factory=SACConfig)
 
     def validated(self) -> "Config":
-        """The config with plain numbers, if each is in its range and they fit each other; raises `ConfigError` if not.
+        """Returns the config with plain numbers; raises `ConfigError` if a setting is invalid.
 
-        Not done by the constructor: inside a compiled program the numbers of a config have no value yet.
+        The constructor does not check: inside a compiled program the numbers are traced.
         """
         for item in dataclasses.fields(self):
             kind, value = item.type, getattr(self, item.name)
@@ -263,7 +284,7 @@ class Config:
 
 
 def flatten(config: Config) -> dict[str, Any]:
-    """Every setting by its dotted name, in order."""
+    """Returns every setting by its dotted name, in order."""
     flat: dict[str, Any] = {}
     for item in dataclasses.fields(config):
         value = getattr(config, item.name)
@@ -277,16 +298,18 @@ def flatten(config: Config) -> dict[str, Any]:
 
 
 def override(config: Config, settings: Mapping[str, Any]) -> Config:
-    """The config with some settings, by dotted name, replaced and everything checked once more."""
+    """Returns the config with some settings replaced, by dotted name, and all settings checked."""
     if not isinstance(config, Config):
-        raise ConfigError(f"config must be a moca.config.Config, as moca.presets.build makes one, got {shown(config)}")
+        raise ConfigError(
+            f"config must be a moca.config.Config, such as moca.presets.build returns, got {shown(config)}"
+        )
     if not isinstance(settings, Mapping):
         raise ConfigError(f"settings must be a dictionary of values by dotted name, got {shown(settings)}")
     return _replaced(config, checked(settings)).validated()
 
 
 def checked(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Converts every setting to the type of its field; raises if one has another type or is out of range."""
+    """Converts every setting to the type of its field; raises if one is invalid."""
     return {name: convert(name, value, field_of(name)) for name, value in settings.items()}
 
 
@@ -305,14 +328,14 @@ def _replaced(config: Config, settings: Mapping[str, Any]) -> Config:
 
 
 def field_of(name: str) -> dataclasses.Field:
-    """The field a dotted name means."""
+    """Returns the field with that dotted name; raises `ConfigError` if there is none."""
     if not isinstance(name, str):
-        raise ConfigError(f"a setting has a dotted name, such as train.gamma, got {shown(name)}")
+        raise ConfigError(f"a setting must be named by a dotted string, such as train.gamma, got {shown(name)}")
     known = fields()
     if name in known:
         return known[name]
     if any(each.startswith(f"{name}.") for each in known):
-        raise ConfigError(f"there is no setting {shown(name)}: it is a section, and moca settings {name} lists it")
+        raise ConfigError(f"there is no setting {shown(name)}: it is a section, which moca settings {name} lists")
     *most, last = nearest_names(name, known)
     raise ConfigError(
         f"there is no setting {shown(name)}. Did you mean {', '.join(most)} or {last}? moca settings lists all"
@@ -321,7 +344,7 @@ def field_of(name: str) -> dataclasses.Field:
 
 @cache
 def fields() -> dict[str, dataclasses.Field]:
-    """Every field by its dotted name, in order."""
+    """Returns every field by its dotted name, in order."""
     found: dict[str, dataclasses.Field] = {}
     for item in dataclasses.fields(Config):
         if dataclasses.is_dataclass(section := item.type):

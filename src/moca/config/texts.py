@@ -11,50 +11,50 @@ from typing import Any
 from moca.config.checks import ConfigError, shown
 from moca.config.sections import Config, checked, field_of, override
 
-FILE_LIMIT = 2**20  # bytes of a file of settings
+FILE_LIMIT = 2**20  # bytes in a file of settings
 
 
 def to_json(config: Config) -> str:
-    """The config in full, as JSON; infinities are the strings "inf" and "-inf"."""
+    """Returns the whole config as JSON; infinities become the strings "inf" and "-inf"."""
     return json.dumps(plain(dataclasses.asdict(config)), indent=2)
 
 
 def from_json(text: str) -> Config:
-    """The config that `to_json` wrote; what is not named keeps its default."""
+    """Returns the config that `to_json` wrote; settings that are missing keep their defaults."""
     return override(Config(), settings_of(text))
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """Settings by dotted name from a JSON or TOML file, each of them checked."""
+    """Returns the settings in a JSON or TOML file, by dotted name and checked."""
     try:
         if path.exists() and not path.is_file():
-            raise ConfigError(f"cannot read the config file {path}: it is no regular file")
+            raise ConfigError(f"cannot read the config file {path}: it is not a regular file")
         with path.open("rb") as file:
             content = file.read(FILE_LIMIT + 1)
         if len(content) > FILE_LIMIT:
-            raise ConfigError(f"the config file {path} is too large: settings take at most {FILE_LIMIT} bytes")
+            raise ConfigError(f"the config file {path} is too large: at most {FILE_LIMIT} bytes are allowed")
         return checked(settings_of(content.decode("utf-8-sig"), path.suffix == ".toml"))
     except OSError as error:
         raise ConfigError(f"cannot read the config file {path}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise ConfigError(f"the config file {path} is no text in UTF-8") from None
+        raise ConfigError(f"the config file {path} is not UTF-8 text") from None
     except ConfigError as error:
         raise error if str(path) in str(error) else ConfigError(f"the config file {path}: {error}") from None
 
 
 def settings_of(text: str, toml: bool = False) -> dict[str, Any]:
-    """Settings by dotted name from the text of a JSON or TOML file: one table, of values and of tables of values."""
+    """Returns the settings in the text of a JSON or TOML file, by dotted name."""
     read: Any = tomllib.loads if toml else partial(json.loads, object_pairs_hook=_once, parse_constant=_no_constant)
     try:
         tree = read(text)
     except RecursionError:
-        raise ConfigError("it is nested too deeply: settings are a table of tables") from None
+        raise ConfigError("it is nested too deeply: settings must be a table of tables") from None
     except ConfigError:
         raise
     except ValueError as error:
-        raise ConfigError(f"it does not hold settings as {'TOML' if toml else 'JSON'}: {error}") from None
+        raise ConfigError(f"it is not valid {'TOML' if toml else 'JSON'}: {error}") from None
     if not isinstance(tree, dict):
-        raise ConfigError(f'settings are a table, such as {{"train": {{"gamma": 0.98}}}}, got {shown(tree)}')
+        raise ConfigError(f'settings must be a table, such as {{"train": {{"gamma": 0.98}}}}, got {shown(tree)}')
     pairs: list[tuple[str, Any]] = []
     for name, value in tree.items():
         pairs += (
@@ -64,7 +64,7 @@ def settings_of(text: str, toml: bool = False) -> dict[str, Any]:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The pairs as a dictionary; raises if a name is there twice."""
+    """Returns the pairs as a dictionary; raises `ConfigError` if a name occurs twice."""
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
@@ -73,20 +73,20 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_constant(word: str) -> Any:
-    raise ConfigError(f'{word} is no JSON: an infinite number is the word "inf" or "-inf"')
+    raise ConfigError(f'{word} is not valid JSON: write an infinite number as "inf" or "-inf"')
 
 
 def parse_assignment(text: str) -> tuple[str, Any]:
-    """`critic.lr=3e-4` as name and value."""
+    """Splits an assignment such as `critic.lr=3e-4` into name and value."""
     name, equals, value = text.partition("=")
     if not equals:
-        raise ConfigError(f"a setting is NAME=VALUE, for example train.gamma=0.98; got {shown(text)}")
+        raise ConfigError(f"a setting must have the form NAME=VALUE, for example train.gamma=0.98; got {shown(text)}")
     field_of(name.strip())
     return name.strip(), value.strip()
 
 
 def plain(tree: Any) -> Any:
-    """Settings as JSON can hold them: lists for tuples, words for infinities."""
+    """Returns settings as JSON can hold them: tuples as lists, infinities as strings."""
     if isinstance(tree, dict):
         return {name: plain(value) for name, value in tree.items()}
     if isinstance(tree, tuple):

@@ -4,12 +4,12 @@
     policy.reset()  # at the start of every episode
     action = policy(observation)  # hold it for policy.action_repeat steps
 
-Nothing else of this package is imported, so this folder can be copied to wherever a policy is to run. It computes in
-double precision what the agent computes in single precision.
+No other part of this package is imported, so this folder can be copied to the machine that runs the
+policy. It computes in double precision what the agent computes in single precision.
 
-A file may come from anywhere: it is checked, sizes first, before anything is made of it, and none makes code run. An
-observation may be bad: NaN is a missing value, which a filter does without; anything else that cannot be a measurement
-is a `ValueError`, and the policy stays as it was.
+Files need not be trusted: they are checked, sizes first, before they are used, and cannot execute
+code. Observations may be bad: NaN marks a missing value, which a filter can handle. Any other value
+that cannot be a measurement raises a `ValueError`, and the policy's belief does not change.
 """
 
 import difflib
@@ -30,43 +30,43 @@ PRETRAINED = Path(__file__).parent.parent / "policies"
 
 
 def pretrained(name: str) -> "Policy":
-    """The trained policy for one of the paper's tasks that comes with the package."""
+    """Returns the trained policy for one of the paper's tasks, included in the package."""
     known = sorted(path.stem for path in PRETRAINED.glob("*.npz"))
     if name not in known:
         match = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
         hint = f" Did you mean {match[0]}?" if match else ""
-        raise ValueError(f"there is no trained policy for {name!r}.{hint} There are: {', '.join(known)}")
+        raise ValueError(f"there is no trained policy for {name!r}.{hint} Available: {', '.join(known)}")
     return Policy.load(PRETRAINED / f"{name}.npz")
 
 
 class Policy:
     """A greedy policy, with the filter over the state it was trained with, if any.
 
-    `facts` is what the file says of its origin: agent, task, seed, noise. `missing` counts the values that were missing
-    in observations so far, over all episodes.
+    `facts` holds the file's statements about its origin: agent, task, seed, noise. `missing` counts
+    the missing values in observations so far, over all episodes.
     """
 
     def __init__(self, facts: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
         check_facts(facts)
         left = {name: numbers(name, array) for name, array in arrays.items()}
         if (size := sum(array.nbytes for array in left.values())) > 2 * LARGEST:
-            raise ValueError(f"it has {size:,} bytes of numbers in double precision, and may have {2 * LARGEST:,}")
+            raise ValueError(f"it has {size:,} bytes in double precision, at most {2 * LARGEST:,} are allowed")
         self.facts = facts
         self.action_low, self.action_high = bounds(left)
         greedy = Actor if facts["kind"] == "actor" else Quadratic
         self._greedy: Callable[[np.ndarray], np.ndarray] = greedy(facts, left, len(self.action_low))
         self._filter = Filter(facts, left, len(self.action_low)) if facts["filter"] else None
         if left:
-            raise ValueError(f"it has arrays that nothing uses: {reprlib.repr(sorted(left))}")
-        self._last: tuple[Any, np.ndarray] | None = None  # belief, if there is a filter, and action
+            raise ValueError(f"it has unknown arrays: {reprlib.repr(sorted(left))}")
+        self._last: tuple[Any, np.ndarray] | None = None  # the belief, if there is a filter, and the action
         self.missing = 0
-        for _ in range(2):  # a first observation and one that follows: whatever does not work is found now
+        for _ in range(2):  # a first observation and a second one, to find errors now
             self(np.zeros(facts["observation_size"]))
         self.reset()
 
     @classmethod
     def load(cls, path: Path | str) -> "Policy":
-        """The policy in a file that `moca export` wrote; a `ValueError` says what is wrong with any other."""
+        """Loads a policy that `moca export` wrote; raises `ValueError` if the file is invalid."""
         try:
             arrays = read_arrays(path)
             facts = read_facts(arrays.pop("header", None))
@@ -79,26 +79,37 @@ class Policy:
         except FileNotFoundError:
             raise ValueError(f"there is no file {path}") from None
         except ValueError as error:
-            raise ValueError(f"{path} is no exported policy, as moca export DIR writes one: {error}") from None
+            raise ValueError(f"{path} is not a policy exported by moca export DIR: {error}") from None
+
+    def __repr__(self) -> str:
+        facts, count = self.facts, len(self.action_low)
+        return (
+            f"Policy({facts.get('agent', 'an agent')} on {facts.get('env', 'an environment')}: "
+            f"{facts['observation_size']} numbers observed, {count} action{'s' * (count > 1)}, "
+            f"{'a' if self._filter else 'no'} filter)"
+        )
 
     @property
     def action_repeat(self) -> int:
-        """For how many steps of the environment each action is to be held."""
+        """The number of environment steps for which each action is to be held."""
         return self.facts["action_repeat"]
 
     def reset(self) -> None:
-        """Forgets what was observed; the next observation is the first of an episode."""
+        """Forgets all observations; the next one is the first of an episode."""
         self._last = None
 
     def __call__(self, observation: Any) -> np.ndarray:
-        """The action after one more observation, in the environment's bounds; it is assumed to be taken.
+        """Returns the action after one more observation, within the bounds.
 
-        With a filter, NaN is a missing value: the belief is not corrected there, and `missing` counts it. The first
-        observation of an episode has to be whole, and so has the next after so many gaps that the belief is lost.
+        It is assumed to be executed.
+
+        With a filter, NaN marks a missing value: it does not correct the belief, and `missing`
+        counts it. The first observation of an episode must be complete, and so must the next one
+        after the belief has been lost to too many missing values.
 
         Raises:
-            ValueError: if a value is missing that is needed, or is none that can have been measured (beyond ±`LIMIT`).
-                The policy stays as it was.
+            ValueError: If a needed value is missing, or a value cannot be a measurement (beyond
+                ±`LIMIT`). The policy's belief does not change.
         """
         measured = checked("an observation", observation, self.facts["observation_size"], gaps=self._filter is not None)
         if measured.ndim != 1:
@@ -110,16 +121,15 @@ class Policy:
         return action.copy()
 
     def act(self, observations: Any) -> np.ndarray:
-        """The actions at these observations, (obs,) or (n, obs), each taken for the state; no filter."""
+        """Returns the actions for observations, (obs,) or (n, obs), without the filter."""
         return self._act(checked("an observation", observations, self.facts["observation_size"]))
 
     def _believed(self, filter_: Filter, measured: np.ndarray) -> Belief:
-        """The belief with one more observation in it."""
+        """Returns the belief after one more observation."""
         if self._last is not None:
             before, action = self._last
-            taken = 2 * (action - self.action_low) / (self.action_high - self.action_low) - 1
             with np.errstate(all="ignore"):
-                belief = filter_.follow(before, taken, measured)
+                belief = filter_.follow(before, self._inside(action), measured)
             if sane(*belief):
                 return belief
         if np.isnan(measured).any():
@@ -130,7 +140,20 @@ class Policy:
         with np.errstate(all="ignore"):
             inside = self._greedy(states.reshape(-1, states.shape[-1]))
         if not np.isfinite(inside).all():
-            raise ValueError("the policy has no action here: its numbers overflow")
+            raise ValueError("the policy cannot compute an action here: its numbers overflow")
+        return self._in_bounds(inside).reshape(*states.shape[:-1], len(self.action_low))
+
+    def _in_bounds(self, inside: np.ndarray) -> np.ndarray:
+        """Returns actions in [−1, 1] in the units of the environment."""
         action = self.action_low + (inside + 1) / 2 * (self.action_high - self.action_low)
-        action = np.clip(action, self.action_low, self.action_high).astype(np.float32)
-        return action.reshape(*states.shape[:-1], len(self.action_low))
+        return np.clip(action, self.action_low, self.action_high).astype(np.float32)
+
+    def _inside(self, action: np.ndarray) -> np.ndarray:
+        """Actions of the environment as those in [−1, 1]."""
+        return 2 * (action - self.action_low) / (self.action_high - self.action_low) - 1
+
+    def to_onnx(self, path: Path | str) -> Path:
+        """Writes the policy, its filter included, as an ONNX model; needs `onnx`. See `moca.deploy.graph`."""
+        from .graph import write
+
+        return write(self, path)

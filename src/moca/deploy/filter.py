@@ -1,29 +1,29 @@
-"""The filter over the state, in NumPy."""
+"""The filter over the state, in NumPy; written for `graph.py` too, as `greedy.py` is."""
 
 from typing import Any
 
 import numpy as np
 
 from .files import LARGEST, take
-from .greedy import ACTIVATIONS, Network
+from .greedy import ACTIVATIONS, Network, triangular
 
 Belief = tuple[np.ndarray, np.ndarray]  # mean and covariance
 
 
 class Filter:
-    """The belief over the state: an extended Kalman filter with the ensemble's mean and its derivative."""
+    """An extended Kalman filter with the ensemble's mean and its derivative."""
 
     def __init__(self, facts: dict[str, Any], arrays: dict[str, np.ndarray], actions: int) -> None:
         size = facts["observation_size"]
         members = len(first) if (first := arrays.get("ensemble.weight0", np.array(()))).ndim else 0
-        self.full, self.raised = facts["full_covariance"], facts["raised"]
-        below = size * (size - 1) // 2 if self.full else 0
+        self.raised = facts["raised"]
+        below = size * (size - 1) // 2 if facts["full_covariance"] else 0
         activation = ACTIVATIONS[facts.get("activation", "silu")]
         self.members = Network("ensemble", arrays, activation, size + actions, 2 * size + below, (members,))
         widest = max(weight.shape[1] for weight, _ in self.members.layers)
-        if not 0 < 8 * members * size * max(size, widest) <= LARGEST:  # bytes of a derivative, or of covariances
+        if not 0 < 8 * members * size * max(size, widest) <= LARGEST:  # bytes of a derivative or of covariances
             raise ValueError(f"a filter of {members} networks, {widest} wide, over {size} dimensions is too large")
-        self.mean, self.deviation = (  # of s; of its change
+        self.mean, self.deviation = (  # of s and of its change
             take(arrays, f"statistics.{name}", 2, size) for name in ("mean", "deviation")
         )
         if not (self.deviation > 0).all():
@@ -38,19 +38,24 @@ class Filter:
             return
         self.range, self.inverse = take(arrays, "noise.range", 2), take(arrays, "noise.inverse_scales", size)
         if not 0 <= self.range[0] <= self.range[1] or (self.inverse < 0).any() or not self.inverse.any():
-            raise ValueError("noise.range must rise from 0 or more, and noise.inverse_scales must not be negative")
+            raise ValueError("noise.range must increase from at least 0, and noise.inverse_scales must not be negative")
 
     def start(self, measured: np.ndarray) -> Belief:
-        """The belief after the first observation."""
-        return measured, np.diag(self._noise(measured))
+        """Returns the belief after the first observation."""
+        return measured, self._noise(measured)[:, None] * np.eye(len(measured))
 
     def follow(self, belief: Belief, action: np.ndarray, measured: np.ndarray) -> Belief:
-        """The belief after an action in [−1, 1] and the observation that followed, as far as that is not NaN."""
+        """Returns the belief after an action in [−1, 1] and an observation.
+
+        NaN entries are ignored.
+        """
         mean, covariance = self._predicted(belief, action)
-        noise = self._noise(mean)
-        covariance = covariance + np.diag(np.diagonal(covariance)) * self.raised
-        for j in np.flatnonzero(~np.isnan(measured)):
-            gain = covariance[:, j] / max(covariance[j, j] + noise[j], np.finfo(np.float32).tiny)
+        missing = np.isnan(measured)
+        noise = np.where(missing, np.inf, self._noise(mean))  # so that nothing is gained there
+        measured = np.where(missing, 0.0, measured)
+        covariance = covariance * (1 + self.raised * np.eye(len(measured)))
+        for j in range(len(measured)):
+            gain = covariance[:, j] / np.maximum(covariance[j, j] + noise[j], np.finfo(np.float32).tiny)
             mean = mean + gain * (measured[j] - mean[j])
             covariance = covariance - gain[:, None] * covariance[j]
         return mean, covariance
@@ -66,18 +71,14 @@ class Filter:
         means = s + self.mean[1] + unit * raw[:, :size]
         away = means - means.mean(axis=0)
         bounded = self.middle + self.reach * np.tanh((raw[:, size : 2 * size] - self.middle) / self.reach)
-        factor = np.exp(bounded / 2)[:, :, None] * np.eye(size)
-        if self.full:
-            rows, columns = np.tril_indices(size, -1)
-            factor[:, rows, columns] = raw[:, 2 * size :]
-        factor = unit[:, None] * factor
+        factor = unit[:, None] * triangular(np.exp(bounded / 2), raw[:, 2 * size :])
         own = factor @ factor.swapaxes(1, 2) + away[:, :, None] * away[:, None, :]
         return means.mean(axis=0), F @ covariance @ F.T + own.mean(axis=0)
 
     def _noise(self, s: np.ndarray) -> np.ndarray:
-        """The variance of each observed dimension at this state."""
+        """Returns the noise variance of each observed dimension at this state."""
         if self.variance is not None:
             return self.variance
         low, high = self.range
-        norm = np.linalg.norm(s * self.inverse) / np.sqrt(np.sum(self.inverse > 0))
-        return np.full(len(s), (low + (high - low) * np.clip(norm, 0, 1)) ** 2)
+        norm = np.sqrt(((s * self.inverse) ** 2).sum() / np.sum(self.inverse > 0))
+        return (low + (high - low) * np.clip(norm, 0, 1)) ** 2 * np.ones(len(s))

@@ -1,7 +1,12 @@
-"""Networks in NumPy, and the greedy actions of actors and of quadratic critics."""
+"""Networks in NumPy, and the greedy actions of actors and of quadratic critics.
+
+`graph.py` traces these functions into an ONNX graph: no branch depends on a value of an array, and
+nothing is assigned in place.
+"""
 
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -29,7 +34,7 @@ class Network:
             self.layers.append((weights, take(arrays, f"{name}.bias{len(self.layers)}", *shape[:-1])))
             self.outputs = shape[-2]
         if not self.layers or not self.outputs or self.outputs != (outputs or self.outputs):
-            raise ValueError(f"{name} has {len(self.layers)} layers that end in {self.outputs}, not {outputs}, numbers")
+            raise ValueError(f"{name} has {len(self.layers)} layers with {self.outputs} outputs, but needs {outputs}")
         self.activation = activation
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
@@ -40,13 +45,16 @@ class Network:
         return x
 
     def with_derivative(self, x: np.ndarray, derivative: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The output, and its derivative by whatever the input has that `derivative` by."""
+        """Returns the output and its derivative, given the derivative of the input."""
         for number, (weight, bias) in enumerate(self.layers):
             x, derivative = (weight @ x[..., None])[..., 0] + bias, weight @ derivative
             if number < len(self.layers) - 1:
                 x, slope = self.activation(x)
                 derivative = slope[..., None] * derivative
         return x, derivative
+
+
+erf = np.frompyfunc(math.erf, 1, 1)  # NumPy has none
 
 
 def relu(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -56,22 +64,22 @@ def relu(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _silu(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The activation x σ(x) and its slope."""
-    sigmoid = (1 + np.tanh(x / 2)) / 2  # which does not overflow
+    sigmoid = (1 + np.tanh(x / 2)) / 2  # does not overflow
     return x * sigmoid, sigmoid * (1 + x * (1 - sigmoid))
 
 
 def _gelu(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The activation x Φ(x) and its slope."""
-    below = (1 + np.vectorize(math.erf)(x / np.sqrt(2))) / 2
+    below = (1 + erf(x / np.sqrt(2)).astype(x.dtype)) / 2
     return x * below, below + x * np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi)
 
 
 def _erf(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The activation and its slope."""
-    return np.vectorize(math.erf)(x), 2 / np.sqrt(np.pi) * np.exp(-(x**2))
+    return erf(x).astype(x.dtype), 2 / np.sqrt(np.pi) * np.exp(-(x**2))
 
 
-ACTIVATIONS = {"silu": _silu, "gelu": _gelu, "erf": _erf}  # of the ensemble
+ACTIVATIONS = {"silu": _silu, "gelu": _gelu, "erf": _erf}  # activations of the ensemble
 
 
 class Actor:
@@ -95,7 +103,7 @@ class Quadratic:
         self.cholesky = Network("cholesky", arrays, relu, self.trunk.outputs, actions + below)
         floor = take(arrays, "floor")
         if floor < 0:
-            raise ValueError(f"floor is {floor}, and must not be negative")
+            raise ValueError(f"floor is {floor}, but must not be negative")
         self.least = np.sqrt(floor)
 
     def __call__(self, states: np.ndarray) -> np.ndarray:
@@ -107,25 +115,58 @@ class Quadratic:
             return np.tanh(output)
         if not self.full:
             return np.clip(output if self.head == "vertex" else output / diagonal**2, -1, 1)
-        factor = diagonal[:, :, None] * np.eye(size)
-        rows, columns = np.tril_indices(size, -1)
-        factor[:, rows, columns] = raw[:, size:]
+        factor = triangular(diagonal, raw[:, size:])
         P = factor @ factor.swapaxes(1, 2)
-        vertex = output if self.head == "vertex" else np.linalg.solve(P, output[..., None])[..., 0]
-        return np.stack([_box_maximiser(*each) for each in zip(P, vertex, strict=True)])
+        vertex = output if self.head == "vertex" else np.linalg.solve(P, output[:, :, None])[:, :, 0]
+        return _box_maximiser(P, vertex)
+
+
+def triangular(diagonal: np.ndarray, below: np.ndarray) -> np.ndarray:
+    """Returns lower triangular matrices.
+
+    Args:
+        diagonal: their diagonals, (…, n).
+        below: the entries below, row by row; without any, the matrices are diagonal.
+    """
+    zero = np.zeros((*diagonal.shape[:-1], 1))
+    return np.concatenate([diagonal, below, zero], axis=-1)[..., _places(diagonal.shape[-1], below.shape[-1])]
+
+
+@cache
+def _places(size: int, below: int) -> np.ndarray:
+    """Returns the index of each entry of a matrix among the diagonal, the rest and a zero."""
+    places = np.full((size, size), -1)
+    places[np.diag_indices(size)] = np.arange(size)
+    rows, columns = (each[:below] for each in np.tril_indices(size, -1))
+    places[rows, columns] = size + np.arange(below)
+    return places
 
 
 def _box_maximiser(P: np.ndarray, vertex: np.ndarray, sweeps: int = 60) -> np.ndarray:
-    """argmax of −½ (a − μ̃)ᵀ P (a − μ̃) over the box [−1, 1]ⁿ: which bounds hold, then a solve in the free dimensions."""
-    action = np.clip(vertex, -1, 1)
-    if len(vertex) == 1:
+    """Returns the argmax of −½ (a − μ̃)ᵀ P (a − μ̃) over [−1, 1]ⁿ, as `moca.critic` does."""
+    size = vertex.shape[-1]
+
+    def sweep(action: np.ndarray) -> np.ndarray:
+        for i in range(size):
+            slope = (P[:, i] * (action - vertex)).sum(axis=1) / P[:, i, i]
+            action = np.where(np.arange(size) == i, np.clip(action - slope[:, None], -1, 1), action)
         return action
-    for _ in range(sweeps):
-        for i in range(len(vertex)):
-            pull = P[i] @ (action - vertex) - P[i, i] * (action[i] - vertex[i])
-            action[i] = np.clip(vertex[i] - pull / P[i, i], -1, 1)
+
+    action = np.clip(vertex, -1, 1)
+    if size == 1:
+        return action
+    action = repeated(sweeps, sweep, action)
     free = np.abs(action) < 1
-    if free.any():
-        pull = P[np.ix_(free, ~free)] @ (action - vertex)[~free]
-        action[free] = vertex[free] - np.linalg.solve(P[np.ix_(free, free)], pull)
-    return action
+    system = np.where(free[:, :, None] & free[:, None, :], P, np.eye(size))
+    held = np.where(free, 0.0, action - vertex)
+    pull = np.where(free, -(P @ held[:, :, None])[:, :, 0], 0.0)
+    return np.where(free, vertex + np.linalg.solve(system, pull[:, :, None])[:, :, 0], action)
+
+
+def repeated(times: int, step: Callable[[np.ndarray], np.ndarray], x: Any) -> np.ndarray:
+    """Returns x after applying `step` that many times."""
+    if hasattr(x, "repeated"):  # a value of a graph, where this becomes a loop
+        return x.repeated(times, step)
+    for _ in range(times):
+        x = step(x)
+    return x

@@ -1,7 +1,7 @@
-"""The driver for environments of the host: all runs act in one compiled program, step, and learn in another.
+"""The driver for environments on the host: one program acts in all runs, another one learns.
 
-Every run has an environment of its own. Each episode starts with resets whose seeds follow from the run's seed and the
-episode's number, so that a run that goes on from a checkpoint is the run it would have been.
+Every run has a separate environment. Each episode starts with resets whose seeds follow from the
+run's seed and the episode's number, so that a resumed run equals an uninterrupted one.
 """
 
 from collections.abc import Sequence
@@ -48,10 +48,14 @@ class EpisodeDraws(NamedTuple):
 
     explore: ExplorationDraws
     keys: Key[Array, "steps"]
+    first: Int[Array, ""]  # the index of its first step, counted from the first ever
 
 
 class HostTrainer(Trainer):
-    """Many runs, each with an environment of its own on the host; arguments as for `Trainer`."""
+    """Trains many runs, each with a separate environment on the host.
+
+    Arguments as for `Trainer`.
+    """
 
     env: HostEnvironment
 
@@ -68,7 +72,7 @@ class HostTrainer(Trainer):
         runs, number = len(self._seeds), np.int32(0)
         observation = np.zeros((runs, self.env.observation_size), np.float32)
         before = self.state._replace(replay=None)
-        begin, begun = build(self._begin, (self.configs, self.state, number, observation), runs, shared=[2])
+        begin, begun = build(self._begin, (self.configs, self.state, number, number, observation), runs, shared=[2, 3])
         draws, belief, learner, totals = begun
         act_program, (action, _) = build(self._act, (self.configs, learner, belief, draws, number), runs, shared=[4])
         ends = np.zeros(runs, bool)
@@ -80,10 +84,14 @@ class HostTrainer(Trainer):
             for learning in (False, True)
         )
         ended = np.zeros((runs, agent_steps(self.config)), np.float32)
-        arguments = (self.configs, before, state, totals, ended, number)
-        finish, (_, _, keys) = build(self._finish, arguments, runs, shared=[5], donated=[2])
+        finish, (_, _, keys) = self._build_finish(before, state, totals, ended)
         self._greedy.compile(self.configs, learner, keys, self.config.train.eval_episodes)
         self._programs = (begin, act_program, store, update, finish)
+
+    def _build_finish(self, before: RunState, state: LoopState, totals: StepInfo, ended: np.ndarray) -> Any:
+        """The program that ends an episode of so many steps, and the shapes of what it returns."""
+        arguments = (self.configs, before, state, totals, ended, np.int32(0), np.int32(0))
+        return build(self._finish, arguments, len(self._seeds), shared=[5, 6], donated=[2])
 
     def memory(self) -> int:
         return self._memory_of(self._programs[3])
@@ -92,40 +100,49 @@ class HostTrainer(Trainer):
         if self._programs is None:
             self.compile()
         begin, act_program, store, update, finish = self._programs
-        number, steps, configs = np.int32(self.episode), agent_steps(self.config), self.configs
+        number, configs = np.int32(self.episode), self.configs
+        repeat = self.config.env.action_repeat
+        first, after = (self.schedule.decisions(self.episode + more, repeat) for more in (0, 1))
         observation = self._envs.reset([env_seed(seed, self.episode, 0) for seed in self._seeds])
-        draws, belief, learner, totals = begin(configs, self.state, number, observation)
+        draws, belief, learner, totals = begin(configs, self.state, number, np.int32(first), observation)
         state, ended = LoopState(belief, learner, self.state.replay), []
-        for index in range(self.episode * steps, (self.episode + 1) * steps):
+        for index in range(first, after):
             action, executed = act_program(configs, state.learner, state.belief, draws, np.int32(index))
             outcome = self._envs.step(np.asarray(executed))
             program = store if index < first_update(self.config) else update
             state, totals = program(configs, state, totals, draws, action, outcome, np.int32(index))
             ended.append(outcome.ended)
-        before = self.state._replace(replay=None)  # the learning has written over it
+        before = self.state._replace(replay=None)  # its buffer was donated to the learning program
         ends = np.stack(ended, axis=1).astype(np.float32)
-        self.state, measured, keys = finish(configs, before, state, totals, ends, number)
+        if after - first < agent_steps(self.config):  # the last episode, if the total is no multiple of their length
+            finish, _ = self._build_finish(before, state, totals, ends)
+        self.state, measured, keys = finish(configs, before, state, totals, ends, number, np.int32(first))
         metrics = jax.device_get(measured)
         return dict(sorted((metrics | self._scores(keys, metrics["diverged"] > 0)).items()))
 
     def _scores(self, keys: Key[Array, "runs"], diverged: np.ndarray) -> dict[str, np.ndarray]:
-        """The evaluation after an episode; NaN for runs that diverged, and where none is due."""
+        """Returns the evaluation after an episode; NaN for diverged runs, and if none is due."""
         scores = {name: np.full(len(self._seeds), np.nan) for name in SCORES}
-        if evaluation_due(self.config, self.episode):
+        if evaluation_due(self.config, self.episode) or self.episode + 1 == self.episodes:
             numbers = range(1, self.config.train.eval_episodes + 1)
             seeds = np.array([[env_seed(seed, self.episode, each) for each in numbers] for seed in self._seeds])
             scores = self._greedy.scores(self.configs, self.learners, keys, seeds)
         return {name: np.where(diverged, np.nan, values).astype(np.float32) for name, values in scores.items()}
 
-    # The programs, each as it is for one run.
+    # The programs, each written for one run.
 
     def _parts(self, config: Config) -> tuple[Agent, Noise]:
         return make_agent(config, self.env), make_noise(config.noise, self.env.observation_size)
 
     def _begin(
-        self, config: Config, run: RunState, number: Int[Array, ""], observation: Float[Array, "obs"]
+        self,
+        config: Config,
+        run: RunState,
+        number: Int[Array, ""],
+        first: Int[Array, ""],
+        observation: Float[Array, "obs"],
     ) -> tuple[EpisodeDraws, Belief, Any, StepInfo]:
-        """The episode's random numbers, first belief and totals of zero, and a learner to be written over."""
+        """Returns an episode's random numbers and first belief, the learner, and zero totals."""
         agent, noise = self._parts(config)
         keys, steps = episode_keys(run, number), agent_steps(config)
         belief = first_belief(agent, run.learner, noise, observation, keys.first)
@@ -137,16 +154,17 @@ class HostTrainer(Trainer):
         learned = lambda: learn(agent, state, transition, number, draw_step(agent, each[0]), True)  # noqa: E731
         shapes = jax.eval_shape(learned)[1]
         totals = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-        draws = EpisodeDraws(draw_exploration(keys.explore, config.exploration, steps, self.env.action_size), each)
+        explore = draw_exploration(keys.explore, config.exploration, steps, self.env.action_size)
+        draws = EpisodeDraws(explore, each, first)
         return draws, belief, jax.tree.map(jnp.copy, run.learner), totals
 
     def _act(
         self, config: Config, learner: Any, belief: Belief, draws: EpisodeDraws, index: Int[Array, ""]
     ) -> tuple[Float[Array, "act"], Float[Array, "act"]]:
-        """The action of a step, as chosen and as executed."""
+        """Returns the chosen and the executed action of a step."""
         agent, noise = self._parts(config)
-        number = index % agent_steps(config)
-        state = LoopState(belief, learner, jnp.zeros((0, 0)))  # acting needs no memory
+        number = index - draws.first
+        state = LoopState(belief, learner, jnp.zeros((0, 0)))  # acting does not use the replay buffer
         action = act(agent, state, index, jax.tree.map(lambda leaf: leaf[number], draws.explore))
         return action, noise.disturb(self.env, action, draw_step(agent, draws.keys[number]).disturbance)
 
@@ -161,9 +179,9 @@ class HostTrainer(Trainer):
         outcome: Outcome,
         index: Int[Array, ""],
     ) -> tuple[LoopState, StepInfo]:
-        """The state after a step, and the totals with it."""
+        """Returns the state after a step, and the updated totals."""
         agent, noise = self._parts(config)
-        drawn = draw_step(agent, draws.keys[index % agent_steps(config)])
+        drawn = draw_step(agent, draws.keys[index - draws.first])
         step = Step(*(jnp.asarray(part) for part in (outcome.observation, outcome.reward, outcome.terminated)))
         belief, transition = observe(agent, noise, state, action, step, drawn)
         _, noise_key = jax.random.split(drawn.restart)
@@ -180,8 +198,9 @@ class HostTrainer(Trainer):
         totals: StepInfo,
         ended: Float[Array, "steps"],
         number: Int[Array, ""],
+        first: Int[Array, ""],
     ) -> tuple[RunState, Info, Key[Array, ""]]:
-        """The run after the episode, its metrics, and the key of its evaluation."""
+        """Returns the run after the episode, its metrics, and the key of its evaluation."""
         agent, _ = self._parts(config)
-        after, metrics = finish_episode(agent, run, state, number, totals, ended)
+        after, metrics = finish_episode(agent, run, state, number, totals, ended, first)
         return after, metrics, episode_keys(run, number).evaluate

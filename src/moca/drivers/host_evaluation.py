@@ -1,4 +1,4 @@
-"""Greedy episodes on environments of the host: `moca.evaluation`, step by step."""
+"""Greedy episodes in environments on the host: the counterpart of `moca.evaluation`."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -18,21 +18,21 @@ from moca.loop import PolicyState, agent_steps, policy_start, policy_step
 
 
 def env_seed(*path: int) -> int:
-    """A seed for an environment; other numbers, as many of them, give another."""
+    """Returns a seed for an environment; different numbers give different seeds."""
     return int(np.random.SeedSequence(path).generate_state(1)[0])
 
 
 def build(
     function: Callable, arguments: Sequence[Any], runs: int, shared: Sequence[int] = (), donated: Sequence[int] = ()
 ) -> tuple[Callable, Any]:
-    """The function of one run compiled for all, for arguments like these; and the shapes of what it returns.
+    """Compiles a function of one run for all runs; returns the program and its output shapes.
 
     Args:
-        function: of arguments that are each a run's own.
-        arguments: with a leading axis over runs, but for those whose numbers are among `shared`.
-        runs: how many there are.
-        shared: which arguments all runs have in common.
-        donated: which arguments the program may write its results to.
+        function: A function whose arguments belong to one run.
+        arguments: Arguments with a leading axis over runs, except the `shared` ones.
+        runs: Number of runs.
+        shared: Indices of the arguments that all runs have in common.
+        donated: Indices of the arguments whose memory the program may reuse.
     """
     spread, everywhere = over_devices(runs)
     places = tuple(everywhere if number in shared else spread for number in range(len(arguments)))
@@ -44,15 +44,15 @@ def build(
 def evaluate_on_host(
     env: HostEnvironment, config: Config, configs: Config, learners: Any, episodes: int, seed: int
 ) -> dict[str, np.ndarray]:
-    """The scores of all runs over the same fresh episodes.
+    """Returns the scores of all runs over the same new episodes.
 
     Args:
-        env: the environment.
-        config: the settings that all runs share.
-        configs: those of every run.
-        learners: one per run.
-        episodes: how many.
-        seed: of the episodes.
+        env: The environment.
+        config: Settings shared by all runs.
+        configs: Settings of every run.
+        learners: One per run.
+        episodes: Number of episodes.
+        seed: Seed of the episodes.
     """
     runs = len(jax.tree.leaves(configs)[0])
     vector = env.vector(runs * episodes, config.env.action_repeat)
@@ -61,29 +61,29 @@ def evaluate_on_host(
     return GreedyEpisodes(env, config, vector, runs).scores(configs, learners, keys, seeds)
 
 
-BOOLEAN = ("running", "terminated")  # of the fields of an episode
+BOOLEAN = ("running", "terminated")  # boolean fields of an episode
 
 
 class Playing(NamedTuple):
-    """Episodes under way, with a leading axis over them."""
+    """Running episodes, with a leading axis over them."""
 
     policy: PolicyState
     executed: Float[Array, "episodes act"]
     value: Float[Array, "episodes"]  # of the belief
-    value_again: Float[Array, "episodes"]  # of the state as observed a second time
-    normals: Float[Array, "episodes times obs"]  # the noise on all observations to come
-    again: Float[Array, "episodes times obs"]  # and on second looks
-    disturbances: Float[Array, "episodes times act"]  # of all actions to come
+    value_again: Float[Array, "episodes"]  # of a second observation of the state
+    normals: Float[Array, "episodes times obs"]  # the noise of all further observations
+    again: Float[Array, "episodes times obs"]  # and of second observations
+    disturbances: Float[Array, "episodes times act"]  # of all further actions
 
 
 class GreedyEpisodes:
-    """Greedy episodes of many runs, all at once.
+    """Greedy episodes of many runs in parallel.
 
     Args:
-        env: the environment.
-        config: the settings that all runs share.
-        vector: runs × episodes of it.
-        runs: how many.
+        env: The environment.
+        config: Settings shared by all runs.
+        vector: runs × episodes copies of the environment.
+        runs: Number of runs.
     """
 
     def __init__(self, env: Spaces, config: Config, vector: Vector, runs: int) -> None:
@@ -94,7 +94,7 @@ class GreedyEpisodes:
         self._judge: Any = None
 
     def compile(self, configs: Config, learners: Any, keys: Key[Array, "runs"], episodes: int) -> None:
-        """Builds the programs for arguments like these; the first episode would otherwise."""
+        """Compiles the programs; otherwise the first episode does."""
         observation = np.zeros((self._runs, episodes, self._env.observation_size), np.float32)
         arguments = (configs, learners, keys, observation, np.float32(0))
         self._start, playing = build(self._starting, arguments, self._runs, shared=[4])
@@ -113,15 +113,19 @@ class GreedyEpisodes:
         noisy: float = 1.0,
         watch: Callable[[np.ndarray, Playing], None] = lambda seen, playing: None,
     ) -> Episode:
-        """One episode per seed, until its end or for as long as an episode of training; axes runs, episodes, steps.
+        """Plays one episode per seed; the axes of the result are runs, episodes, steps.
+
+        An episode lasts until its end, or as long as a training episode.
 
         Args:
-            configs: one per run.
-            learners: one per run.
-            keys: one per run, for the noise.
-            seeds: of the environments, runs × episodes.
-            noisy: one if observations are to be noisy, zero if exact; a filter goes on expecting noise.
-            watch: called at every state that is acted in, with what would be observed of it without noise.
+            configs: One per run.
+            learners: One per run.
+            keys: One per run, for the noise.
+            seeds: Seeds of the environments, runs × episodes.
+            noisy: One for noisy observations, zero for exact ones; a filter expects noise in both
+                cases.
+            watch: Called at every state in which an action is taken, with its noiseless
+                observation.
         """
         if self._start is None:
             self.compile(configs, learners, keys, seeds.shape[1])
@@ -150,7 +154,7 @@ class GreedyEpisodes:
     def scores(
         self, configs: Config, learners: Any, keys: Key[Array, "runs"], seeds: np.ndarray
     ) -> dict[str, np.ndarray]:
-        """The scores over noisy episodes and the same ones without noise, by run."""
+        """Returns the scores over noisy episodes and the same without noise, by run."""
         seen, clean = (self.play(configs, learners, keys, seeds, noisy) for noisy in (1.0, 0.0))
         judged = np.asarray(self._judge(configs, seen))
         by_run = [summary(*each) for each in zip(judged, clean.reward.sum(axis=-1), strict=True)]

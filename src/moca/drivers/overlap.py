@@ -1,9 +1,9 @@
-"""One run on two CPU cores: the model learns on one while the critics learn, and the next step is taken, on the other.
+"""One run on two CPU cores: one updates the model while the other updates the critics and acts.
 
-The critics' update i needs the model's update i, and the decision after it needs the critics'. But the model's update
-i + 1 needs only its batch, and all transitions but the newest are there before the critics' update i is made. So each
-core does its part, they tell each other what came of it, and so on: Algorithm 1 to the letter, in less time. Where the
-newest transition is in the model's next batch, the model waits for it.
+The critics' update i needs the model's update i, and the next decision needs the critics' update i.
+But the model's update i + 1 needs only its batch, and all transitions but the newest exist before
+the critics' update i. So each core does its part, and they exchange the results. This is exactly
+Algorithm 1, in less time. If the newest transition is in the model's next batch, the model waits.
 """
 
 from collections.abc import Callable
@@ -25,19 +25,22 @@ from moca.exploration import ExplorationDraws
 from moca.loop import LoopState, StepDraws, StepInfo, batches, interact
 
 AXIS = "core"
-MODEL, VALUES = 0, 1  # what each core learns
-WIDEST = 128  # of the ensemble's layers: wider ones have products that keep both cores busy by themselves
+MODEL, VALUES = 0, 1  # the part that each core learns
+WIDEST = 128  # the widest ensemble: matrix products of wider layers use both cores already
 
 
 def cores_for(agent: Agent, learner: Any) -> jax.sharding.Mesh:
-    """The two cores for one run of that agent; raises `ConfigError` where it cannot overlap or would gain nothing."""
+    """Returns the two cores for one run.
+
+    Raises `ConfigError` if overlap is impossible or useless.
+    """
     config, devices = agent.config, jax.devices()
     hindrances = {
-        "JAX has no two CPU cores here": jax.default_backend() != "cpu" or len(devices) < 2,
+        "JAX has fewer than two CPU cores here": jax.default_backend() != "cpu" or len(devices) < 2,
         f"{config.agent} is not one of the built-in agents": not type(agent).__module__.startswith("moca.agents."),
-        f"{config.agent} without a filter has no model to learn beside its critics": learner.model is None,
-        "with value.encoder the model has to wait for the critics": bool(config.value.encoder),
-        f"dynamics.width = {config.dynamics.width} is above {WIDEST}, where products fill both cores by themselves": (
+        f"{config.agent} without a filter has no model to train in parallel with its critics": learner.model is None,
+        "with value.encoder the model must wait for the critics": bool(config.value.encoder),
+        f"dynamics.width = {config.dynamics.width} is above {WIDEST}, where matrix products use both cores already": (
             config.dynamics.width > WIDEST
         ),
     }
@@ -47,7 +50,7 @@ def cores_for(agent: Agent, learner: Any) -> jax.sharding.Mesh:
 
 
 def on_both(cores: jax.sharding.Mesh, episode: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
-    """The episode of one run as a program for both cores, with the leading axis over runs that others have."""
+    """Returns one run's episode as a program for both cores, with a leading axis over runs."""
 
     def program(config: Any, state: Any, number: Any) -> Any:
         config, state = jax.tree.map(lambda leaf: leaf[0], (config, state))
@@ -58,7 +61,7 @@ def on_both(cores: jax.sharding.Mesh, episode: Callable[[Any, Any, Any], Any]) -
 
 
 class Work(NamedTuple):
-    """Things a core works on. Of all that is the other's, but for the ensemble and the newest transition, it is old."""
+    """The state of one core. The parts that the other core updates are stale until exchanged."""
 
     env_state: Any
     belief: Belief
@@ -68,7 +71,7 @@ class Work(NamedTuple):
 
 
 class Done(NamedTuple):
-    """Numbers of decisions of a block that were taken, and of batches that model and critics have learned from."""
+    """The numbers of decisions in a block, and of batches used by model and critics."""
 
     steps: Array
     fits: Array
@@ -82,14 +85,16 @@ def learn_block(
     carry: tuple[Any, LoopState],
     xs: tuple[Array, ExplorationDraws, StepDraws],
 ) -> tuple[tuple[Any, LoopState], StepInfo]:
-    """A block of decisions that are learned from, and the sums of what they brought; `settle` is to follow.
+    """Runs a block of decisions with learning.
+
+    Returns the state and sums, to be passed to `settle`.
 
     Args:
-        agent: one of ours, whose `update` is `fit_model` and then `fit_values`.
-        env: the environment.
-        noise: of the observations.
-        carry: the environment's state and what the run knows.
-        xs: the number, the exploration and the other random numbers of each decision.
+        agent: A built-in agent, whose `update` is `fit_model` followed by `fit_values`.
+        env: The environment.
+        noise: The observation noise.
+        carry: The environment's state and the loop's state.
+        xs: For each decision its index, its exploration and its other random numbers.
     """
     indices, explorations, draws = xs
     env_state, (belief, learner, replay) = carry
@@ -131,21 +136,21 @@ def learn_block(
 
 
 def _at(xs: Any, number: Int[Array, ""] | int) -> Any:
-    """The part of one decision in what a block has, of the last one where there are not so many."""
+    """Returns the entry of one decision of a block; past the end, that of the last decision."""
     return jax.tree.map(lambda leaf: leaf[jnp.minimum(number, len(leaf) - 1)], xs)
 
 
 def _lesson(
     agent: Any, xs: tuple[Array, Any, StepDraws], replay: memory.Replay, number: Int[Array, ""] | int
 ) -> tuple[memory.Transition, Any]:
-    """A batch of the block, and the random numbers of its update."""
+    """Returns a batch of the block, and the random numbers of its update."""
     (indices, _, draws), each = xs, agent.config.train.updates
     rows, drawn = jax.tree.map(lambda leaf: leaf[number % each], _at((draws.rows, draws.updates), number // each))
     return batches(agent, replay, rows, _at(indices, number // each)), drawn
 
 
 def _due(agent: Any, xs: tuple[Array, Any, StepDraws], capacity: int, done: Done) -> Done:
-    """A mark for each part of the work that is due: the model's may need a transition that is yet to come."""
+    """Marks the parts of the work that are due; the model may have to wait for a new transition."""
     (indices, _, draws), each = xs, agent.config.train.updates
     decision = done.fits // each
     rows = memory.places(capacity, _at(draws.rows, decision)[done.fits % each], _at(indices, decision) + 1)
@@ -157,7 +162,7 @@ def _due(agent: Any, xs: tuple[Array, Any, StepDraws], capacity: int, done: Done
 
 
 def settle(learner: Any, totals: StepInfo) -> tuple[Any, StepInfo]:
-    """The whole learner and the sums of an episode, from what each core has of them."""
+    """Combines the cores' results into the learner and the sums of an episode."""
     told, unpack = _as_words((learner, totals))
     both = jax.lax.all_gather(told, AXIS)
     (fitted, partial), (learner, totals) = unpack(both[MODEL]), unpack(both[VALUES])
@@ -166,7 +171,7 @@ def settle(learner: Any, totals: StepInfo) -> tuple[Any, StepInfo]:
 
 
 def vmap_halves(function: Callable) -> Callable:
-    """`jax.vmap` over an even number, half of it on each core."""
+    """`jax.vmap` over an even number of elements, half of them on each core."""
 
     def whole(*arguments: Any) -> Any:
         def half(leaf: Array) -> Array:
@@ -180,23 +185,24 @@ def vmap_halves(function: Callable) -> Callable:
 
 
 def _when(due: Bool[Array, ""], part: Callable[[Work], Work], work: Work) -> Work:
-    """The work after a part of it, if that is due.
+    """Does a part of the work if it is due.
 
-    A loop of at most one round, since a branch would copy all that it leaves alone.
+    Written as a loop of at most one iteration, since a branch would copy everything it leaves
+    unchanged.
     """
     start = (due, work)
     return jax.lax.while_loop(lambda state: state[0], lambda state: (jnp.array(False), part(state[1])), start)[1]
 
 
 def _learned(work: Work, learner: Any, info: Info) -> Work:
-    """The work with what was learned from one more batch, and with what that measured in the totals."""
+    """Adds the results of one more batch: the learner, and its metrics in the totals."""
     reward, learned, sums = work.totals
     sums = sums | {name: sums[name] + value for name, value in info.items()}
     return work._replace(learner=learner, totals=StepInfo(reward, learned + 1, sums))
 
 
 def _tell(work: Work, core: Int[Array, ""]) -> Work:
-    """The work after the cores have told each other: one the ensemble, the other the newest transition."""
+    """Exchanges results between the cores: the ensemble for the newest transition."""
     model = work.learner.model
     told, unpack = _as_words((model.ensemble, work.newest))
     heard = jax.lax.ppermute(told, AXIS, [(MODEL, VALUES), (VALUES, MODEL)])
@@ -207,10 +213,10 @@ def _tell(work: Work, core: Int[Array, ""]) -> Work:
 
 
 def _as_words(tree: Any) -> tuple[UInt32[Array, "words"], Callable[[UInt32[Array, "words"]], Any]]:
-    """All that is in a tree as one message, and what makes the tree of it again.
+    """Packs a tree into one message; also returns the function that unpacks it.
 
-    One, since messages that do not wait for each other may leave the cores in different orders, and then each waits
-    for what the other has yet to send.
+    One message, because independent messages may leave the cores in different orders, and then each
+    core waits for the other forever.
     """
     words, unravel = ravel_pytree(jax.tree.map(lambda leaf: jax.lax.bitcast_convert_type(leaf, jnp.uint32), tree))
     back = lambda leaf, own: jax.lax.bitcast_convert_type(own, leaf.dtype)  # noqa: E731

@@ -1,6 +1,10 @@
-"""The driver for compiled environments: an episode of all runs, environment included, is one program."""
+"""The driver for compiled environments: an episode of all runs, environment included, is one program.
 
-from collections.abc import Callable, Sequence
+The evaluation after it is another, so that the two can be compiled side by side.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -9,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from moca.agents import Agent, make_agent
-from moca.config import Config, ConfigError
+from moca.config import Config, ConfigError, refuse_partial
 from moca.drivers import overlap as two_cores
 from moca.drivers.trainer import Trainer
 from moca.envs.environment import Environment, Noise, Spaces, make_noise
@@ -36,7 +40,7 @@ from moca.loop import (
 def train_episode(
     config: Config, env: Environment, state: RunState, episode: Int[Array, ""], overlap: bool = False
 ) -> tuple[RunState, dict[str, Float[Array, ""]]]:
-    """The run after one episode of interaction and learning, and the metrics of both and of the evaluation."""
+    """Returns the run after one training episode, and the metrics of training."""
     agent = make_agent(config, env)
     noise = make_noise(config.noise, env.observation_size)
     keys, steps, size = episode_keys(state, episode), agent_steps(config), block_size(config)
@@ -56,7 +60,7 @@ def train_episode(
             return after, jax.tree.map(jnp.sum, infos)
 
         learned = lambda: two_cores.learn_block(agent, env, noise, carry, xs) if overlap else scan(True)  # noqa: E731
-        # A branch here, and not at every step, where a GPU would wait for the host.
+        # The branch is here and not in every step, where a GPU would wait for the host.
         return jax.lax.cond(indices[0] < first_update(config), lambda: scan(False), learned)
 
     block_keys = jax.random.split(keys.loop, steps // size)
@@ -66,14 +70,19 @@ def train_episode(
     if overlap:
         learner, totals = two_cores.settle(after.learner, totals)
         after = after._replace(learner=learner)
-    state, metrics = finish_episode(agent, state, after, episode, totals)
-    over_all = two_cores.vmap_halves if overlap else jax.vmap
-    evaluated = jax.lax.cond(
-        evaluation_due(config, episode),
-        lambda: evaluate(agent, state.learner, env, noise, steps, config.train.eval_episodes, keys.evaluate, over_all),
-        lambda: dict.fromkeys(SCORES, jnp.full((), jnp.nan)),
-    )
-    return state, metrics | {n: jnp.where(state.diverged > 0, jnp.nan, value) for n, value in evaluated.items()}
+    return finish_episode(agent, state, after, episode, totals)
+
+
+def evaluate_run(
+    config: Config, env: Environment, state: RunState, episode: Int[Array, ""], overlap: bool = False
+) -> dict[str, Float[Array, ""]]:
+    """The scores of a run after an episode, NaN if it diverged; its replay memory is not needed."""
+    agent = make_agent(config, env)
+    noise = make_noise(config.noise, env.observation_size)
+    key, over_all = episode_keys(state, episode).evaluate, two_cores.vmap_halves if overlap else jax.vmap
+    steps, episodes = agent_steps(config), config.train.eval_episodes
+    scores = evaluate(agent, state.learner, env, noise, steps, episodes, key, over_all)
+    return {name: jnp.where(state.diverged > 0, jnp.nan, value) for name, value in scores.items()}
 
 
 def step(
@@ -86,7 +95,7 @@ def step(
     draws: StepDraws,
     learning: bool,
 ) -> tuple[tuple[Any, LoopState], StepInfo]:
-    """One step: act, observe, learn."""
+    """Takes one step: act, observe, learn."""
     env_state, state = carry
     env_state, belief, transition = interact(agent, env, noise, env_state, state, index, explore, draws)
     state, info = learn(agent, state._replace(belief=belief), transition, index, draws, learning)
@@ -94,37 +103,59 @@ def step(
 
 
 class ScanTrainer(Trainer):
-    """Many runs as one program, the environment a part of it; arguments as for `Trainer`.
+    """Trains many runs as one program that includes the environment; arguments as for `Trainer`.
 
-    With `overlap`, one run alone learns on two CPU cores: see `moca.drivers.overlap`.
+    With `overlap`, a single run learns on two CPU cores: see `moca.drivers.overlap`.
     """
 
     def __init__(
         self, configs: Sequence[Config], seeds: Sequence[int], env: Spaces | None = None, overlap: bool = False
     ) -> None:
         if overlap and len(configs) > 1:
-            raise ConfigError(f"overlap is for one run alone, and there are {len(configs)}: several fill the cores")
+            raise ConfigError(f"overlap is for a single run, got {len(configs)}: several runs use all cores already")
         super().__init__(configs, seeds, env)
-        program: Callable = jax.vmap(lambda c, s, e: train_episode(c, self.env, s, e), in_axes=(0, 0, None))
+        refuse_partial(self.config)
         spread, everywhere = self._spread, self._everywhere
         if overlap:
             cores = two_cores.cores_for(make_agent(self.config, self.env), self.learners)
-            program = two_cores.on_both(cores, lambda c, s, e: train_episode(c, self.env, s, e, overlap=True))
             spread = everywhere = jax.sharding.NamedSharding(cores, jax.sharding.PartitionSpec())
             self.configs, self.state = jax.device_put((self.configs, self.state), spread)
-        self._program = jax.jit(
-            program, in_shardings=(spread, spread, everywhere), out_shardings=spread, donate_argnums=1
-        )
-        self._compiled: Any = None
+
+        def of_all(function: Callable, donated: tuple[int, ...] = ()) -> Any:
+            """The function of one run as a program of all."""
+            one = lambda c, s, e: function(c, self.env, s, e, overlap)  # noqa: E731
+            program = two_cores.on_both(cores, one) if overlap else jax.vmap(one, in_axes=(0, 0, None))
+            places = (spread, spread, everywhere)
+            return jax.jit(program, in_shardings=places, out_shardings=spread, donate_argnums=donated)
+
+        self._training, self._evaluation = of_all(train_episode, donated=(1,)), of_all(evaluate_run)
+        self._compiled: tuple[Any, ...] = ()
+
+    def lowered(self) -> Iterator[Any]:
+        """The programs of training and of evaluation, to be compiled."""
+        yield self._training.lower(self.configs, self.state, self._number())
+        yield self._evaluation.lower(self.configs, self._policies, self._number())
 
     def compile(self) -> None:
-        self._compiled = self._program.lower(self.configs, self.state, self._number()).compile()
+        with ThreadPoolExecutor() as pool:  # the second is traced while the first is compiled
+            built = [pool.submit(program.compile) for program in self.lowered()]
+        self._compiled = tuple(program.result() for program in built)
 
     def memory(self) -> int:
-        return self._memory_of(self._compiled)
+        return max(map(self._memory_of, self._compiled))
+
+    @property
+    def _policies(self) -> RunState:
+        """The runs without their memory, which is large."""
+        return self.state._replace(replay=None)
 
     def _train_episode(self) -> dict[str, np.ndarray]:
-        if self._compiled is None:
+        if not self._compiled:
             self.compile()
-        self.state, metrics = self._compiled(self.configs, self.state, self._number())
-        return jax.device_get(metrics)
+        train, judge = self._compiled
+        self.state, metrics = train(self.configs, self.state, self._number())
+        if evaluation_due(self.config, self.episode):
+            scores = judge(self.configs, self._policies, self._number())
+        else:
+            scores = dict.fromkeys(SCORES, np.full(len(metrics["diverged"]), np.nan, np.float32))
+        return dict(sorted(jax.device_get(metrics | scores).items()))

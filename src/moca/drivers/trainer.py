@@ -1,12 +1,14 @@
-"""The part of a trainer that is the same for every driver: many runs, their state, one episode after the other.
+"""The part of a trainer that all drivers share: many runs, their state, one episode at a time.
 
-Runs differ in their seed and in any float of their config; they are vmapped, and sharded over the devices there are.
-What all runs share (the step, the index into the replay) stays outside the vmapped state.
+Runs differ in their seed and in float settings. They are vmapped and sharded over the devices.
+Values that all runs share (the step, the index into the replay buffer) stay outside the vmapped
+state.
 """
 
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from operator import sub
 from typing import Any, NamedTuple
 
 import jax
@@ -29,45 +31,81 @@ class Report(NamedTuple):
     metrics: dict[str, np.ndarray]  # one number per run; NaN where nothing was measured
 
 
-def make_env(config: Config, env: Spaces | None = None) -> Spaces:
-    """The environment the config names, or the one given instead, with the config's action repeat.
+class Schedule(NamedTuple):
+    """The lengths of a run's episodes: all are `length` steps long, but for the last before one of the totals.
 
-    One on the host is told about the repeat only when many of it are made.
+    A run that was made longer has several totals, at each of which an episode ended, whole or not.
     """
-    env = env or named(config.env.name)
+
+    length: int
+    totals: Sequence[int]
+
+    @property
+    def episodes(self) -> int:
+        """The number of episodes in all."""
+        return sum(count for _, count in self._parts(sum(self.totals)))
+
+    def steps(self, episodes: int) -> int:
+        """The number of environment steps in the first episodes."""
+        return sum(min(count * self.length, steps) for steps, count in self._parts(episodes))
+
+    def decisions(self, episodes: int, repeat: int) -> int:
+        """The number of decisions in them, if each takes `repeat` steps, or what is left of an episode."""
+        each, total = -(-self.length // repeat), 0
+        for steps, count in self._parts(episodes):
+            whole = min(count, steps // self.length)
+            total += whole * each + (count - whole) * -(-(steps % self.length) // repeat)
+        return total
+
+    def _parts(self, episodes: int) -> Iterator[tuple[int, int]]:
+        """Returns, from total to total, the steps there and how many of the first episodes they hold."""
+        for steps in map(sub, self.totals, [0, *self.totals]):
+            count = min(episodes, -(-steps // self.length))
+            yield steps, count
+            episodes -= count
+
+
+def make_env(config: Config, env: Spaces | None = None) -> Spaces:
+    """Returns the config's environment, or `env` if given, with the action repeat applied.
+
+    For an environment on the host, the repeat is applied when its vector is created.
+    """
+    env = env or named(config.env.name, config.env.flatten)
     if isinstance(env, Environment) and config.env.action_repeat > 1:
         return ActionRepeat(env, config.env.action_repeat)
     return env
 
 
 class Trainer(ABC):
-    """Many runs side by side. Iterate over it to train; `learners` is what they have learned so far.
+    """Trains many runs side by side, one episode per iteration.
+
+    `learners` holds their current state.
 
     Args:
-        configs: one per run. They may differ in floats; everything else must be alike.
-        seeds: one per run.
-        env: the environment, if not the one the configs name.
+        configs: One per run. They may differ in floats only.
+        seeds: One per run.
+        env: The environment, if not the one named in the configs.
     """
 
     def __init__(self, configs: Sequence[Config], seeds: Sequence[int], env: Spaces | None = None) -> None:
         configs = [dataclasses.replace(config.validated(), seed=0, seeds=1) for config in configs]
         if len({jax.tree.structure(config) for config in configs}) != 1:
-            raise ConfigError(
-                "the runs of one program may differ in their seeds and in settings that are floats, in no others"
-            )
+            raise ConfigError("the runs of one program may differ only in their seeds and in settings of type float")
         self.config = configs[0]
         self.env: Any = make_env(self.config, env)
-        make_noise(self.config.noise, self.env.observation_size)  # refuses scales of another dimension
+        make_noise(self.config.noise, self.env.observation_size)  # checks the number of scales
         low, size = self.config.value.low, self.env.observation_size
         if low and len(low) != size:
-            raise ConfigError(f"value.low has {len(low)} numbers, but the environment shows {size} dimensions")
+            raise ConfigError(f"value.low has {len(low)} numbers, but the environment has {size} observed dimensions")
         self.episode = 0
+        self.schedule = Schedule(self.config.env.episode_length, [self.config.train.steps])
         stacked = jax.tree.map(lambda *numbers: jnp.asarray(numbers, jnp.float32), *configs)
         keys = jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32))
         self._spread, self._everywhere = over_devices(len(configs))
         self.configs, keys = jax.device_put((stacked, keys), self._spread)
         start = jax.vmap(lambda c, k: init_run(c, self.env, k))
-        # What is run once need not be fast: on a CPU this takes a third of the time to compile, to the same numbers.
+        # A program that runs once need not be fast. On a CPU this takes a third of the time to
+        # compile.
         options = {"xla_backend_optimization_level": 1} if jax.default_backend() == "cpu" else {}
         begin = jax.jit(start, out_shardings=self._spread, compiler_options=options)
         sizes = (len(configs), self.env.observation_size, self.env.action_size)
@@ -76,13 +114,13 @@ class Trainer(ABC):
 
     @property
     def episodes(self) -> int:
-        """The number of training episodes in all."""
-        return self.config.train.steps // self.config.env.episode_length
+        """The total number of training episodes."""
+        return self.schedule.episodes
 
     @property
     def step(self) -> int:
         """The number of environment steps so far, per run."""
-        return self.episode * self.config.env.episode_length
+        return self.schedule.steps(self.episode)
 
     @property
     def learners(self) -> Any:
@@ -91,15 +129,15 @@ class Trainer(ABC):
 
     @abstractmethod
     def compile(self) -> None:
-        """Compiles the programs; the first episode would otherwise."""
+        """Compiles the programs; otherwise the first episode does."""
 
     @abstractmethod
     def memory(self) -> int:
-        """Bytes that the compiled program needs on all devices, for its state and for intermediate results."""
+        """Returns the bytes that the compiled program needs, intermediates included."""
 
     @abstractmethod
     def _train_episode(self) -> dict[str, np.ndarray]:
-        """The metrics of the next episode, after which `state` is the one that follows."""
+        """Trains for one episode, updates `state`, and returns the metrics."""
 
     def __iter__(self) -> Iterator[Report]:
         while self.episode < self.episodes:

@@ -1,1 +1,1 @@
-"""Environments: two functions each, and the noise on what the agent sees of them."""
+"""Environments: two functions each, and the noise on their observations."""

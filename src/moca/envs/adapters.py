@@ -1,6 +1,7 @@
-"""Environments of other JAX libraries as ours.
+"""Adapters for environments of other JAX libraries.
 
-Their own automatic resets and time limits are left out: the training loop restarts episodes and cuts them.
+Their automatic resets and time limits are not used: the training loop restarts and truncates
+episodes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,11 +20,11 @@ FOREVER = 2**30  # steps
 
 
 class Gymnax(Environment):
-    """An environment of gymnax with a bounded Box of actions; its time limit is lifted.
+    """A gymnax environment with a bounded Box of actions; its time limit is removed.
 
     Args:
-        env: the environment, the first of what `gymnax.make` returns.
-        params: its parameters, the second; its own default if not given.
+        env: The environment, the first result of `gymnax.make`.
+        params: Its parameters, the second result; the environment's default if not given.
     """
 
     env: Any = eqx.field(static=True)
@@ -35,13 +36,13 @@ class Gymnax(Environment):
 
     def __init__(self, env: Any, params: Any = None) -> None:
         params = env.default_params if params is None else params
-        if hasattr(params, "max_steps_in_episode"):  # which gymnax before 1.0 takes for an end
+        if hasattr(params, "max_steps_in_episode"):  # gymnax before 1.0 reports this limit as a termination
             params = params.replace(max_steps_in_episode=FOREVER)
         self.env, self.params = env, params
         space, name = env.action_space(params), type(env).__name__
         if not hasattr(space, "low"):
             raise ConfigError(
-                f"actions of {name} must be a Box, not {type(space).__name__}: MoCA's agents choose from a continuum"
+                f"actions of {name} must be a Box, not {type(space).__name__}: MoCA's agents need continuous actions"
             )
         self.action_low, self.action_high = bounds_of(space.low, space.high, space.shape, name)
         self.observation_size = vector_size(jax.eval_shape(env.reset_env, jax.random.key(0), params)[0], name)
@@ -62,13 +63,16 @@ class Gymnax(Environment):
 
 
 class Brax(Environment):
-    """An environment with the interface of `brax.envs.Env`: `reset(key)` and `step(state, action)` return a state with
-    `obs`, `reward` and `done`. Where `state.info` has a `truncation`, that is a time limit and no end.
+    """An environment with the interface of `brax.envs.Env`.
+
+    `reset(key)` and `step(state, action)` return a state with `obs`, `reward` and `done`. If
+    `state.info` has a `truncation`, it is treated as a time limit and not as a termination.
 
     Args:
-        env: the environment, without wrappers that restart it or make it many.
-        action_low: lower bounds of the actions; −1 each if not given, as Brax's own environments want.
-        action_high: upper bounds; 1 each if not given.
+        env: The environment, without wrappers that restart or vectorise it.
+        action_low: Lower bounds of the actions; −1 each if not given, as in Brax's own
+            environments.
+        action_high: Upper bounds; 1 each if not given.
     """
 
     env: Any = eqx.field(static=True)
@@ -84,8 +88,8 @@ class Brax(Environment):
         while layer is not None:
             if "AutoReset" in type(layer).__name__ or "Vmap" in type(layer).__name__:
                 raise ConfigError(
-                    f"{type(layer).__name__} restarts the environment or makes it many, which MoCA's loop does itself: "
-                    "give the environment without it, brax.envs.get_environment(…) for brax.envs.create(…)"
+                    f"{type(layer).__name__} restarts or vectorises the environment, which MoCA's loop does itself: "
+                    "pass the environment without it: brax.envs.get_environment(…) instead of brax.envs.create(…)"
                 )
             layer = vars(layer).get("env")
         low = -1.0 if action_low is None else np.asarray(action_low)
@@ -99,9 +103,11 @@ class Brax(Environment):
         return state, vector(state.obs)
 
     def step(self, state: Any, action: Float[Array, "act"]) -> tuple[Any, Step]:
-        copied = jax.tree.map(lambda leaf: leaf, state)  # Brax writes into the dictionaries of the state it is given
+        copied = jax.tree.map(lambda leaf: leaf, state)  # Brax modifies the dictionaries of its input state
         state = self.env.step(copied, action)
         cut = state.info.get("truncation", 0.0) if isinstance(state.info, Mapping) else 0.0
         terminated = (state.done > 0) & ~(jnp.asarray(cut) > 0)
-        state = state.replace(done=terminated.astype(state.done.dtype))  # a limit that stayed done would be an end next
+        state = state.replace(
+            done=terminated.astype(state.done.dtype)
+        )  # else a time limit would look like a termination in the next step
         return state, Step(vector(state.obs), jnp.asarray(state.reward, jnp.float32), terminated)

@@ -1,6 +1,7 @@
-"""Settings for an environment that nobody tuned, from a short look at it under random actions.
+"""Default settings for an environment without a preset, measured in a short random rollout.
 
-They are guesses: random actions see only a part of what a good policy will. Whatever is set by hand wins.
+They are guesses: random actions visit only a part of the states that a good policy will. Settings
+given by the user take precedence.
 """
 
 from typing import Any
@@ -11,52 +12,63 @@ import numpy as np
 from jaxtyping import Array, Float, Key
 
 from moca.config import ConfigError, ExplorationConfig
+from moca.envs.check import refuse_broken
 from moca.envs.environment import Environment, Spaces
 from moca.envs.host import HostEnvironment
 from moca.envs.named import named
 from moca.exploration import draw_exploration
 
-EPISODES = 16  # at once, each with a first state of its own
+EPISODES = 16  # in parallel, each with a different first state
 STEPS = 500
-# Bounds held for a while lead further than actions drawn anew at every step, which cancel out.
+# Extreme actions held for a while lead further than new actions at every step, which cancel out.
 ACTIONS = ExplorationConfig(hold=20.0, random="extreme")
-TAIL = 0.01  # the share of observations at either end that may be outliers
-MARGIN = 0.1  # of the range seen, added at either end
-# Of the range, times √d: between two random states there are then as many lengthscales in every dimension d. In the
-# paper's tasks (d = 3 and 5) this is about what the paper prints.
+TAIL = 0.01  # the fraction of observations at either end that may be outliers
+MARGIN = 0.1  # fraction of the observed range, added at either end
+# Fraction of the range, times √d, so that two random states are as many lengthscales apart for
+# every dimension d. In the paper's tasks (d = 3 and 5) this is close to the paper's values.
 LENGTH = 0.075
 
 
-def defaults(env: Spaces | str, seed: int = 0, steps: int = STEPS) -> dict[str, Any]:
-    """Settings by dotted name: range and lengthscales of V, bounds that rewards imply, scales of the noise.
+def time_limit(env: Spaces | str, flatten: bool = False) -> dict[str, Any]:
+    """Returns the episode length set by the environment's own time limit, if it has one."""
+    env = named(env, flatten) if isinstance(env, str) else env
+    limit = env.limit if isinstance(env, HostEnvironment) else None
+    return {"env.episode_length": limit} if limit else {}
 
-    V stays on the observation itself (`value.encoder` = 0), however large: with the present presets a learned
-    encoder was found not to learn.
+
+def defaults(env: Spaces | str, seed: int = 0, steps: int = STEPS, flatten: bool = False) -> dict[str, Any]:
+    """Returns measured settings: range, lengthscales and bounds of V, scales of the noise.
+
+    V stays a function of the observation itself (`value.encoder` = 0), however large: with the
+    present presets a learned encoder did not learn.
 
     Args:
-        env: the environment, or a name that a config may have for one.
-        seed: of first states and actions.
-        steps: how long it is looked at, in sixteen episodes at once.
+        env: The environment, or its name in a config.
+        seed: The seed of first states and actions.
+        steps: The length of the rollout, in sixteen parallel episodes.
+        flatten: As `env.flatten`, if `env` is a name.
     """
-    env = named(env) if isinstance(env, str) else env
+    env = named(env, flatten) if isinstance(env, str) else env
+    if isinstance(env, HostEnvironment):
+        refuse_broken(env)
     play: Any = _play_on_host if isinstance(env, HostEnvironment) else _play
     observations, rewards = play(env, seed, steps)
     seen = observations.reshape(-1, env.observation_size)
     seen = seen[np.isfinite(seen).all(axis=1)]
     if not len(seen):
         raise ConfigError(
-            f"{type(env).__name__} shows nothing that is finite under random actions: moca.check_env says why"
+            f"{type(env).__name__} gives no finite observation under random actions: moca.check_env may say why"
         )
     return _ranges(seen) | _bounds(rewards[np.isfinite(rewards)]) | {"value.encoder": 0}
 
 
 def _ranges(seen: Float[np.ndarray, "n obs"]) -> dict[str, Any]:
-    """Returns the range of each observed dimension, and the length over which values may change there."""
+    """Returns the range of each observed dimension, and its lengthscale."""
     low, high = np.quantile(seen.astype(np.float64), [TAIL, 1 - TAIL], axis=0)
     middle, half = (low + high) / 2, (0.5 + MARGIN) * (high - low)
     unit = np.maximum(1, np.abs(middle))
     constant = half < 1e-6 * unit
-    half = np.where(constant, unit, half)  # a dimension that never changed may do so later
+    half = np.where(constant, unit, half)  # a dimension that did not change may do so later
     scales = np.where(constant, np.inf, np.maximum(np.abs(low), np.abs(high)))
     length = min(1.0, LENGTH * seen.shape[1] ** 0.5)
     return {
@@ -68,19 +80,19 @@ def _ranges(seen: Float[np.ndarray, "n obs"]) -> dict[str, Any]:
 
 
 def _bounds(rewards: Float[np.ndarray, "n"]) -> dict[str, float]:
-    """Returns bounds on E[V], if rewards keep the sign they had."""
+    """Returns bounds on E[V], assuming that rewards keep their sign."""
     if not len(rewards) or rewards.min() >= 0:
         return {"value.least": 0.0}
     return {"value.most": 0.0} if rewards.max() <= 0 else {}
 
 
 def _rounded(numbers: Float[np.ndarray, "obs"]) -> tuple[float, ...]:
-    """To three digits: more would be pretence."""
+    """Rounds to three digits; the measurements are no more precise."""
     return tuple(float(f"{number:.3g}") for number in numbers)
 
 
 def _play(env: Environment, seed: int, steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """Observations and rewards of random episodes, with a new one begun where one ends."""
+    """Returns observations and rewards of random episodes; a new one starts where one ends."""
 
     def step(carry: tuple[Any, Key[Array, ""]], action: Float[Array, "act"]) -> tuple[tuple, tuple]:
         state, key = carry
@@ -102,7 +114,7 @@ def _play(env: Environment, seed: int, steps: int) -> tuple[np.ndarray, np.ndarr
 
 
 def _play_on_host(env: HostEnvironment, seed: int, steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """The same, step by step."""
+    """Does the same on the host, step by step."""
     vector = env.vector(EPISODES)
     vector.reset([seed + number for number in range(EPISODES)])
     keys = jax.random.split(jax.random.key(seed), EPISODES)

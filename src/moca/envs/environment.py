@@ -1,9 +1,12 @@
-"""Environments: two pure functions and a few facts; and the noise between an environment and an agent [App. A].
+"""The interface of environments, and the noise between environment and agent [App. A].
+
+An environment is two pure functions:
 
     state, observation = env.reset(key)
     state, step = env.step(state, action)
 
-A time limit is not the environment's business: the loop cuts episodes and never calls that a termination.
+Environments have no time limit: the loop truncates episodes, and does not treat that as a
+termination.
 """
 
 import math
@@ -23,13 +26,13 @@ from moca import config
 class Step(NamedTuple):
     """The result of one action."""
 
-    observation: Float[Array, "obs"]  # of the state the action led to, also when that state is the last
+    observation: Float[Array, "obs"]  # of the next state, also if that state is the last
     reward: Float[Array, ""]
-    terminated: Bool[Array, ""]  # the task itself ended; nothing is to be gained from here on
+    terminated: Bool[Array, ""]  # the task itself ended, and there are no further rewards
 
 
 class Spaces(eqx.Module):
-    """All that an agent must know of an environment."""
+    """The facts about an environment that an agent needs."""
 
     observation_size: eqx.AbstractVar[int]
     action_low: eqx.AbstractVar[tuple[float, ...]]
@@ -42,30 +45,33 @@ class Spaces(eqx.Module):
         return len(self.action_low)
 
     def to_bounds(self, action: Float[Array, "*n act"]) -> Float[Array, "*n act"]:
-        """An action in [−1, 1] in the environment's units."""
+        """Maps an action from [−1, 1] to the environment's bounds."""
         low, high = jnp.array(self.action_low), jnp.array(self.action_high)
         return low + (action + 1) / 2 * (high - low)
 
     def from_bounds(self, action: Float[Array, "*n act"]) -> Float[Array, "*n act"]:
-        """An action in the environment's units in [−1, 1]."""
+        """Maps an action from the environment's bounds to [−1, 1]."""
         low, high = jnp.array(self.action_low), jnp.array(self.action_high)
         return 2 * (action - low) / (high - low) - 1
 
 
 class Environment(Spaces):
-    """Pure, so that a whole run compiles into one program. Randomness comes from the key given to `reset`."""
+    """A pure environment, so that a whole run compiles into one program.
+
+    All randomness comes from `key`.
+    """
 
     @abstractmethod
     def reset(self, key: Key[Array, ""]) -> tuple[Any, Float[Array, "obs"]]:
-        """A first state, and what is observed of it."""
+        """Returns a first state, and its observation."""
 
     @abstractmethod
     def step(self, state: Any, action: Float[Array, "act"]) -> tuple[Any, Step]:
-        """The next state, and what the action brought."""
+        """Returns the next state, and the result of the action."""
 
 
 class ActionRepeat(Environment):
-    """The same action `times` times; rewards add up, and nothing follows a termination."""
+    """Repeats each action `times` times; rewards add up, and a termination ends the repetition."""
 
     inner: Environment
     times: int = eqx.field(static=True)
@@ -83,8 +89,6 @@ class ActionRepeat(Environment):
         return self.inner.reset(key)
 
     def step(self, state: Any, action: Float[Array, "act"]) -> tuple[Any, Step]:
-        state, step = self.inner.step(state, action)
-
         def again(carry: tuple[Any, Step], _: None) -> tuple[tuple[Any, Step], None]:
             state, step = carry
             next_state, following = self.inner.step(state, action)
@@ -94,39 +98,48 @@ class ActionRepeat(Environment):
                 return moved, None
             return jax.tree.map(lambda a, b: jnp.where(step.terminated, a, b), carry, moved), None
 
-        (state, step), _ = jax.lax.scan(again, (state, step), length=self.times - 1)
+        shapes = jax.eval_shape(self.inner.step, state, action)[1]
+        nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+        # A copy of the physics takes seconds to compile. On a GPU, where a loop may cost launches, there are two.
+        copies = 1 if jax.default_backend() == "cpu" else 2
+        (state, step), _ = jax.lax.scan(again, (state, nothing), length=self.times, unroll=copies)
         return state, step
 
 
 def vector_size(observation: Any, name: str) -> int:
-    """The size of the vector that `vector` makes of an observation like this; refuses what is not an array.
+    """Returns the size of the vector that `vector` makes of an observation.
+
+    Raises if it is not an array.
 
     Args:
-        observation: an observation, or its shape; of a dictionary the entry `state` counts.
-        name: the environment's, for the message.
+        observation: An observation, or its shape. In a dictionary, the entry `state` is used.
+        name: The name of the environment, for the message.
     """
     shown: Any = observation.get("state") if isinstance(observation, Mapping) else observation
     if not hasattr(shown, "shape"):
         said = ", ".join(observation) if isinstance(observation, Mapping) else type(observation).__name__
         raise config.ConfigError(
-            f"observations of {name} must be an array, or a dictionary with one named state; they are {said}: wrap the "
-            "environment so that it shows a vector"
+            f"observations of {name} must be an array, or a dictionary with an array named state, but are {said}: "
+            "wrap the environment so that it returns a vector"
         )
     return int(np.prod(shown.shape))
 
 
 def vector(observation: Any) -> Float[Array, "obs"]:
-    """An observation as a vector; of a dictionary the entry `state`, which is what a policy may see."""
+    """Returns an observation as a vector; from a dictionary, the entry `state` is used."""
     shown = observation["state"] if isinstance(observation, Mapping) else observation
     return jnp.ravel(jnp.asarray(shown, jnp.float32))
 
 
 def bounds_of(low: Any, high: Any, shape: Any, name: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Lower and upper bounds of actions of that shape, per dimension; refuses infinite ones and those that coincide."""
+    """Returns lower and upper bounds of actions, per dimension.
+
+    Raises if they are infinite or equal.
+    """
     lows, highs = (np.broadcast_to(np.asarray(bound, np.float64), shape).ravel() for bound in (low, high))
     if not (np.isfinite(lows).all() and np.isfinite(highs).all() and (lows < highs).all()):
         raise config.ConfigError(
-            f"actions of {name} must have finite bounds that lie apart, not {lows.tolist()} and {highs.tolist()}"
+            f"actions of {name} must have finite bounds, low below high, not {lows.tolist()} and {highs.tolist()}"
         )
     return tuple(lows.tolist()), tuple(highs.tolist())
 
@@ -137,16 +150,16 @@ Level = Float[Array, ""]
 def homoscedastic(
     sigma: Level, sigma_min: Level, scales: tuple[float, ...], observation: Float[Array, "*n obs"]
 ) -> Float[Array, ""]:
-    """σ, everywhere."""
+    """σ for every state."""
     return sigma
 
 
 def state_norm(
     sigma: Level, sigma_min: Level, scales: tuple[float, ...], observation: Float[Array, "*n obs"]
 ) -> Float[Array, "*n 1"]:
-    """σ_min + (σ − σ_min) clip(‖s ⊘ s_max‖ / m_max, 0, 1), m_max² the number of scaled dimensions [App. A.2].
+    """σ_min + (σ − σ_min) clip(‖s ⊘ s_max‖ / m_max, 0, 1), m_max² scaled dimensions [App. A.2].
 
-    Infinite scales leave a dimension out of the norm.
+    Dimensions with an infinite scale are not part of the norm.
     """
     inverse = [1 / scale for scale in scales]
     counted = sum(scale > 0 for scale in inverse)
@@ -155,15 +168,15 @@ def state_norm(
 
 
 class Noise(eqx.Module):
-    """Gaussian noise on observations, which physics and rewards never see, and on executed actions.
+    """Gaussian noise on observations (not on physics and rewards) and on executed actions.
 
-    One draw per time step serves as s′ and as the next s [choice]. A kind of noise that depends on the state is
-    constant where σ_min = σ, so that runs of both can share a program.
+    One draw per time step is used as s′ and as the next s [choice]. Noise that depends on the state
+    is constant if σ_min = σ, so that runs with either kind can share a program.
     """
 
     sigma: Level
     sigma_min: Level
-    action: Level  # deviation of the disturbance of an action, over half its range
+    action: Level  # standard deviation of the disturbance, in units of half the action range
     scales: tuple[float, ...] = eqx.field(static=True)
     kind: str = eqx.field(static=True)
 
@@ -177,17 +190,17 @@ class Noise(eqx.Module):
         return observation + self.deviation(observation) * normal
 
     def disturb(self, spaces: Spaces, action: Float[Array, "act"], normal: Float[Array, "act"]) -> Float[Array, "act"]:
-        """The action that is executed in place of the chosen one: disturbed, and kept within the bounds."""
+        """Returns the executed action: the chosen one plus a disturbance, clipped to the bounds."""
         low, high = jnp.array(spaces.action_low), jnp.array(spaces.action_high)
         return jnp.clip(action + self.action * (high - low) / 2 * normal, low, high)
 
 
 def make_noise(settings: config.NoiseConfig, observation_size: int) -> Noise:
-    """The noise those settings describe, for observations of that size."""
+    """Returns the noise for these settings and this observation size."""
     scaled = config.NOISES[settings.kind].scaled
     if scaled and len(settings.scales) != observation_size:
         raise config.ConfigError(
-            f"noise.scales has {len(settings.scales)} numbers, but the environment shows {observation_size} dimensions"
+            f"noise.scales has {len(settings.scales)} numbers, but there are {observation_size} observed dimensions"
         )
     levels = (settings.sigma, settings.sigma_min, settings.action)
     sigma, sigma_min, action = (jnp.asarray(level, jnp.float32) for level in levels)

@@ -1,112 +1,121 @@
-"""Gymnasium's environments, by name or from a function that makes them.
+"""Gymnasium environments, by name or from a function that creates them.
 
-Gymnasium's vector environment steps them; its automatic resets are off, and what ended is restarted here. So the last
-observation of an episode is the true one, and the end of a task and a time limit are told apart.
+Gymnasium's vector environment steps them. Its automatic resets are disabled, and ended episodes are
+restarted here, so that the last observation of an episode is the true one, and a termination can be
+distinguished from a time limit.
 """
 
 import copy
+import importlib
+import inspect
 import re
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import equinox as eqx
 import numpy as np
 
-from moca.config import ConfigError, nearest
+from moca.config import ConfigError, nearest, shown
+from moca.envs.check.faults import line_of, said
 from moca.envs.host import HostEnvironment, Outcome
 from moca.names import GYMNASIUM
 
 try:
     import gymnasium
-    from gymnasium.spaces import Box
-    from gymnasium.utils.env_checker import check_env
     from gymnasium.vector import AutoresetMode, SyncVectorEnv
+    from gymnasium.wrappers import FlattenObservation
+
+    from moca.envs.spaces import refuse_spaces
 except ImportError:
-    raise ConfigError("Gymnasium's environments need the package gymnasium: pip install 'moca-rl[gymnasium]'") from None
+    raise ConfigError("Gymnasium environments need the package gymnasium: pip install 'moca-rl[gymnasium]'") from None
 
 
 class Gymnasium(HostEnvironment):
-    """A Gymnasium environment with a Box of observations, which are flattened, and a bounded Box of actions.
+    """A Gymnasium environment with Box observations and bounded Box actions.
 
     Args:
-        env: a registered name; an environment that `gymnasium.make` made, or that can be copied; or a function that
-            makes a new one whenever it is called.
-        settings: for `gymnasium.make`, where a name was given.
+        env: A registered name, or `module:Class`; an environment from `gymnasium.make`, or one that
+            can be copied; or a function that creates a new environment at each call.
+        flatten: If True, observations of several parts (Dict, Tuple) become one vector, in the order
+            of the space. Discrete parts become one-hot vectors. See the setting `env.flatten`.
+        settings: Arguments of `gymnasium.make`, if a name is given.
     """
 
     name: str | None = eqx.field(static=True)
-    make: Callable[..., gymnasium.Env] = eqx.field(static=True)  # takes render_mode, which a user's function ignores
+    make: Callable[..., gymnasium.Env] = eqx.field(
+        static=True
+    )  # called with render_mode, which a user's function ignores
     observation_size: int = eqx.field(static=True)
     action_low: tuple[float, ...] = eqx.field(static=True)
     action_high: tuple[float, ...] = eqx.field(static=True)
     terminates: bool = eqx.field(static=True)
     max_steps: int | None = eqx.field(static=True)
+    flattens: bool = eqx.field(static=True)
 
-    def __init__(self, env: str | gymnasium.Env | Callable[[], gymnasium.Env], **settings: Any) -> None:
+    def __init__(
+        self, env: str | gymnasium.Env | Callable[[], gymnasium.Env], *, flatten: bool = False, **settings: Any
+    ) -> None:
+        make: Callable[..., gymnasium.Env]
         if isinstance(env, str):
-            self.name = None if settings else GYMNASIUM + env
-            self.make = partial(_registered, env, settings)
+            self.name, make = None if settings else GYMNASIUM + env, partial(_named, env, settings)
         elif isinstance(env, gymnasium.Env) and not settings:
-            self.name, self.make = _name_of(env), partial(_again, env)
+            self.name, make = _name_of(env), partial(_again, env)
         elif callable(env) and not settings:
-            self.name, self.make = None, lambda render_mode=None: env()
+            self.name, make = None, lambda render_mode=None: env()
         else:
             raise ConfigError(
-                f"Gymnasium(…) takes a name, such as Pendulum-v1, with settings for gymnasium.make; or an environment, "
-                f"or a function that makes one, for every run needs one of its own, and no settings. It got {env!r}"
+                "Gymnasium(…) needs a name, such as Pendulum-v1, with settings for gymnasium.make; or an environment, "
+                f"or a function that creates one, without settings, since every run needs its own. Got {env!r}"
             )
-        one = self.make()
-        observed, acted = one.observation_space, one.action_space
+        one: Any = make()
+        if not isinstance(one, gymnasium.Env):
+            raise ConfigError(f"{shown(env)} makes {shown(one)}, which is no gymnasium.Env")
+        refuse_spaces(one.observation_space, one.action_space, flatten)
+        self.flattens = flatten
+        self.make = partial(_flattened, make) if flatten else make
+        observed, acted = (FlattenObservation(one) if flatten else one).observation_space, one.action_space
         self.max_steps = one.spec.max_episode_steps if one.spec else None
         one.close()
-        _refuse_spaces(observed, acted)
         self.observation_size = int(np.prod(observed.shape))  # type: ignore[arg-type]
         self.action_low = tuple(float(bound) for bound in acted.low.ravel())  # type: ignore[attr-defined]
         self.action_high = tuple(float(bound) for bound in acted.high.ravel())  # type: ignore[attr-defined]
-        self.terminates = True  # Gymnasium does not say
+        self.terminates = True  # unknown in Gymnasium
 
     @property
     def limit(self) -> int | None:
         return self.max_steps
 
+    @property
+    def flatten(self) -> bool:
+        return self.flattens
+
     def vector(self, count: int, repeat: int = 1, render_mode: str | None = None) -> "GymnasiumVector":
         return GymnasiumVector([lambda: _Repeat(self.make(render_mode=render_mode), repeat)] * count)
 
-    def complaints(self) -> Iterator[tuple[bool, str]]:
-        """Returns what Gymnasium's own checker finds: pairs of whether it is a fault, and a sentence."""
-        env = self.make().unwrapped
-        with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always")
-            try:
-                check_env(env, skip_render_check=True)
-            except Exception as error:  # it raises whatever the environment raises, and asserts
-                yield True, f"Gymnasium's checker stops at {type(error).__name__}: {error}"
-            finally:
-                env.close()
-        yield from ((False, f"Gymnasium's checker says: {_plain(str(each.message))}") for each in said)
-
-
-def _plain(text: str) -> str:
-    """Without the colours of a terminal."""
-    return re.sub(r"\x1b\[\d*m", "", text).removeprefix("WARN: ").strip()
+    def single(self) -> gymnasium.Env:
+        return self.make()
 
 
 class GymnasiumVector:
-    """Gymnasium's own vector environment, in one process, and the restarts."""
+    """Gymnasium's vector environment in one process, with restarts."""
 
     def __init__(self, makers: Sequence[Callable[[], gymnasium.Env]]) -> None:
         self.envs: Any = SyncVectorEnv(makers, autoreset_mode=AutoresetMode.DISABLED)
 
     def reset(self, seeds: Sequence[int]) -> np.ndarray:
-        """First observations."""
+        """Returns first observations."""
         return self._flat(self.envs.reset(seed=[int(seed) for seed in seeds])[0])
 
     def step(self, actions: np.ndarray) -> Outcome:
-        """Steps all environments. A NaN action counts as zero: its run is given up after the episode."""
+        """Steps all environments. NaN actions are replaced by zero.
+
+        Their runs stop after the episode.
+        """
         box = self.envs.single_action_space
-        actions = np.nan_to_num(actions).reshape(-1, *box.shape).clip(box.low, box.high)  # rounding may lead outside
+        actions = (
+            np.nan_to_num(actions).reshape(-1, *box.shape).clip(box.low, box.high)
+        )  # rounding may leave the bounds
         observation, reward, terminated, truncated, _ = self.envs.step(actions.astype(box.dtype))
         ended, current = terminated | truncated, observation
         if ended.any():
@@ -115,19 +124,21 @@ class GymnasiumVector:
 
     @property
     def fps(self) -> float:
-        """Frames per second, if one is taken of every step."""
+        """Frames per second, at one frame per step."""
         return float(self.envs.metadata.get("render_fps") or 30)
 
     def picture(self) -> np.ndarray:
-        """Renders the first environment as it is now."""
+        """Renders the current state of the first environment."""
         try:
             picture = self.envs.envs[0].render()
         except gymnasium.error.DependencyNotInstalled as error:
-            raise ConfigError(f"Gymnasium cannot draw this environment: {error}") from None
+            raise ConfigError(f"Gymnasium cannot render this environment: {_with_extra(error)}") from None
+        except NotImplementedError:
+            picture = None
         if not isinstance(picture, np.ndarray):
             raise ConfigError(
-                "only an environment made with render_mode='rgb_array' can be filmed: let the function that makes it "
-                "say so"
+                "only an environment whose render() returns a picture can be rendered: define render(), accept "
+                "render_mode in __init__ and store it, or pass render_mode='rgb_array' in the function that creates it"
             )
         return picture
 
@@ -136,7 +147,7 @@ class GymnasiumVector:
 
 
 class _Repeat(gymnasium.Wrapper):
-    """The same action `times` times, until an end; rewards add up."""
+    """Repeats each action `times` times, until an end; rewards add up."""
 
     def __init__(self, env: gymnasium.Env, times: int) -> None:
         super().__init__(env)
@@ -152,19 +163,73 @@ class _Repeat(gymnasium.Wrapper):
         return observation, total, terminated, truncated, info
 
 
-def _registered(name: str, settings: dict[str, Any], render_mode: str | None = None) -> gymnasium.Env:
-    """The environment of that name, or a sentence that says why there is none."""
+def _named(name: str, settings: dict[str, Any], render_mode: str | None = None) -> gymnasium.Env:
+    """Returns the environment of that name; raises `ConfigError` if it cannot be created."""
     options = settings | ({"render_mode": render_mode} if render_mode else {})
+    module, colon, last = name.rpartition(":")
     try:
+        if colon and last.isidentifier():
+            held = vars(importlib.import_module(module))
+            if last not in gymnasium.registry:  # the module may have registered it
+                return _of_module(module, held, last, options)
         return gymnasium.make(name, **options)
+    except ConfigError:
+        raise
     except gymnasium.error.UnregisteredEnv as error:
         raise ConfigError(f"Gymnasium has no {name}.{nearest(name, gymnasium.registry)} It says: {error}") from None
     except (gymnasium.error.Error, ImportError) as error:
-        raise ConfigError(f"Gymnasium cannot make {name}: {error}") from None
+        raise ConfigError(f"Gymnasium cannot make {name}: {_with_extra(error)}") from None
+    except Exception as error:  # whatever its code raises
+        raise ConfigError(f"{name} cannot be made: it raises {said(error)}{line_of(error)}") from None
+
+
+def _of_module(module: str, held: dict[str, Any], name: str, options: dict[str, Any]) -> gymnasium.Env:
+    """The environment that a class, or a function without arguments, of an imported module makes."""
+    classes = [each for each, value in held.items() if isinstance(value, type) and issubclass(value, gymnasium.Env)]
+    if name not in held:
+        there = f"its environments are {', '.join(classes)}" if classes else "it holds no environment either"
+        raise ConfigError(
+            f"{module} neither registers {name} with Gymnasium nor holds it.{nearest(name, held)} ({there})"
+        )
+    if not callable(held[name]):
+        raise ConfigError(f"{module}:{name} is {shown(held[name])}: it must be a class of environments")
+    known = inspect.signature(held[name]).parameters
+    if "render_mode" not in known and not any(each.kind is each.VAR_KEYWORD for each in known.values()):
+        options = {key: value for key, value in options.items() if key != "render_mode"}
+    if needed := [each.name for each in known.values() if _required(each) and each.name not in options]:
+        raise ConfigError(
+            f"{module}:{name} needs {', '.join(needed)}: give defaults, or name a function without arguments that "
+            "makes the environment"
+        )
+    return held[name](**options)
+
+
+def _required(parameter: inspect.Parameter) -> bool:
+    return parameter.default is parameter.empty and parameter.kind not in (
+        parameter.VAR_POSITIONAL,
+        parameter.VAR_KEYWORD,
+    )
+
+
+def _with_extra(error: Exception) -> str:
+    """The error's own words, and what to install where it misses a package."""
+    named = re.search(r"gymnasium\[([\w-]+)\]", str(error))
+    extra = named[1].replace("_", "-") if named else ""
+    package = getattr(error, "name", None) or ""
+    if extra in ("classic-control", "mujoco") or package.partition(".")[0] in ("imageio", "mujoco", "pygame"):
+        return f"{error} (pip install 'moca-rl[gymnasium]' brings it)"
+    return f"{error} (pip install 'gymnasium[{extra}]' brings it)" if extra else str(error)
+
+
+def _flattened(make: Callable[..., gymnasium.Env], render_mode: str | None = None) -> gymnasium.Env:
+    return FlattenObservation(make(render_mode=render_mode))
 
 
 def _name_of(env: gymnasium.Env) -> str | None:
-    """The name by which a config can make the same again; None if it has settings or wrappers of its own."""
+    """Returns the name that recreates the environment.
+
+    None if it has other settings or wrappers.
+    """
     spec = env.spec
     known = gymnasium.registry.get(spec.id) if spec else None
     if spec is None or known is None or spec.additional_wrappers:
@@ -175,32 +240,12 @@ def _name_of(env: gymnasium.Env) -> str | None:
 
 
 def _again(env: gymnasium.Env, render_mode: str | None = None) -> gymnasium.Env:
-    """Another environment of the same kind."""
+    """Returns another environment of the same kind."""
     options: dict[str, Any] = {"render_mode": render_mode} if render_mode else {}
     try:
         return gymnasium.make(env.spec, **options) if env.spec else copy.deepcopy(env)
-    except Exception as error:  # a wrapper that does not say how it was made, or what cannot be copied
+    except Exception as error:  # a wrapper without a spec, or an environment that cannot be copied
         raise ConfigError(
-            f"{env} cannot be made again, and every run needs one of its own: give a function that makes it, as in "
-            f"Gymnasium(lambda: …). Gymnasium says: {error}"
+            f"{env} cannot be copied, but every run needs its own: pass a function that creates it, as in "
+            f"Gymnasium(lambda: …). Gymnasium reports: {error}"
         ) from None
-
-
-def _refuse_spaces(observed: Any, acted: Any) -> None:
-    """Raises if the observations are no Box, or the actions no bounded one."""
-    if not isinstance(observed, Box):
-        raise ConfigError(
-            f"observations must be a Box, not {observed}: wrap the environment so that they are, as in "
-            "Gymnasium(lambda: gymnasium.wrappers.FlattenObservation(gymnasium.make(…)))"
-        )
-    if not isinstance(acted, Box) or not np.issubdtype(acted.dtype, np.floating):
-        raise ConfigError(
-            f"actions must be a Box of real numbers, not {acted}: MoCA's agents choose from a continuum. Take the "
-            "continuous version of the task if there is one, MountainCarContinuous-v0 for MountainCar-v0"
-        )
-    if not (np.isfinite(acted.low).all() and np.isfinite(acted.high).all() and (acted.low < acted.high).all()):
-        raise ConfigError(
-            f"actions must have finite bounds that lie apart, not {acted}: give them some, as in Gymnasium(lambda: "
-            "gymnasium.wrappers.TransformAction(env, lambda a: a, gymnasium.spaces.Box(-1.0, 1.0, env.action_space."
-            "shape)))"
-        )

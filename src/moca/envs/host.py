@@ -1,8 +1,8 @@
-"""Environments that are no JAX functions: they are stepped on the host, one decision of all runs at a time."""
+"""Environments that are not JAX functions: they are stepped on the host, for all runs at a time."""
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
 
 import equinox as eqx
 import numpy as np
@@ -13,37 +13,48 @@ from moca.envs.environment import Spaces
 class Outcome(NamedTuple):
     """The result of one action in each of many environments, along a leading axis."""
 
-    observation: np.ndarray  # of the state the action led to, also when that state is the last
+    observation: np.ndarray  # of the next state, also if that state is the last
     reward: np.ndarray
-    terminated: np.ndarray  # the task itself ended; nothing is to be gained from here on
-    ended: np.ndarray  # that, or a time limit of the environment's own: a new episode has begun
-    current: np.ndarray  # what is observed now: of the new episode's first state where there is one
+    terminated: np.ndarray  # the task itself ended, and there are no further rewards
+    ended: np.ndarray  # terminated, or at the environment's time limit: a new episode has started
+    current: np.ndarray  # the current observation: the first of the new episode if one has started
 
 
 class Vector(Protocol):
-    """Many environments of one kind, each with an episode of its own under way."""
+    """Many environments of one kind, each with its own running episode."""
 
     def reset(self, seeds: Sequence[int]) -> np.ndarray:
-        """First observations. Equal seeds and actions give equal episodes, also those after the first."""
+        """Returns first observations.
+
+        Equal seeds and actions give equal episodes, also later ones.
+        """
 
     def step(self, actions: np.ndarray) -> Outcome:
         """Steps all environments."""
 
 
 class HostEnvironment(Spaces):
-    """An environment that can be made many times over."""
+    """An environment that can be created many times."""
 
-    name: eqx.AbstractVar[str | None]  # by which a config can name it; None if only its user can make it
+    name: eqx.AbstractVar[str | None]  # its name in a config; None if only its user can create it
+
+    @property
+    def flatten(self) -> bool:
+        """Whether it flattens observations of several parts."""
+        return False
 
     @property
     def limit(self) -> int | None:
-        """The number of steps after which an episode ends by itself, where that is known."""
+        """The number of steps after which an episode ends by itself, if known."""
         return None
 
     @abstractmethod
     def vector(self, count: int, repeat: int = 1) -> Vector:
-        """So many of it, all new. An action is taken `repeat` times; rewards add up, and nothing follows an end."""
+        """Creates `count` copies. Actions are repeated `repeat` times.
 
-    def complaints(self) -> Iterable[tuple[bool, str]]:
-        """Returns what its own package finds wrong with it: pairs of whether it is a fault, and a sentence."""
-        return ()
+        Rewards add up until an end.
+        """
+
+    def single(self) -> Any:
+        """Returns one environment with Gymnasium's `reset` and `step` for checks, or None."""
+        return None

@@ -1,52 +1,71 @@
-"""Environments by the name a config has for them."""
+"""Environments by their names in a config."""
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
-from moca.config import ENVS, ConfigError, full_name, shown
-from moca.envs.environment import Environment, Spaces
+from moca.config import ENVS, ConfigError, full_name, may_be_on_host, shown
+from moca.envs.environment import Spaces
 from moca.envs.playground import Playground
 from moca.envs.trust import refuse_untrusted
 from moca.names import GYMNASIUM, OWN
 
 
-def named(name: str) -> Spaces:
-    """The environment of that name: one of Playground's, one that was registered, or Gymnasium's.
+def named(name: str, flatten: bool = False) -> Spaces:
+    """Returns the environment of that name: Playground's, a registered one, Gymnasium's, or a class.
 
-    One that would import a module of its own is refused unless that was imported before: see `moca.envs.trust`.
+    Raises if the name would import a module that has not been imported yet: see `moca.envs.trust`.
+
+    Args:
+        name: The name in a config.
+        flatten: If True, observations of several parts of a Gymnasium environment are flattened.
     """
     name = full_name(name)
     if name.startswith(GYMNASIUM):
         refuse_untrusted(name)
+        module, _, last = name.removeprefix(GYMNASIUM).rpartition(":")
+        held = getattr(sys.modules.get(module), last, None)
+        if isinstance(held, type) and issubclass(held, Spaces):  # one of ours, by its class
+            return _made(name, held)
         from moca.envs.gymnasium import Gymnasium  # an optional package
 
-        return Gymnasium(name.removeprefix(GYMNASIUM))
+        return Gymnasium(name.removeprefix(GYMNASIUM), flatten=flatten)
     if name.startswith(OWN):
         raise ConfigError(
-            f"env.name = {name!r}: an environment of your own is used from Python, as by "
+            f"env.name = {name!r}: your own environment can only be used from Python, as in "
             "moca.MoCA(MyEnvironment()).learn(steps) or moca.load(path, env=MyEnvironment())"
         )
     if (make := ENVS.get(name)) is None:
         return Playground(name)
     if not isinstance(env := make(), Spaces):
-        raise ConfigError(f"env.name = {name!r} is registered as what makes {shown(env)}, which is no environment")
+        raise ConfigError(
+            f"env.name = {name!r} is registered with a function that returns {shown(env)}, which is not an environment"
+        )
     return env
 
 
-def as_environment(env: Any) -> Any:
-    """An environment as ours: one of Gymnasium's is adapted, anything else is returned as it is."""
-    gymnasium = sys.modules.get("gymnasium")  # which is loaded if there is one of its environments
-    if gymnasium is None or not isinstance(env, gymnasium.Env):
+def _made(name: str, kind: Callable[[], Spaces]) -> Spaces:
+    try:
+        return kind()
+    except Exception as error:  # a user's class may raise anything
+        raise ConfigError(f"env.name = {name!r} cannot be made: it raises {type(error).__name__}: {error}") from None
+
+
+def is_gymnasiums(env: Any) -> bool:
+    """Returns True if `env` is an environment of Gymnasium."""
+    gymnasium = sys.modules.get("gymnasium")  # already loaded if `env` is one of its environments
+    return gymnasium is not None and isinstance(env, gymnasium.Env)
+
+
+def as_environment(env: Any, flatten: bool = False) -> Any:
+    """Adapts an environment of Gymnasium; returns anything else unchanged."""
+    if not is_gymnasiums(env):
         return env
     from moca.envs.gymnasium import Gymnasium
 
-    return Gymnasium(env)
+    return Gymnasium(env, flatten=flatten)
 
 
-def refuse_unknown(name: str) -> None:
-    """Raises, before anything is written, where that would fail; Playground's names were checked with the config."""
-    if name.startswith((GYMNASIUM, OWN)) or ENVS.get(name):
-        from moca.envs.check import refuse_broken  # which imports this file
-
-        if isinstance(env := named(name), Environment):
-            refuse_broken(env)
+def found(name: str, flatten: bool = False) -> Spaces | None:
+    """Returns the environment of that name, or None for Playground's, checked with the config."""
+    return named(name, flatten) if may_be_on_host(name) else None

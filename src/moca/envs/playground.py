@@ -1,16 +1,22 @@
 """MuJoCo Playground's environments, by name.
 
-Its own training wrappers are not used: they restart every episode from one cached state, replace the last observation
-by the next first one, and report a time limit as an end.
+Playground's training wrappers are not used: they restart every episode from one cached state,
+replace the last observation by the next first one, and report a time limit as a termination.
 
-The second half of this file makes their physics fast: a function with its short loops unrolled and its tiny
-factorisations written out. A physics step solves two-by-two systems and runs line searches of four iterations. On a GPU
-each of those is dozens of launches for a handful of numbers; as plain arithmetic the compiler fuses them.
+The second half of this file rewrites the physics, equation by equation of its trace, so that it
+compiles in less time and runs faster. Many equations only handle constants: indices that are
+normalised, properties of bodies that are selected one by one. XLA folds them too, but only after the
+program was batched and lowered, and once for every place that steps the environment. Here NumPy
+folds them, and repeated equations are computed once.
+
+A physics step also solves two-by-two systems and runs line searches of four iterations. On a GPU
+each of these is dozens of kernel launches for a few numbers; as plain arithmetic the compiler fuses
+them. `unrolled` therefore unrolls short loops and writes out tiny factorisations.
 """
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
 from ctypes.util import find_library
 from functools import cache, partial
@@ -21,7 +27,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Literal
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 from jaxtyping import Array, Float, Key
 
 from moca.config import ConfigError
@@ -29,10 +35,10 @@ from moca.envs.environment import Environment, Step, bounds_of, vector, vector_s
 
 
 class Playground(Environment):
-    """One Playground environment, simulated by MJX's JAX implementation (Warp's is not deterministic on a GPU).
+    """A Playground environment, simulated by MJX in JAX (Warp is not deterministic on GPUs).
 
-    Where it observes a dictionary, the agent sees the entry `state`, which is what a policy is meant to see; the others
-    are for critics that may know more.
+    If observations are dictionaries, the agent sees the entry `state`, which is meant for policies;
+    the other entries are for critics with privileged information.
     """
 
     name: str = eqx.field(static=True)
@@ -47,11 +53,11 @@ class Playground(Environment):
         with _LOADING:
             self.env, self.observation_size, self.action_low, self.action_high, self.terminates = _load(name)
 
-    # Compiled on their own only when called on their own; in a training program this keeps their traces, which take
-    # seconds, for all places and programs that step the same environment.
+    # In a training program, jit keeps the traces, which take seconds, for all programs that step
+    # the same environment.
     @partial(jax.jit, static_argnums=0)
     def reset(self, key: Key[Array, ""]) -> tuple[Any, Float[Array, "obs"]]:
-        state = self.env.reset(key)
+        state = folded(self.env.reset)(key)
         return state, vector(state.obs)
 
     @partial(jax.jit, static_argnums=0)
@@ -60,77 +66,191 @@ class Playground(Environment):
         return state, Step(vector(state.obs), jnp.asarray(state.reward, jnp.float32), state.done > 0)
 
 
-_LOADING = Lock()  # threads that load at once would each make their own, and leave standard output redirected
+_LOADING = Lock()  # concurrent threads would each load one, and could leave standard output redirected
 
 
 @cache
 def _load(name: str) -> tuple[Any, int, tuple[float, ...], tuple[float, ...], bool]:
-    """Playground's environment, the size of what it observes, the bounds of its actions, and whether it ends."""
+    """Returns the environment, its observation size and action bounds, and if it terminates."""
     if "DISPLAY" not in os.environ and find_library("EGL"):
-        os.environ.setdefault("MUJOCO_GL", "egl")  # before MuJoCo is imported, so that films need no display
-    with redirect_stdout(sys.stderr):  # where what it says about optional parts belongs
+        os.environ.setdefault("MUJOCO_GL", "egl")  # before MuJoCo is imported, so that rendering needs no display
+    with redirect_stdout(sys.stderr):  # it prints notes about optional parts
         from mujoco_playground import dm_control_suite, registry
 
     try:
         env = registry.load(name, config_overrides={"impl": "jax"})
     except Exception as error:
         raise ConfigError(
-            f"Playground could not load {name} ({type(error).__name__}: {error}). Its robots' models are "
+            f"Playground could not load {name} ({type(error).__name__}: {error}). Its robot models are "
             "downloaded when first used, which needs git and a network"
         ) from error
     size = vector_size(jax.eval_shape(env.reset, jax.random.key(0)).obs, name)
-    # The control suite passes an action to the actuators as it is, and never ends an episode; the others
-    # rescale it from ±1 themselves, and may.
+    # The control suite passes actions to the actuators unchanged, and never terminates an episode.
+    # The other environments rescale actions from ±1 themselves, and may terminate.
     suite = name in dm_control_suite.ALL_ENVS
     bounds = env.mj_model.actuator_ctrlrange if suite else [(-1.0, 1.0)] * env.action_size
     low, high = np.asarray(bounds).T
     return env, size, *bounds_of(low, high, (env.action_size,), name), not suite
 
 
-SHORT = 8  # loops of at most that many iterations
-TINY = 4  # matrices of at most that many rows
+SHORT = 8  # the most iterations of a loop that is unrolled
+TINY = 4  # the most rows of a matrix whose factorisation is written out
+
+Rewrites = Mapping[str, Callable[..., list[Any] | None]]
+
+
+def folded(function: Callable) -> Callable:
+    """`function` (of arrays, pure) as a smaller copy of what it traces to.
+
+    The compiler fuses it in other ways, so that a result may differ in its last bit.
+    """
+    return _rewritten(function, _FOLDED)
 
 
 def unrolled(function: Callable) -> Callable:
-    """`function` (of arrays, pure) as a rewritten copy of what it traces to; its results differ by rounding only."""
+    """Returns a copy of a pure function with short loops unrolled and factorisations written out.
 
-    def rewritten(*args: Any) -> Any:
+    Its results differ by rounding only.
+    """
+    return _rewritten(function, _UNROLLED)
+
+
+def _rewritten(function: Callable, rewrites: Rewrites) -> Callable:
+    def copy(*args: Any) -> Any:
         traced, shape = jax.make_jaxpr(function, return_shape=True)(*args)
-        outputs = _evaluate(traced, jax.tree.leaves(args))
+        outputs = _evaluate(traced, jax.tree.leaves(args), rewrites)
         return jax.tree.unflatten(jax.tree.structure(shape), outputs)
 
-    return rewritten
+    return copy
 
 
-def _evaluate(traced: ClosedJaxpr, args: Sequence[Array]) -> list[Array]:
-    """The results of a traced program for `args`, equation by equation."""
+def _evaluate(traced: ClosedJaxpr, args: Sequence[Any], rewrites: Rewrites) -> list[Any]:
+    """Evaluates a traced program for `args`, equation by equation. NumPy arrays are constants."""
     jaxpr = traced.jaxpr
-    values: dict[Any, Any] = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*traced.consts, *args], strict=True))
+    inputs = [*map(_constant, traced.consts), *args]
+    values: dict[Any, Any] = dict(zip([*jaxpr.constvars, *jaxpr.invars], inputs, strict=True))
+    known: dict[Any, list[Any]] = {}
 
     def read(atom: Any) -> Any:
-        return atom.val if isinstance(atom, Literal) else values[atom]
+        if not isinstance(atom, Literal):
+            return values[atom]
+        kind: Any = atom.aval
+        return np.asarray(atom.val, kind.dtype)[()]
 
-    for equation in jaxpr.eqns:
+    for equation in _needed(jaxpr):
         inputs = [read(atom) for atom in equation.invars]
-        rewrite = _REWRITES.get(equation.primitive.name)
-        with equation.ctx.manager:
-            outputs = rewrite(inputs, equation.params) if rewrite else None
-            if outputs is None:
-                outputs = equation.primitive.bind(*inputs, **equation.primitive.get_bind_params(equation.params))
-                outputs = outputs if equation.primitive.multiple_results else [outputs]
+        if equation.primitive.name in _SIMPLE:
+            key = (equation.primitive.name, str(equation.params), *map(_identity, inputs))
+            if key not in known:
+                known[key] = _bind(equation, inputs)
+            outputs = known[key]
+        else:
+            rewrite = rewrites.get(equation.primitive.name, lambda *_: None)
+            outputs = rewrite(inputs, equation.params, rewrites) or _bind(equation, inputs)
         values.update(zip(equation.outvars, outputs, strict=True))
     return [read(atom) for atom in jaxpr.outvars]
 
 
-def _scan(inputs: list[Array], params: dict[str, Any]) -> list[Array] | None:
+def _needed(jaxpr: Jaxpr) -> list[JaxprEqn]:
+    """The equations that results depend on."""
+    needed, wanted = [], {atom for atom in jaxpr.outvars if not isinstance(atom, Literal)}
+    for equation in reversed(jaxpr.eqns):
+        if equation.effects or not wanted.isdisjoint(equation.outvars):
+            needed.append(equation)
+            wanted |= {atom for atom in equation.invars if not isinstance(atom, Literal)}
+    return needed[::-1]
+
+
+def _constant(value: Any) -> Any:
+    """A constant of a traced program as a NumPy array, if it can be one: a random key cannot."""
+    return np.asarray(value) if jnp.issubdtype(value.dtype, np.generic) else value
+
+
+def _identity(value: Any) -> Any:
+    """The same for two values if they are the same."""
+    return (value.dtype, value.shape, value.tobytes()) if isinstance(value, np.ndarray | np.generic) else id(value)
+
+
+def _bind(equation: JaxprEqn, inputs: list[Any]) -> list[Any]:
+    """The results of one equation: as constants if it is a simple one of constants, else as a part of the program."""
+    fold = _SIMPLE.get(equation.primitive.name)
+    if fold and all(isinstance(value, np.ndarray | np.generic) for value in inputs) and _exact(equation, inputs):
+        return [fold(*inputs, **equation.params)]
+    with equation.ctx.manager:
+        outputs = equation.primitive.bind(*inputs, **equation.primitive.get_bind_params(equation.params))
+    return outputs if equation.primitive.multiple_results else [outputs]
+
+
+def _exact(equation: JaxprEqn, inputs: list[Any]) -> bool:
+    """Returns False for arithmetic that rounds: a compiler may round a product and a sum at once, NumPy does not."""
+    rounds = equation.primitive.name in ("add", "sub", "mul", "rem")
+    return not rounds or np.issubdtype(inputs[0].dtype, np.integer) or inputs[0].dtype == bool
+
+
+def _broadcast(x: Any, shape: tuple[int, ...], broadcast_dimensions: tuple[int, ...], **_: Any) -> Any:
+    expanded = np.ones(len(shape), int)
+    expanded[list(broadcast_dimensions)] = np.shape(x)
+    return np.broadcast_to(np.reshape(x, expanded), shape)
+
+
+def _slice(x: Any, start_indices: Any, limit_indices: Any, strides: Any) -> Any:
+    strides = strides or (1,) * np.ndim(x)
+    return x[tuple(map(slice, start_indices, limit_indices, strides))]
+
+
+def _gather(*inputs: Any, **params: Any) -> Any:
+    with jax.ensure_compile_time_eval():
+        return np.asarray(jax.lax.gather_p.bind(*inputs, **params))
+
+
+# Primitives of which an equation may be left out where its results are constants or were computed before.
+_SIMPLE: dict[str, Callable[..., Any]] = {
+    "add": lambda x, y, **_: np.add(x, y),
+    "sub": lambda x, y, **_: np.subtract(x, y),
+    "mul": lambda x, y, **_: np.multiply(x, y),
+    "rem": lambda x, y, **_: np.fmod(x, y),
+    "eq": lambda x, y, **_: np.equal(x, y),
+    "ne": lambda x, y, **_: np.not_equal(x, y),
+    "lt": lambda x, y, **_: np.less(x, y),
+    "and": lambda x, y, **_: np.bitwise_and(x, y),
+    "or": lambda x, y, **_: np.bitwise_or(x, y),
+    "select_n": lambda which, no, yes: np.where(which, yes, no),
+    "broadcast_in_dim": _broadcast,
+    "slice": _slice,
+    "squeeze": lambda x, dimensions: np.squeeze(x, dimensions),
+    "reshape": lambda x, new_sizes, **_: np.reshape(x, new_sizes),
+    "transpose": lambda x, permutation: np.transpose(x, permutation),
+    "concatenate": lambda *parts, dimension: np.concatenate(parts, dimension),
+    "convert_element_type": lambda x, new_dtype, **_: np.asarray(x).astype(new_dtype),
+    "gather": _gather,
+}
+
+
+def _call(inputs: list[Any], params: dict[str, Any], rewrites: Rewrites) -> list[Any]:
+    return _evaluate(params["jaxpr"], inputs, rewrites)
+
+
+def _scan(inputs: list[Any], params: dict[str, Any], rewrites: Rewrites, unroll: int | None = None) -> list[Any]:
+    """A loop whose body is rewritten, too, and knows the constants that the loop is given."""
+    carried, first = params["num_carry"], params["num_consts"]
+    consts, start, xs = inputs[:first], inputs[first : first + carried], inputs[first + carried :]
+
+    def body(carry: list[Any], xs: list[Any]) -> tuple[list[Any], list[Any]]:
+        outputs = _evaluate(params["jaxpr"], [*consts, *carry, *xs], rewrites)
+        return outputs[:carried], outputs[carried:]
+
+    rounds = unroll or params["unroll"]
+    carry, ys = jax.lax.scan(body, start, xs, params["length"], reverse=params["reverse"], unroll=rounds)
+    return [*carry, *ys]
+
+
+def _unroll(inputs: list[Any], params: dict[str, Any], rewrites: Rewrites) -> list[Any]:
     if params["length"] > SHORT:
-        return None
-    body = params["jaxpr"]
-    rewritten = jax.make_jaxpr(lambda *args: _evaluate(body, args))(*body.in_avals)
-    return jax.lax.scan_p.bind(*inputs, **(params | {"jaxpr": rewritten, "unroll": params["length"]}))
+        return _scan(inputs, params, _FOLDED)
+    return _scan(inputs, params, rewrites, params["length"])
 
 
-def _cholesky(inputs: list[Array], params: dict[str, Any]) -> list[Array] | None:
+def _cholesky(inputs: list[Array], params: dict[str, Any], rewrites: Rewrites) -> list[Array] | None:
     (matrix,) = inputs
     if matrix.ndim != 2 or len(matrix) > TINY or not jnp.issubdtype(matrix.dtype, jnp.floating):
         return None
@@ -138,7 +258,10 @@ def _cholesky(inputs: list[Array], params: dict[str, Any]) -> list[Array] | None
 
 
 def _factor(matrix: Float[Array, "n n"]) -> Float[Array, "n n"]:
-    """The lower Cholesky factor, entry by entry; NaN where the matrix is not positive definite."""
+    """Returns the lower Cholesky factor, entry by entry.
+
+    NaN if the matrix is not positive definite.
+    """
     size = len(matrix)
     factor: list[list[Any]] = [[jnp.zeros((), matrix.dtype)] * size for _ in range(size)]
     for row in range(size):
@@ -149,7 +272,7 @@ def _factor(matrix: Float[Array, "n n"]) -> Float[Array, "n n"]:
     return jnp.stack([jnp.stack(row) for row in factor])
 
 
-def _triangular_solve(inputs: list[Array], params: dict[str, Any]) -> list[Array] | None:
+def _triangular_solve(inputs: list[Array], params: dict[str, Any], rewrites: Rewrites) -> list[Array] | None:
     matrix, right = inputs
     if matrix.ndim != 2 or len(matrix) > TINY or not params["left_side"] or params["conjugate_a"]:
         return None
@@ -163,13 +286,5 @@ def _triangular_solve(inputs: list[Array], params: dict[str, Any]) -> list[Array
     return [jnp.stack(solution)]
 
 
-def _call(inputs: list[Array], params: dict[str, Any]) -> list[Array]:
-    return _evaluate(params["jaxpr"], inputs)
-
-
-_REWRITES: dict[str, Callable[[list[Array], dict[str, Any]], list[Array] | None]] = {
-    "scan": _scan,
-    "cholesky": _cholesky,
-    "triangular_solve": _triangular_solve,
-    "jit": _call,
-}
+_FOLDED: Rewrites = {"jit": _call, "scan": _scan}
+_UNROLLED: Rewrites = {"jit": _call, "scan": _unroll, "cholesky": _cholesky, "triangular_solve": _triangular_solve}

@@ -1,8 +1,9 @@
-"""Rules for importing code by name: what the user asked for, not what a file from elsewhere asks for.
+"""Rules for importing code by name: only what the user, not a received file, asks for.
 
-`gymnasium:MODULE:NAME` has Gymnasium import MODULE, which runs it. Such a name is used only once the module has been
-imported, by the user's own program or by `import_module_of`, which is called where the user gave the name on the
-command line, said that a file can be trusted, or uses a directory that a command of the same user made.
+`gymnasium:MODULE:NAME` makes Gymnasium import MODULE, which executes it. Such a name is used only
+after the module has been imported, either by the user's program or by `import_module_of`. The
+latter is called if the user gave the name on the command line, declared a file trusted, or uses a
+directory that the same user's command created.
 """
 
 import hashlib
@@ -13,49 +14,52 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from moca.config import ConfigError
+from moca.config import ConfigError, full_name
 from moca.names import GYMNASIUM
 
-SAFE_PATH = {"PYTHONSAFEPATH": "1"}  # the environment of processes that shall not import from the current directory
+SAFE_PATH = {"PYTHONSAFEPATH": "1"}  # for child processes, which must not import from the current directory
 
 
 def module_of(name: str) -> str | None:
-    """The module that an environment's name has Gymnasium import, if any."""
+    """Returns the module that Gymnasium imports for an environment's name, or None."""
     module, colon, _ = name.removeprefix(GYMNASIUM).rpartition(":")
     return module if colon and name.startswith(GYMNASIUM) else None
 
 
 def refuse_untrusted(name: str) -> None:
-    """Raises if using that environment would import a module that was not imported yet."""
+    """Raises if using that environment would import a module that has not been imported yet."""
     module = module_of(name)
     if module is not None and module not in sys.modules:
         raise ConfigError(
-            f"env.name = {name!r} runs the code of the module {module!r}, which is neither moca's, Playground's nor "
-            "Gymnasium's: if you trust it, say so with --trust (from Python, import it first, or give trust=True)"
+            f"env.name = {name!r} executes the module {module!r}, which is not part of moca, Playground or "
+            "Gymnasium: if you trust it, pass --trust (from Python, import it first, or pass trust=True)"
         )
 
 
 def import_module_of(name: str) -> None:
-    """Imports the module that the name asks for, because the user did, too."""
-    module = module_of(name)
+    """Imports the module in the name, because the user asked for it."""
+    module = module_of(full_name(name))
     if module is not None:
         try:
             importlib.import_module(module)
-        except Exception as error:  # whatever that code raises
-            raise ConfigError(f"env.name = {name!r}: cannot import {module!r}: {error}") from None
+        except Exception as error:  # a user's module may raise anything
+            raise ConfigError(
+                f"env.name = {name!r}: cannot import {module!r}, {type(error).__name__}: {error}. The module must be "
+                f"installed or on PYTHONPATH; for a module in this folder: PYTHONPATH=. moca train …"
+            ) from None
 
 
 def import_trusted(directory: Path, name: str, trust: bool) -> None:
-    """Imports the module that the name asks for, if the user said so or made that directory."""
+    """Imports the module in the name, if the user trusts the directory or created it."""
     if trust or remembered(directory, name):
         import_module_of(name)
 
 
 def remember(directory: Path, name: str) -> None:
-    """Notes that this user made that directory with that environment, where its module is someone's own."""
+    """Records that this user created that directory with that environment."""
     if module_of(name) is None or remembered(directory, name):
         return
-    with suppress(OSError, RuntimeError):  # without a home, --trust is needed every time
+    with suppress(OSError, RuntimeError):  # without a home directory, --trust is always needed
         record = _record()
         record.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         record.touch(mode=0o600)
@@ -64,7 +68,10 @@ def remember(directory: Path, name: str) -> None:
 
 
 def remembered(directory: Path, name: str) -> bool:
-    """Returns True if `remember` noted this; nothing in the directory itself can make it so."""
+    """Returns True if `remember` recorded this.
+
+    Files in the directory itself cannot influence it.
+    """
     try:
         record = _record()
         for path in (record.parent, record):

@@ -5,7 +5,7 @@
     value = mm.RBF(weights, centers, precision)
     mm.expectation(belief, value)
 
-No reinforcement learning is needed to use this package, and none is imported.
+This package uses no reinforcement learning and imports none.
 """
 
 from moca.moments.dispatch import CLOSED_FORMS, COVARIANCES, CROSS_COVARIANCES, VARIANCES, NoClosedFormError

@@ -1,6 +1,6 @@
-"""Arguments are checked where they can be: shapes always, values whenever they are not being traced.
+"""Checks of arguments: shapes always, values whenever they are not traced.
 
-Inside `jax.jit`, `jax.vmap` or `jax.grad` an array has no value yet, so only its shape is looked at.
+Inside `jax.jit`, `jax.vmap` or `jax.grad` an array has no value yet, so only its shape is checked.
 """
 
 from collections.abc import Sequence
@@ -11,19 +11,20 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
-Numbers = ArrayLike | Sequence[Any]  # what a constructor takes for an array: lists of numbers too
+Numbers = ArrayLike | Sequence[Any]  # constructors also accept lists of numbers as arrays
 
 
 def as_float(x: Any, like: Array | None = None) -> Float[Array, "..."]:
-    """`x` as a floating-point JAX array; a Python number takes the dtype of `like`, integers the default float.
+    """Returns `x` as a floating-point JAX array. A Python number takes the dtype of `like`.
 
-    The result is never weakly typed: a weak leaf turns strong after the first gradient step, and retraces.
+    The result is never weakly typed: a weak leaf becomes strong after the first gradient step,
+    which triggers a second compilation.
     """
     if like is not None and isinstance(x, int | float):
         return jnp.asarray(x, like.dtype)
     array = jnp.asarray(x)
     if jnp.issubdtype(array.dtype, jnp.complexfloating):
-        raise TypeError(f"real numbers are needed, got an array of {array.dtype}")
+        raise TypeError(f"expected real numbers, got an array of {array.dtype}")
     dtype = array.dtype if jnp.issubdtype(array.dtype, jnp.floating) else jnp.result_type(float)
     return jnp.asarray(array, dtype)
 
@@ -37,37 +38,41 @@ def has_shape(owner: object, field: str, array: Array, expected: tuple[int, ...]
 def at_least_rank(owner: object, field: str, array: Array, rank: int) -> None:
     """Raises unless `array` has at least `rank` axes."""
     if array.ndim < rank:
-        raise ValueError(f"{_name(owner, field)} needs at least {rank} axes, got shape {array.shape}")
+        raise ValueError(f"{_name(owner, field)} must have at least {rank} axes, got shape {array.shape}")
 
 
 def at_most_rank(owner: object, field: str, array: Array, rank: int) -> None:
     """Raises if `array` has more than `rank` axes."""
     if array.ndim > rank:
-        raise ValueError(f"{_name(owner, field)} takes at most {rank} axes, got shape {array.shape}")
+        raise ValueError(f"{_name(owner, field)} must have at most {rank} axes, got shape {array.shape}")
 
 
 def is_finite(owner: object, **fields: Array) -> None:
-    """Raises if a field holds nan or inf."""
+    """Raises if a field contains NaN or infinity."""
     for field, array in fields.items():
         value = _value(array)
         if value is not None and not np.isfinite(value).all():
-            raise ValueError(f"{_name(owner, field)} holds {_first(value, ~np.isfinite(value))}: all must be finite")
+            raise ValueError(
+                f"{_name(owner, field)} contains {_first(value, ~np.isfinite(value))}: all values must be finite"
+            )
 
 
 def is_nonnegative(owner: object, **fields: Array) -> None:
-    """Raises if a field holds a negative number."""
+    """Raises if a field contains a negative number."""
     for field, array in fields.items():
         value = _value(array)
         if value is not None and (value < 0).any():
-            raise ValueError(f"{_name(owner, field)} holds {_first(value, value < 0)}: none may be negative")
+            raise ValueError(f"{_name(owner, field)} contains {_first(value, value < 0)}: no value may be negative")
 
 
 def is_positive(owner: object, **fields: Array) -> None:
-    """Raises if a field holds a number that is not above zero."""
+    """Raises unless all values of each field are above zero."""
     for field, array in fields.items():
         value = _value(array)
         if value is not None and not (value > 0).all():
-            raise ValueError(f"{_name(owner, field)} holds {_first(value, ~(value > 0))}: all must be above zero")
+            raise ValueError(
+                f"{_name(owner, field)} contains {_first(value, ~(value > 0))}: all values must be above zero"
+            )
 
 
 def sums_to_one(owner: object, **fields: Array) -> None:
@@ -79,10 +84,10 @@ def sums_to_one(owner: object, **fields: Array) -> None:
 
 
 def as_weights(x: Any) -> Float[Array, "..."]:
-    """`x` as weights along its last axis.
+    """Returns `x` as weights along its last axis.
 
-    While they are traced, and cannot be looked at, they are divided by their sum; where one is negative, or all are
-    zero, every weight is nan rather than a result silently wrong.
+    Traced weights cannot be checked. They are divided by their sum instead; if one is negative or
+    all are zero, every weight becomes NaN, so that no result is silently wrong.
     """
     weights = as_float(x)
     if not isinstance(weights, jax.core.Tracer) or weights.ndim == 0:
@@ -92,10 +97,10 @@ def as_weights(x: Any) -> Float[Array, "..."]:
 
 
 def is_positive_matrix(owner: object, field: str, matrix: Array, *, definite: bool = False) -> None:
-    """Raises unless the last two axes are a symmetric positive semi-definite (or definite) matrix.
+    """Raises unless the last two axes form a symmetric positive semi-definite (or definite) matrix.
 
-    Rounding is forgiven: asymmetry and negative eigenvalues up to 64 d units in the last place of the
-    largest entry, which is what a covariance summed in that precision can carry.
+    Rounding is tolerated: asymmetry and negative eigenvalues may reach 64 d units in the last place
+    of the largest entry, the error that a covariance summed in that precision can have.
     """
     value = _value(matrix)
     if value is None:

@@ -1,8 +1,9 @@
-"""Special functions that JAX does not have."""
+"""Special functions that JAX lacks."""
 
 import math
 from collections.abc import Sequence
 from functools import cache, partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,9 +12,9 @@ from jax.scipy.special import ndtr
 from jaxtyping import Array, Float
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
-MATERN = {0.5: (1.0,), 1.5: (1.0, 1.0), 2.5: (1.0, 1.0, 1 / 3)}  # of t⁰, t¹, t² beside e⁻ᵗ
-_ELEMENTARY = 61  # degrees of freedom; from here on ten terms of Debye's expansion are exact to 1e-15
-_STEEP = 0.925  # from this correlation on, the integral to ρ is replaced by one from ρ to 1, as Genz does
+MATERN = {0.5: (1.0,), 1.5: (1.0, 1.0), 2.5: (1.0, 1.0, 1 / 3)}  # coefficients of t⁰, t¹, t² in the factor of e⁻ᵗ
+_ELEMENTARY = 61  # degrees of freedom above which ten terms of Debye's expansion are exact to 1e-15
+_STEEP = 0.925  # above this correlation, integrate from ρ to 1 instead of from 0 to ρ, as Genz does
 
 
 def normal_density(z: Float[Array, "*n"]) -> Float[Array, "*n"]:
@@ -23,11 +24,11 @@ def normal_density(z: Float[Array, "*n"]) -> Float[Array, "*n"]:
 
 @jax.custom_jvp
 def bivariate_excess(h: Float[Array, "*n"], k: Float[Array, "*n"], rho: Float[Array, "*n"]) -> Float[Array, "*n"]:
-    """Φ₂(h, k; ρ) − Φ(h) Φ(k) for |ρ| < 1: by how much two normals are both below h and k because they are correlated.
+    """Φ₂(h, k; ρ) − Φ(h) Φ(k) for |ρ| < 1, the effect of correlation on P(z < h, z′ < k).
 
-    Plackett's identity, ∂Φ₂/∂ρ = φ₂, makes it an integral over the correlation that vanishes at ρ = 0 and does not
-    cancel. It is taken by Gauss and Legendre's rule with 20 nodes after Genz (2004), whose error is below 1e-15. The
-    derivatives are elementary, and given as such.
+    By Plackett's identity, ∂Φ₂/∂ρ = φ₂, this is an integral over the correlation, which vanishes at
+    ρ = 0 and does not cancel. It is evaluated by a Gauss–Legendre rule with 20 nodes after Genz
+    (2004), with an error below 1e-15. Its derivatives are elementary and are defined explicitly.
     """
     sign = jnp.where(rho < 0, -1.0, 1.0).astype(rho.dtype)
     k, rho = sign * k, sign * rho  # Φ₂(h, k; −ρ) − Φ(h) Φ(k) = −(Φ₂(h, −k; ρ) − Φ(h) Φ(−k))
@@ -38,7 +39,7 @@ def bivariate_excess(h: Float[Array, "*n"], k: Float[Array, "*n"], rho: Float[Ar
 
 
 @bivariate_excess.defjvp
-def _bivariate_excess_jvp(primals: tuple, tangents: tuple) -> tuple:
+def _bivariate_excess_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, ...]:
     h, k, rho = primals
     dh, dk, drho = tangents
     slope_h = normal_density(h) * (ndtr(conditional(k, h, rho)) - ndtr(k))
@@ -47,21 +48,21 @@ def _bivariate_excess_jvp(primals: tuple, tangents: tuple) -> tuple:
 
 
 def conditional(h: Float[Array, "*n"], k: Float[Array, "*n"], rho: Float[Array, "*n"]) -> Float[Array, "*n"]:
-    """(h − ρk) / √(1 − ρ²): h in units of what is left of the first normal's deviation when the second is k.
+    """(h − ρk) / √(1 − ρ²): h, standardised given that the second normal equals k.
 
-    The numerator is taken from h ∓ k, so that nothing is lost where ρ is nearly ±1.
+    The numerator is computed from h ∓ k, so that no precision is lost where ρ is close to ±1.
     """
     near = jnp.where(rho > 0, (h - k) + (1 - rho) * k, (h + k) - (1 + rho) * k)
     return near / jnp.sqrt((1 - rho) * (1 + rho))
 
 
 def bivariate_density(h: Float[Array, "*n"], k: Float[Array, "*n"], rho: Float[Array, "*n"]) -> Float[Array, "*n"]:
-    """φ₂(h, k; ρ), the density of two standard normals of correlation ρ."""
+    """φ₂(h, k; ρ), the density of two standard normals with correlation ρ."""
     return normal_density(k) * normal_density(conditional(h, k, rho)) / jnp.sqrt((1 - rho) * (1 + rho))
 
 
 def _from_zero(h: Float[Array, "*n"], k: Float[Array, "*n"], rho: Float[Array, "*n"]) -> Float[Array, "*n"]:
-    """∫₀^ρ φ₂(h, k; r) dr with r = sin θ, whose integrand is smooth as long as ρ is not near one."""
+    """∫₀^ρ φ₂(h, k; r) dr with r = sin θ; the integrand is smooth unless ρ is close to one."""
     angle = jnp.arcsin(rho)[..., None]
     sine = jnp.sin(angle * _like(_NODES + 1, h) / 2)
     exponent = (h - k)[..., None] ** 2 / ((1 - sine) * (1 + sine)) + (2 * h * k)[..., None] / (1 + sine)
@@ -71,12 +72,13 @@ def _from_zero(h: Float[Array, "*n"], k: Float[Array, "*n"], rho: Float[Array, "
 def _to_one(h: Float[Array, "*n"], k: Float[Array, "*n"], rho: Float[Array, "*n"]) -> Float[Array, "*n"]:
     """∫_ρ¹ φ₂(h, k; r) dr over x = √(1 − r²).
 
-    The integrand is exp(−(h − k)²/2x² − hk/2) g(x) with g smooth, and flat to all orders at x = 0. The first terms
-    of g in x² are integrated exactly, and only the small rest by the rule.
+    The integrand is exp(−(h − k)²/2x² − hk/2) g(x) with g smooth, and flat to all orders at x = 0.
+    The first terms of g in x² are integrated exactly; quadrature is used only for the small
+    remainder.
     """
     square, gap = (1 - rho) * (1 + rho), (h - k) ** 2
     top, distance = jnp.sqrt(square), jnp.abs(h - k)
-    hk = jnp.maximum(h * k, -100.0)  # below, everything here is zero
+    hk = jnp.maximum(h * k, -100.0)  # for smaller values every term is zero
     c, d = (4 - hk) / 8, (12 - hk) / 16
     series = (
         top
@@ -103,10 +105,11 @@ def _like(numbers: np.ndarray, array: Array) -> Float[Array, "n"]:
 
 
 def half_line(away: Array, variance: Array, rate: Array, coefficients: Sequence[Array]) -> Float[Array, "..."]:
-    """E[Σₖ cₖ yᵏ e⁻ᵃʸ; y > 0] for y ~ N(away, variance), with a the rate and c₀, c₁, … up to five coefficients.
+    """E[Σₖ cₖ yᵏ e⁻ᵃʸ; y > 0] for y ~ N(away, variance) and up to five coefficients cₖ.
 
-    E[yᵏ e⁻ᵃʸ; y > 0] = σᵏ φ(r) Gₖ(aσ − r) with r = away / σ and Gₖ(z) = ∫₀^∞ tᵏ e^{−t²/2 − zt} dt. For z < 0, where Gₖ
-    grows, it is the integral over the whole line, an elementary moment, less that over the other half.
+    E[yᵏ e⁻ᵃʸ; y > 0] = σᵏ φ(r) Gₖ(aσ − r) with r = away / σ and Gₖ(z) = ∫₀^∞ tᵏ e^{−t²/2 − zt} dt.
+    For z < 0, where Gₖ grows, it is the integral over the whole line, an elementary moment, minus
+    that over the other half.
     """
     deviation = jnp.sqrt(jnp.maximum(variance, float(jnp.finfo(variance.dtype).eps) ** 2))
     r = jnp.clip(away / deviation, -40.0, 40.0)
@@ -128,8 +131,9 @@ def half_line(away: Array, variance: Array, rate: Array, coefficients: Sequence[
 def half_moments(order: int, z: Float[Array, "*n"]) -> Float[Array, "k *n"]:
     """Gₖ(z) = ∫₀^∞ tᵏ e^{−t²/2 − zt} dt for z ≥ 0 and k from 0 to `order`.
 
-    G₀(z) is √(π/2) times the scaled erfc of z/√2. (z + 3)ᵏ⁺¹ Gₖ(z) is smooth up to infinity as a function of
-    (z − 3) / (z + 3): a Chebyshev series of 40 terms. The derivative of Gₖ is −Gₖ₊₁.
+    G₀(z) is √(π/2) times the scaled erfc of z/√2. As a function of (z − 3) / (z + 3), the
+    product (z + 3)ᵏ⁺¹ Gₖ(z) is smooth up to infinity, and is approximated by a Chebyshev series of
+    40 terms. The derivative of Gₖ is −Gₖ₊₁.
     """
     y = (z - 3) / (z + 3)
     series = jnp.asarray(np.array([_half_moment_series(k) for k in range(order + 1)]), z.dtype)
@@ -146,14 +150,14 @@ def half_moments(order: int, z: Float[Array, "*n"]) -> Float[Array, "k *n"]:
 
 
 @half_moments.defjvp
-def _half_moments_jvp(order: int, primals: tuple, tangents: tuple) -> tuple:
+def _half_moments_jvp(order: int, primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, ...]:
     more = half_moments(order + 1, primals[0])
     return more[:-1], -more[1:] * tangents[0]
 
 
 @cache
 def _half_moment_series(k: int) -> tuple[float, ...]:
-    """The coefficients, from 200 nodes of Gauss and Legendre at each of the interpolation points."""
+    """Returns the coefficients, from a 200-node Gauss–Legendre rule at each interpolation point."""
     nodes, weights = np.polynomial.legendre.leggauss(200)
     s, weights = 30 * (nodes + 1), 30 * weights
 
@@ -169,11 +173,12 @@ def _half_moment_series(k: int) -> tuple[float, ...]:
 def student_characteristic(df: int, u: Float[Array, "*m"]) -> Float[Array, "*m"]:
     """K_{df/2}(√u) (√u)^{df/2}, scaled to one at zero: e^{−√u} times a polynomial in √u for odd df.
 
-    The polynomial overflows where e^{−√u} underflows, so its logarithm is taken; for high degrees of freedom Debye's
-    expansion, uniform in u, stands in for it. In float64 the relative error is below 1e-12 up to χ = 1e-30.
-    Its derivative in u is −χ_{df−2}(u) / (2 (df − 2)), again elementary, and finite at u = 0 where the
-    chain rule through √u is not. For df = 1 the derivative at zero is infinite (the Cauchy distribution has no
-    mean); the smallest normal number stands in for zero there, which keeps products with a zero finite.
+    The polynomial overflows where e^{−√u} underflows, so its logarithm is used. For many degrees of
+    freedom it is replaced by Debye's expansion, which is uniform in u. In float64 the relative
+    error is below 1e-12 down to χ = 1e-30. The derivative in u is −χ_{df−2}(u) / (2 (df − 2)),
+    again elementary, and finite at u = 0, where the chain rule through √u fails. For df = 1 the
+    derivative at zero is infinite (the Cauchy distribution has no mean); zero is then replaced by
+    the smallest normal number, which keeps products with a zero finite.
     """
 
     @jax.custom_jvp
@@ -181,7 +186,7 @@ def student_characteristic(df: int, u: Float[Array, "*m"]) -> Float[Array, "*m"]
         return _debye(df / 2, u) if df > _ELEMENTARY else _elementary((df - 1) // 2, u)
 
     @chi.defjvp
-    def chi_jvp(primals: tuple, tangents: tuple) -> tuple:
+    def chi_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, ...]:
         (u,), (du,) = primals, tangents
         if df > 1:
             slope = -student_characteristic(df - 2, u) / (2 * (df - 2))
@@ -194,9 +199,10 @@ def student_characteristic(df: int, u: Float[Array, "*m"]) -> Float[Array, "*m"]
 
 
 def _elementary(n: int, u: Float[Array, "*m"]) -> Float[Array, "*m"]:
-    """e⁻ᵗ Σₖ aₖ tᵏ / a₀ with t = √u and aₖ = (2n − k)! 2ᵏ / (k! (n − k)!), by Horner.
+    """e⁻ᵗ Σₖ aₖ tᵏ / a₀ with t = √u and aₖ = (2n − k)! 2ᵏ / (k! (n − k)!), by Horner's rule.
 
-    aₖ₊₁/aₖ = 2 (n − k) / ((k + 1)(2n − k)). Where t is cut off the result is zero, and the polynomial still finite.
+    aₖ₊₁/aₖ = 2 (n − k) / ((k + 1)(2n − k)). Large t is clipped where the result is zero and the
+    polynomial still finite.
     """
     t = jnp.minimum(jnp.sqrt(u), 200.0 if u.dtype == jnp.float32 else 1000.0)
     polynomial = jnp.ones_like(t)
@@ -206,10 +212,10 @@ def _elementary(n: int, u: Float[Array, "*m"]) -> Float[Array, "*m"]:
 
 
 def _debye(order: float, u: Float[Array, "*m"]) -> Float[Array, "*m"]:
-    """The same by Debye's expansion of K_ν(νz) for a high order ν = df/2 (DLMF 10.41.4).
+    """The same function by Debye's expansion of K_ν(νz) for a high order ν = df/2 (DLMF 10.41.4).
 
-    With z = √u / ν and s = √(1 + z²) it is exp(−ν (s − 1 − log((1 + s)/2))) s^−½ Σₖ (−1)ᵏ Uₖ(1/s) ν⁻ᵏ, over the sum
-    at s = 1, which is Stirling's series.
+    With z = √u / ν and s = √(1 + z²) it is exp(−ν (s − 1 − log((1 + s)/2))) s^−½ Σₖ (−1)ᵏ Uₖ(1/s)
+    ν⁻ᵏ, divided by the sum at s = 1, which is Stirling's series.
     """
     z2 = jnp.minimum(u, float(jnp.finfo(u.dtype).max)) / order**2
     s = jnp.sqrt(1 + z2)

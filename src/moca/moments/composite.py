@@ -1,4 +1,4 @@
-"""Closed forms made of other closed forms: mixtures, sums, Stein's lemma, conditioning on a basis."""
+"""Closed forms composed of others: mixtures, sums, Stein's lemma, conditioning on a basis."""
 
 import equinox as eqx
 import jax
@@ -21,7 +21,7 @@ def own_variance(p: Distribution, f: Function) -> Float[Array, "*outputs"]:
 
 
 def mixture(p: GaussianMixture, f: Function) -> Float[Array, "*outputs"]:
-    """Σₖ weightsₖ Eₖ[f], with no collapse to one Gaussian."""
+    """Σₖ weightsₖ Eₖ[f], without moment matching."""
     return dot(p.weights, jax.vmap(expectation, (0, None))(p.components, f))
 
 
@@ -55,7 +55,7 @@ def sum_expectation(p: Distribution, f: Sum) -> Float[Array, "*outputs"]:
 
 
 def sum_covariance(p: Distribution, f: Map, g: Map) -> Float[Array, "*both"]:
-    """Σᵢⱼ scaleᵢ scaleⱼ Cov(termᵢ, termⱼ), over the terms of f and of g, of which at least one is a sum."""
+    """Σᵢⱼ scaleᵢ scaleⱼ Cov(termᵢ, termⱼ) over the terms of f and of g; at least one is a `Sum`."""
     one, two = (
         list(zip(each.scales, each.terms, strict=True)) if isinstance(each, Sum) else [(1, each)] for each in (f, g)
     )
@@ -70,12 +70,15 @@ def sum_cross(p: Distribution, f: Sum) -> Float[Array, "*outputs d"]:
 
 
 def rbf_with_any(p: DiagonalGaussian | Gaussian, f: RBF, g: Function) -> Float[Array, "*both"]:
-    """Σᵢ wᵢ E[φᵢ] (Eᵢ[g] − E[g]), with Eᵢ the expectation after p was conditioned on basis i: M expectations of g."""
+    """Σᵢ wᵢ E[φᵢ] (Eᵢ[g] − E[g]), with Eᵢ the expectation under p conditioned on basis i of f.
+
+    Costs M expectations of g.
+    """
     return f.weigh(given_each_basis(p, f, lambda q: expectation(q, g)))
 
 
 def mean_slope(p: DiagonalGaussian | Gaussian, f: Function) -> Float[Array, "*outputs d"]:
-    """E[∇f], which under a Gaussian is the derivative of the mean, ∂E[f]/∂μ."""
+    """E[∇f], which under a Gaussian is ∂E[f]/∂μ."""
 
     def expect(mean: Float[Array, "d"]) -> Float[Array, "*outputs"]:
         return expectation(eqx.tree_at(lambda q: q.mean, p, mean), f)

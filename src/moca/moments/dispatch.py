@@ -1,32 +1,37 @@
-"""Finds the closed form for the types at hand. The tables *are* the compatibility matrix; `tables.py` fills them.
+"""Look-up of closed forms by type.
 
-A new pair is one function and one line:
+The tables *are* the compatibility matrix; `tables.py` fills them.
+
+To add a pair, write one function and register it in one line:
 
     CLOSED_FORMS[MyDistribution, MyFunction] = my_closed_form
 """
 
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 from moca.moments.distributions import Distribution
 from moca.moments.functions import Function
 
-CLOSED_FORMS: dict[tuple[type, type], Callable] = {}
-"""What `expectation` calls for a class of distributions and one of functions."""
-VARIANCES: dict[tuple[type, type], Callable] = {}
-"""The same for `variance`."""
-CROSS_COVARIANCES: dict[tuple[type, type], Callable] = {}
-"""The same for `cross_covariance`."""
-COVARIANCES: dict[tuple[type, type, type], Callable] = {}
-"""The same for `covariance`: a class of distributions and two of functions, in either order."""
+Form = Callable[..., Any]
+
+CLOSED_FORMS: dict[tuple[type, type], Form] = {}
+"""Closed forms of `expectation`, by the classes of distribution and function."""
+VARIANCES: dict[tuple[type, type], Form] = {}
+"""Closed forms of `variance`, by the classes of distribution and function."""
+CROSS_COVARIANCES: dict[tuple[type, type], Form] = {}
+"""Closed forms of `cross_covariance`, by the classes of distribution and function."""
+COVARIANCES: dict[tuple[type, type, type], Form] = {}
+"""Closed forms of `covariance`, by the classes of distribution and of two functions, in either order."""
 
 
 class NoClosedFormError(TypeError):
-    """A distribution and a function of which nobody has registered a closed form."""
+    """Raised if no closed form is registered for a distribution and a function."""
 
 
-def look_up(table: dict[tuple[type, type], Callable], verb: str, p: Distribution, f: Callable) -> Callable:
-    """The closed form for the pair, once both are known to be for one point of one dimension."""
+def look_up(table: dict[tuple[type, type], Form], verb: str, p: Distribution, f: Callable[..., Any]) -> Form:
+    """Returns the closed form for the pair, after checking dimensions and batch axes."""
     check_order(verb, p, f)
     found = find(table, type(p), type(f))
     if found is None:
@@ -39,8 +44,8 @@ def look_up(table: dict[tuple[type, type], Callable], verb: str, p: Distribution
     return found
 
 
-def look_up_pair(p: Distribution, f: Callable, g: Callable) -> Callable:
-    """The closed form for the covariance of f and g, in this order."""
+def look_up_pair(p: Distribution, f: Callable[..., Any], g: Callable[..., Any]) -> Form:
+    """Returns the closed form for the covariance of f and g, in this order."""
     check_order("covariance", p, f, g)
     found, turned = find_pair(type(p), type(f), type(g)), find_pair(type(p), type(g), type(f))
     if found is None and turned is None:
@@ -56,20 +61,20 @@ def look_up_pair(p: Distribution, f: Callable, g: Callable) -> Callable:
     return _transposed(turned)
 
 
-def find(table: dict[tuple[type, type], Callable], p: type, f: type) -> Callable | None:
-    """The entry for the nearest base classes of the two types."""
+def find(table: dict[tuple[type, type], Form], p: type, f: type) -> Form | None:
+    """Returns the entry for the nearest base classes of the two types, or None."""
     return next((table[a, b] for b in f.__mro__ for a in p.__mro__ if (a, b) in table), None)
 
 
-def find_pair(p: type, f: type, g: type) -> Callable | None:
-    """The entry for the nearest base classes of the three types, in this order of f and g."""
+def find_pair(p: type, f: type, g: type) -> Form | None:
+    """Returns the entry for the nearest base classes of the three types, or None."""
     keys = ((a, b, c) for b in f.__mro__ for c in g.__mro__ for a in p.__mro__)
     return next((COVARIANCES[key] for key in keys if key in COVARIANCES), None)
 
 
 @cache
-def _transposed(form: Callable) -> Callable:
-    """The closed form for the two functions in the other order; the same one each time, so that it compiles once."""
+def _transposed(form: Form) -> Form:
+    """Returns the closed form with its functions swapped; cached, so that it compiles once."""
     return lambda p, f, g: form(p, g, f).T
 
 
@@ -80,17 +85,17 @@ def check_order(verb: str, p: object, *functions: object) -> None:
         raise TypeError(f"{verb}: the distribution comes first, then the function, but got ({given})")
     if not isinstance(p, Distribution):
         raise TypeError(
-            f"{verb} takes a distribution of moca.moments, got {type(p).__name__}: for a known point, pass Dirac(x)"
+            f"{verb} needs a distribution of moca.moments, got {type(p).__name__}: for a known point, pass Dirac(x)"
         )
     if any(map(_is_distribution, functions)):
-        raise TypeError(f"{verb} takes one distribution, then the function, but got ({given})")
+        raise TypeError(f"{verb} needs one distribution, then the function, but got ({given})")
 
 
 def _is_distribution(thing: object) -> bool:
     return isinstance(thing, Distribution)
 
 
-def _check(verb: str, p: Distribution, *functions: Callable) -> None:
+def _check(verb: str, p: Distribution, *functions: Callable[..., Any]) -> None:
     if p.batch_shape:
         raise batch_error(verb, p, len(functions))
     for f in functions:
@@ -101,7 +106,7 @@ def _check(verb: str, p: Distribution, *functions: Callable) -> None:
 
 
 def batch_error(verb: str, p: Distribution, functions: int = 1) -> ValueError:
-    """The error for a batch where one point is expected, with the call of `jax.vmap` to use instead."""
+    """Returns the error for a batch where one point is expected; it shows how to use `jax.vmap`."""
     call = f"{verb.replace('-', '_')}({', '.join('qfg'[: functions + 1])})"
     return ValueError(
         f"{verb} takes one point, but this {type(p).__name__} holds a batch of shape {p.batch_shape}: "

@@ -1,7 +1,7 @@
-"""Predictive distributions: what a model believes about the next state.
+"""Predictive distributions over the next state.
 
-Each is a pytree. Its constructor accepts leading batch axes, so that a batch can be built at once and
-handed to `jax.vmap(expectation, (0, None))`; `expectation` itself takes one point.
+Each is a pytree. Constructors accept leading batch axes, so that a batch can be built at once and
+passed to `jax.vmap(expectation, (0, None))`; `expectation` itself takes one point.
 """
 
 from abc import abstractmethod
@@ -33,7 +33,7 @@ class Distribution(eqx.Module):
 
     @abstractmethod
     def sample(self, key: Key[Array, ""], count: int) -> Float[Array, "count d"]:
-        """`count` independent draws from one distribution."""
+        """Returns `count` independent samples of one distribution."""
 
 
 class Dirac(Distribution):
@@ -63,7 +63,7 @@ class Dirac(Distribution):
 
 
 class Empirical(Distribution):
-    """Equal mass on K points: a Monte Carlo estimate is the expectation under the points it drew."""
+    """Equal mass on K points: its expectations are Monte Carlo estimates from these samples."""
 
     points: Float[Array, "*batch k d"] = eqx.field(converter=check.as_float)
 
@@ -93,8 +93,8 @@ class Empirical(Distribution):
 class Elliptical(Distribution):
     """x = mean + √τ S^½ ε with ε ~ N(0, I) and an independent random scale τ ≥ 0.
 
-    Two facts about τ carry every closed form below: its moments E[τᵏ] (polynomials) and its Laplace
-    transform E[exp(−½ τ q)] (Fourier features).
+    Every closed form below needs only two facts about τ: its moments E[τᵏ] (for polynomials) and
+    its Laplace transform E[exp(−½ τ q)] (for Fourier features).
     """
 
     mean: eqx.AbstractVar[Float[Array, "*batch d"]]
@@ -117,7 +117,7 @@ class Elliptical(Distribution):
 
     @abstractmethod
     def _sample_scale(self, key: Key[Array, ""], count: int) -> Float[Array, "count"]:
-        """`count` draws of τ."""
+        """Returns `count` samples of τ."""
 
     @property
     def dimension(self) -> int:
@@ -142,7 +142,7 @@ class Elliptical(Distribution):
         return self.mean + scale * self._spread(noise)
 
     def _spread(self, noise: Float[Array, "count d"]) -> Float[Array, "count d"]:
-        """S^½ applied to each row: by eigenvectors, so that a singular S is fine."""
+        """S^½ applied to each row, by eigenvectors, so that S may be singular."""
         eigenvalues, eigenvectors = jnp.linalg.eigh(self.shape_matrix)
         root = eigenvectors * jnp.sqrt(jnp.maximum(eigenvalues, 0))
         return dot(noise, root.T)
@@ -226,8 +226,8 @@ class Gaussian(_GaussianScale):
     def condition(self, point: Numbers, precision: Numbers) -> "Gaussian":
         """The Gaussian proportional to p(x) exp(−½ ‖x − point‖²_precision): Bayes' rule.
 
-        (Σ⁻¹ + Λ)⁻¹ = (I + ΣΛ)⁻¹ Σ needs no inverse of Σ and does not subtract, so a belief far wider than
-        the observation keeps its accuracy.
+        (Σ⁻¹ + Λ)⁻¹ = (I + ΣΛ)⁻¹ Σ requires no inverse of Σ and no subtraction. It stays accurate
+        for a belief far wider than the observation.
         """
         point, precision = check.as_float(point), check.as_float(precision)
         system = jnp.eye(self.dimension, dtype=self.mean.dtype) + dot(self.covariance, precision)
@@ -237,7 +237,7 @@ class Gaussian(_GaussianScale):
 
 
 class Laplace(Elliptical):
-    """Symmetric multivariate Laplace: τ is exponential with mean one, so `covariance` is its covariance."""
+    """Symmetric multivariate Laplace with this covariance: τ is exponential with mean one."""
 
     mean: Float[Array, "*batch d"] = eqx.field(converter=check.as_float)
     covariance: Float[Array, "*batch d d"] = eqx.field(converter=check.as_float)
@@ -260,10 +260,11 @@ class Laplace(Elliptical):
 
 
 class StudentT(Elliptical):
-    """Multivariate Student-t with scale *matrix* `scale` (scipy's `shape`) and `df` degrees of freedom.
+    """Multivariate Student-t with scale *matrix* `scale` and `df` degrees of freedom.
 
-    τ = df / χ²(df). The covariance is scale · df / (df − 2), for df > 2. `df` is static: which moments exist,
-    and whether the Fourier expectation is elementary, depends on it.
+    `scale` is scipy's `shape`, and τ = df / χ²(df). The covariance is scale · df / (df − 2), for df
+    > 2. `df` is static, because it determines which moments exist and whether the Fourier
+    expectation is elementary.
     """
 
     mean: Float[Array, "*batch d"] = eqx.field(converter=check.as_float)

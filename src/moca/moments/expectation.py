@@ -1,6 +1,6 @@
-"""The verbs: `expectation(p, f)`, `variance`, `covariance`, `product` and `cross_covariance`.
+"""The operations: `expectation(p, f)`, `variance`, `covariance`, `product` and `cross_covariance`.
 
-Every one is closed form or an error; which pairs have one stands in `tables.py`.
+Each returns a closed form or raises an error. `tables.py` lists the pairs that have one.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,15 +19,16 @@ Map = Callable[[Array], Array]
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2), inline=True)
-def _program(form: Callable, structure: Any, places: tuple[int, ...], leaves: Sequence[Array]) -> Array:
+def _program(form: Callable[..., Any], structure: Any, places: tuple[int, ...], leaves: Sequence[Array]) -> Array:
     return form(*jax.tree.unflatten(structure, [leaves[place] for place in places]))
 
 
-def evaluate(form: Callable, *arguments: Any) -> Array:
-    """A closed form as one program: called by hand, each of its operations would be compiled on its own.
+def evaluate(form: Callable[..., Any], *arguments: Any) -> Array:
+    """Runs a closed form as one compiled program, instead of compiling each operation separately.
 
-    Arrays that arguments share stay shared, so that a form can tell whether two functions are one. A function that is
-    not made of arrays alone, such as a lambda, may change between two calls, and is not compiled.
+    Arrays shared between arguments stay shared, so that a form can tell whether two functions are
+    the same. A function that does not consist of arrays alone, such as a lambda, is not compiled:
+    it may change between two calls.
     """
     leaves, structure = jax.tree.flatten(arguments)
     if not all(map(eqx.is_array, leaves)):
@@ -40,12 +41,13 @@ def evaluate(form: Callable, *arguments: Any) -> Array:
 def expectation(p: Distribution, f: Map) -> Float[Array, "*outputs"]:
     """E[f(x)] for x ~ p, in closed form [Eq. 5].
 
-    Both are for one point: `jax.vmap(expectation, (0, None))(beliefs, f)` takes a batch of beliefs. Exact when p
-    has no spread; differentiable in every array of p and f.
+    Both arguments are for one point; use `jax.vmap(expectation, (0, None))(beliefs, f)` for a batch
+    of beliefs. The result is exact also when p has no spread, and differentiable in every array of
+    p and f.
 
     Raises:
-        NoClosedFormError: a TypeError, if the pair has none. Nothing falls back to sampling; for that, say so:
-            `expectation(Empirical(p.sample(key, 64)), f)`.
+        NoClosedFormError: A TypeError, if the pair has no closed form. There is no fallback to
+            sampling; to sample, call `expectation(Empirical(p.sample(key, 64)), f)`.
     """
     return evaluate(look_up(CLOSED_FORMS, "expectation", p, f), p, f)
 
@@ -58,15 +60,15 @@ def variance(p: Distribution, f: Map) -> Float[Array, "*outputs"]:
 def covariance(p: Distribution, f: Map, g: Map | None = None) -> Float[Array, "*both"]:
     """Cov(f(x), g(x)) for x ~ p, in closed form; raises as `expectation` does.
 
-    A number for two scalar functions, (m, n) for m outputs of f and n of g. Without g, f with itself: the covariance
-    matrix of its outputs.
+    A number for two scalar functions, (m, n) for m outputs of f and n of g. Without g, the
+    covariance matrix of the outputs of f.
     """
     g = f if g is None else g
     return evaluate(look_up_pair(p, f, g), p, f, g)
 
 
 def product(p: Distribution, f: Map, g: Map) -> Float[Array, "*both"]:
-    """E[f(x) g(x)] for x ~ p, in closed form, of the shape of `covariance(p, f, g)`."""
+    """E[f(x) g(x)] for x ~ p, in closed form, with the shape of `covariance(p, f, g)`."""
     return covariance(p, f, g) + jnp.multiply.outer(expectation(p, f), expectation(p, g))
 
 

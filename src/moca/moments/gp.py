@@ -1,6 +1,8 @@
 """Gaussian processes at uncertain inputs: PILCO's prediction (Deisenroth and Rasmussen, 2011)."""
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,18 +19,19 @@ from moca.moments.functions import RBF, Function
 
 
 class GP(Function):
-    """The posterior of independent Gaussian processes, one per output, with squared exponential kernels.
+    """The posterior of independent Gaussian processes with squared exponential kernels.
 
-    kₐ(x, x′) = signalₐ exp(−½ Σⱼ (xⱼ − x′ⱼ)² / ℓₐⱼ²), mean zero, observation noise of variance noiseₐ. A GP is a random
-    function: `expectation` is over x and the process, and `covariance(p, gp)` has, beside the covariance of the
-    posterior means, the expected posterior variance on its diagonal. The observation noise is not in it.
+    kₐ(x, x′) = signalₐ exp(−½ Σⱼ (xⱼ − x′ⱼ)² / ℓₐⱼ²), with mean zero and observation noise of
+    variance noiseₐ. A GP is a random function: `expectation` averages over x and the process.
+    `covariance(p, gp)` is the covariance of the posterior means plus, on the diagonal, the expected
+    posterior variance, without observation noise.
 
     Args:
-        inputs: where the data were taken, (N, d).
-        targets: what was seen, (N, m).
-        lengthscales: ℓ, (m, d); or (d,) for all outputs alike.
-        signal: variances of the processes, (m,) or a number.
-        noise: variances of the observation noise, (m,) or a number; above zero.
+        inputs: Inputs of the data, (N, d).
+        targets: Observed outputs, (N, m).
+        lengthscales: ℓ, (m, d); or (d,) for all outputs.
+        signal: Variances of the processes, (m,) or a number.
+        noise: Variances of the observation noise, (m,) or a number; above zero.
     """
 
     inputs: Float[Array, "n d"]
@@ -65,15 +68,16 @@ class GP(Function):
 
     @classmethod
     def fit(cls, inputs: check.Numbers, targets: check.Numbers, steps: int = 300, rate: float = 0.05) -> "GP":
-        """The GP whose hyper-parameters have the largest marginal likelihood that Adam finds in so many steps.
+        """Returns the GP whose hyperparameters maximise the marginal likelihood, found by Adam.
 
-        As in PILCO, lengthscales more than a hundred times off the inputs' spread are penalised, and so are signals
-        beyond 500 times the deviation of the noise: data without noise would lead to a singular matrix otherwise.
+        As in PILCO, a penalty applies to lengthscales more than a hundred times larger or smaller
+        than the inputs' spread, and to signals above 500 times the noise deviation. Without it,
+        noiseless data would lead to a singular matrix.
         """
         try:
             import optax
         except ModuleNotFoundError:
-            raise ModuleNotFoundError("GP.fit needs optax: pip install 'moca-rl[train]' brings it") from None
+            raise ModuleNotFoundError("GP.fit needs optax; install it with: pip install 'moca-rl[train]'") from None
 
         inputs, targets = check.as_float(inputs), check.as_float(targets)
         cls._sizes(inputs, targets)
@@ -81,13 +85,13 @@ class GP(Function):
         start = (jnp.log(jnp.tile(spread, (targets.shape[1], 1))), jnp.log(size), jnp.log(0.05 * size))
         adam = optax.adam(rate)
 
-        def loss(logs: tuple) -> Float[Array, ""]:
+        def loss(logs: tuple[Any, ...]) -> Float[Array, ""]:
             scales, signal, noise = logs
             curb = jnp.sum(((scales - start[0]) / math.log(100)) ** 30)
             curb += jnp.sum(((signal - noise) / (2 * math.log(500))) ** 30)
             return curb - cls(inputs, targets, *map(jnp.exp, logs)).log_likelihood().sum()
 
-        def step(carry: tuple, _: None) -> tuple:
+        def step(carry: tuple[Any, ...], _: None) -> tuple[Any, ...]:
             logs, state = carry
             updates, state = adam.update(jax.grad(loss)(logs), state)
             return (optax.apply_updates(logs, updates), state), None
@@ -98,10 +102,10 @@ class GP(Function):
 
     @classmethod
     def _sizes(cls, inputs: Array, targets: Array) -> tuple[int, int]:
-        """The numbers of outputs and of inputs."""
+        """Returns the numbers of outputs and inputs."""
         for field, array in (("inputs", inputs), ("targets", targets)):
             if array.ndim != 2:
-                raise ValueError(f"GP.{field} must have a row for each point and two axes, got shape {array.shape}")
+                raise ValueError(f"GP.{field} must have two axes, with one row per point, got shape {array.shape}")
         return targets.shape[1], inputs.shape[1]
 
     @property
@@ -113,7 +117,7 @@ class GP(Function):
         return self.targets.shape[1:]
 
     def solve(self) -> tuple[Float[Array, "m n n"], Float[Array, "m n"]]:
-        """For each output the Cholesky factor of K + noise · I, and (K + noise · I)⁻¹ targets."""
+        """Returns the Cholesky factors of K + noise · I, and (K + noise · I)⁻¹ targets."""
 
         def one(scales: Array, signal: Array, noise: Array, target: Array) -> tuple[Array, Array]:
             features = RBF(None, self.inputs, scales**-2).features
@@ -132,7 +136,7 @@ class GP(Function):
         return -fit - size - len(self.inputs) * jnp.log(2 * jnp.pi) / 2
 
     def posterior(self, x: check.Numbers) -> tuple[Float[Array, "m"], Float[Array, "m"]]:
-        """Mean and variance of each output at one known input."""
+        """Returns mean and variance of each output at one known input."""
         x = check.as_float(x)
         factor, solved = self.solve()
         kernel = self.signal[:, None] * jax.vmap(lambda s: RBF(None, self.inputs, s**-2)(x))(self.lengthscales)
@@ -151,7 +155,7 @@ def gaussian_gp(p: DiagonalGaussian | Gaussian, f: GP) -> Float[Array, "m"]:
 
 
 def gaussian_gp_covariance(p: DiagonalGaussian | Gaussian, f: GP, g: GP) -> Float[Array, "m m"]:
-    """Covₓ(μₐ(x), μ_b(x)), and on the diagonal beside it Eₓ[σₐ²(x)] = signal − tr((K + noise I)⁻¹ E[k kᵀ]).
+    """Covₓ(μₐ(x), μ_b(x)), plus Eₓ[σₐ²(x)] = signal − tr((K + noise I)⁻¹ E[k kᵀ]) on the diagonal.
 
     Costs (mN)² expectations.
     """
@@ -176,16 +180,19 @@ def gaussian_gp_covariance(p: DiagonalGaussian | Gaussian, f: GP, g: GP) -> Floa
 
 
 def gaussian_gp_with_any(p: DiagonalGaussian | Gaussian, f: GP, g: Function) -> Float[Array, "m *outputs"]:
-    """Covₓ(μₐ(x), g(x)): the posterior mean is a sum of RBFs, and what the process is beside it has nothing of g."""
+    """Covₓ(μₐ(x), g(x)): the posterior mean is a sum of RBFs.
+
+    The rest of the process is independent of g.
+    """
     weights = f.signal[:, None] * f.solve()[1]
-    means = jax.vmap(lambda w, scales: covariance(p, RBF(w, f.inputs, scales**-2), g))
+    means: Callable[..., Array] = jax.vmap(lambda w, scales: covariance(p, RBF(w, f.inputs, scales**-2), g))
     return means(weights, f.lengthscales)
 
 
 def _refuse_two(f: GP, g: GP) -> None:
-    """Raises unless the two are one: whether they are the same process cannot be known from their numbers."""
+    """Raises unless f and g are the same object: equal numbers do not make one process."""
     if not all(one is two for one, two in zip(jax.tree.leaves(f), jax.tree.leaves(g), strict=True)):
-        raise TypeError("covariance takes one GP, with itself: covariance(p, gp). Of two, make one with both's outputs")
+        raise TypeError("covariance(p, gp) takes one GP. To combine two, build one GP with the outputs of both")
 
 
 def _bases(p: DiagonalGaussian | Gaussian, f: GP) -> Float[Array, "m n"]:
@@ -200,6 +207,6 @@ def dirac_gp_covariance(p: Dirac, f: GP, g: GP) -> Float[Array, "m m"]:
 
 
 def empirical_gp_covariance(p: Empirical, f: GP, g: GP) -> Float[Array, "m m"]:
-    """The covariance of the posterior means over the points, plus the average posterior variances."""
+    """The covariance of the posterior means over the points, plus mean posterior variances."""
     _refuse_two(f, g)
     return empirical_covariance(p, f, f) + jnp.diag(jax.vmap(f.posterior)(p.points)[1].mean(axis=0))

@@ -1,4 +1,4 @@
-"""Mixtures of Gaussians, and the one Gaussian that stands in for them."""
+"""Mixtures of Gaussians, and moment matching."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, cast
@@ -12,11 +12,12 @@ from moca.moments.distributions import DiagonalGaussian, Distribution, Gaussian
 
 
 class GaussianMixture(Distribution):
-    """Σₖ weightsₖ · componentsₖ: a Gaussian ensemble taken as it is.
+    """Σₖ weightsₖ · componentsₖ, such as the prediction of an ensemble.
 
-    `components` is a `DiagonalGaussian` or `Gaussian` whose arrays have a leading axis of length K, or a
-    sequence of K such distributions. `weights` must be non-negative and sum to one; inside `jax.jit`, where that cannot
-    be checked, they are divided by their sum, and negative ones make every result nan.
+    `components` is a `DiagonalGaussian` or `Gaussian` whose arrays have a leading axis of length K,
+    or a sequence of K such distributions. `weights` must be non-negative and sum to one. Inside
+    `jax.jit` this cannot be checked: weights are then divided by their sum, and negative ones give
+    NaN.
     """
 
     weights: Float[Array, "*batch k"]
@@ -75,14 +76,15 @@ class Decomposition(NamedTuple):
 
 
 def decompose(mixture: GaussianMixture, *, full: bool | None = None) -> Decomposition:
-    """Mean, average (aleatoric) covariance and disagreement (epistemic) covariance of a mixture [Eq. 4].
+    """Returns mean, aleatoric and epistemic covariance of a mixture [Eq. 4].
 
     aleatoric = Σₖ wₖ Σₖ,  epistemic = Σₖ wₖ Δₖ Δₖᵀ with Δₖ = μₖ − μ̄ (law of total variance).
 
     Args:
-        mixture: the ensemble's prediction.
-        full: whether the parts are d × d matrices or their diagonals. By default as the components are;
-            `full=True` on diagonal components keeps the correlations their disagreement carries.
+        mixture: The ensemble's prediction.
+        full: Whether to return d × d matrices or their diagonals. The default follows the
+            components. `full=True` on diagonal components keeps the correlations in their
+            disagreement.
     """
     weights, components = mixture.weights, mixture.components
     mean = mixture.mean
@@ -94,7 +96,10 @@ def decompose(mixture: GaussianMixture, *, full: bool | None = None) -> Decompos
 
 
 def moment_match(mixture: GaussianMixture, *, full: bool | None = None) -> DiagonalGaussian | Gaussian:
-    """The one Gaussian with the mixture's mean and covariance [Eq. 4]; arguments as for `decompose`."""
+    """Returns the Gaussian with the mixture's mean and covariance [Eq. 4].
+
+    Arguments are those of `decompose`.
+    """
     mean, aleatoric, epistemic = decompose(mixture, full=full)
     return (Gaussian if aleatoric.ndim > mean.ndim else DiagonalGaussian)(mean, aleatoric + epistemic)
 

@@ -1,8 +1,9 @@
-"""Networks: moments through layers, matched after each. With one hidden layer they are exact, with more they are not.
+"""Moments of deep networks, matched after each layer. They are exact for one hidden layer only.
 
-One hidden layer is a function of its own (`Erf`, `ReLU`, `GELU`, `Fourier`), exact in every verb. A `MatchedNetwork` is
-several: a Gaussian goes into each, and the Gaussian with the layer's two exact moments goes into the next. That
-replacement is the only error, and `matching_error` measures it.
+One hidden layer is a function (`Erf`, `ReLU`, `GELU`, `Fourier`) with exact moments. A
+`MatchedNetwork` has several layers: each receives a Gaussian, and passes on the Gaussian with the
+exact first two moments of its output. This replacement is the only error, and `matching_error`
+measures it.
 """
 
 from collections.abc import Sequence
@@ -21,17 +22,19 @@ from moca.moments.expectation import covariance, cross_covariance, expectation
 from moca.moments.functions import GELU, Erf, Fourier, Function, ReLU, Ridge
 from moca.moments.numerical import nodes_and_weights
 
-SAFETY = 1.5  # of the estimated error: without it one in fifty was too small
+SAFETY = 1.5  # factor on the estimated error: without it, one estimate in fifty was too small
 LAYERS: dict[str, Any] = {"erf": Erf, "relu": ReLU, "gelu": GELU, "sine": Fourier}
 
 
 class MatchedNetwork(Function):
     """f(x) = layerₙ(… layer₁(x)): a network whose moments `propagate` matches layer by layer.
 
-    Only `propagate` takes one, as its result is no exact moment; `expectation` and the others refuse it.
+    Only `propagate` accepts it, since its result is not an exact moment; `expectation` and the
+    others raise.
 
     Args:
-        layers: ridge functions (`Erf`, `ReLU`, `GELU`, `Fourier`), each with as many outputs as the next has inputs.
+        layers: Ridge functions (`Erf`, `ReLU`, `GELU`, `Fourier`). The outputs of each must match
+            the inputs of the next.
     """
 
     layers: tuple[Ridge, ...]
@@ -56,18 +59,18 @@ class MatchedNetwork(Function):
     def dense(
         cls, weights: Sequence[check.Numbers], biases: Sequence[check.Numbers], activation: str
     ) -> "MatchedNetwork":
-        """The network Wₙ σ(… σ(W₁x + b₁)) + bₙ, with erf, relu, gelu or sine after all layers but the last.
+        """Returns the network Wₙ σ(… σ(W₁x + b₁)) + bₙ, with activation σ.
 
         Args:
             weights: W₁ to Wₙ, each (outputs, inputs); at least two.
             biases: b₁ to bₙ, each (outputs,).
-            activation: the name of σ.
+            activation: "erf", "relu", "gelu" or "sine".
         """
         if activation not in LAYERS:
             raise ValueError(f"the activation must be one of {', '.join(LAYERS)}, got {activation!r}")
         if len(weights) < 2 or len(weights) != len(biases):
             raise ValueError(
-                f"dense needs two or more weights and as many biases, got {len(weights)} and {len(biases)}"
+                f"dense needs two or more weights and equally many biases, got {len(weights)} and {len(biases)}"
             )
         kind, moved = LAYERS[activation], jnp.pi / 2 if activation == "sine" else 0.0
         *inner, (last, constant) = zip(weights, biases, strict=True)
@@ -98,9 +101,10 @@ class Matched(NamedTuple):
 
 
 def match_full(p: Distribution, network: MatchedNetwork) -> Matched:
-    """Moments through the layers with full covariances: a bivariate normal for each pair of units of a layer.
+    """Matches moments through the layers with full covariances, for each pair of units.
 
-    The covariance with the input goes through E[∇layer]: Cov(f(y), x) = E[∇f] Cov(y, x) for a Gaussian (x, y).
+    The covariance with the input goes through E[∇layer]: Cov(f(y), x) = E[∇f] Cov(y, x) for a
+    Gaussian (x, y).
     """
     first, *rest = network.layers
     mean, spread, cross = expectation(p, first), covariance(p, first), cross_covariance(p, first)
@@ -112,7 +116,7 @@ def match_full(p: Distribution, network: MatchedNetwork) -> Matched:
 
 
 def match_diagonal(p: DiagonalGaussian | Gaussian, network: MatchedNetwork) -> Matched:
-    """Moments through the layers with variances alone, as if units were independent: one number per unit."""
+    """Matches means and variances only, as if units were independent: one number per unit."""
     cross = p.covariance
     q: DiagonalGaussian | Gaussian = p
     for layer in network.layers:
@@ -126,28 +130,31 @@ def match_diagonal(p: DiagonalGaussian | Gaussian, network: MatchedNetwork) -> M
 
 
 def _unchecked(kind: type, mean: Array, spread: Array) -> DiagonalGaussian | Gaussian:
-    """A Gaussian of computed moments, which rounding may have left a little below zero."""
+    """Returns an unchecked Gaussian: rounding may leave its variances slightly negative."""
     blank = kind(jnp.zeros_like(mean), jnp.zeros_like(spread))
     return jax.tree.unflatten(jax.tree.structure(blank), [mean, spread])
 
 
 class MatchingError(NamedTuple):
-    """An estimate of how far the matched moments of a network are from the true ones."""
+    """An estimate of the difference between the matched moments of a network and the true ones."""
 
     mean: Float[Array, "*outputs"]
     covariance: Float[Array, "*both"]
 
 
 def matching_error(p: DiagonalGaussian | Gaussian, network: MatchedNetwork, points: int = 24) -> MatchingError:
-    """An estimate of the error of `propagate(p, network)`, for up to three input dimensions.
+    """Estimates the error of `propagate(p, network)`, for up to three input dimensions.
 
-    The matched moments less those by a Gauss–Hermite rule of `points` nodes per dimension, plus what the rule itself
-    changes by when it has half the nodes, and half as much again for safety. Costs points^d evaluations of the network.
+    The estimate is the difference between the matched moments and those by a Gauss–Hermite rule
+    with `points` nodes per dimension, plus the change of the rule when its nodes are halved, times
+    1.5 for safety. Costs points^d evaluations of the network.
     """
     if not isinstance(network, MatchedNetwork):
-        raise TypeError(f"matching_error takes a MatchedNetwork, got {type(network).__name__}")
+        raise TypeError(f"matching_error needs a MatchedNetwork, got {type(network).__name__}")
     if p.dimension > 3:
-        raise ValueError(f"matching_error is for up to three input dimensions, got {p.dimension}: compare with samples")
+        raise ValueError(
+            f"matching_error supports up to three input dimensions, got {p.dimension}: compare with samples"
+        )
     matched = match_full(p, network)
     fine, coarse = (_integrated(p, network, count) for count in (points, max(2, points // 2)))
     return MatchingError(

@@ -1,6 +1,6 @@
-"""Numbers in place of a closed form, when asked for: quadrature, sigma points, and all of them side by side.
+"""Numerical alternatives to the closed forms: quadrature, sigma points, and a comparison of all.
 
-Nothing in this package falls back to these.
+Nothing in this package falls back to them.
 """
 
 import time
@@ -21,10 +21,11 @@ MOST_NODES = 4_000_000
 
 
 def quadrature(p: Distribution, f: Map, points: int = 32) -> Float[Array, "*outputs"]:
-    """E[f(x)] by a tensor Gauss–Hermite rule with `points` nodes per dimension, for Gaussians and their mixtures.
+    """E[f(x)] by a tensor Gauss–Hermite rule with `points` nodes per dimension.
 
-    Exact for polynomials of degree 2 · points − 1; for the rest the error falls with the number of points, faster the
-    smoother f is over a deviation of p. Costs points^d evaluations of f.
+    For Gaussians and their mixtures. Exact for polynomials of degree 2 · points − 1. Otherwise the
+    error falls with the number of points, faster for functions that are smooth on the scale of p's
+    deviation. Costs points^d evaluations of f.
     """
     check_order("quadrature", p, f)
     if isinstance(p, GaussianMixture):
@@ -35,7 +36,7 @@ def quadrature(p: Distribution, f: Map, points: int = 32) -> Float[Array, "*outp
 
 
 def nodes_and_weights(p: Any, points: int) -> tuple[Float[Array, "n d"], Float[Array, "n"]]:
-    """The nodes of the rule for a Gaussian, and their weights, which sum to one."""
+    """Returns the nodes of the rule for a Gaussian, and their weights, which sum to one."""
     p = _gaussian("quadrature", p)
     if points**p.dimension > MOST_NODES:
         raise ValueError(
@@ -50,10 +51,11 @@ def nodes_and_weights(p: Any, points: int) -> tuple[Float[Array, "n d"], Float[A
 
 
 def sigma_points(p: Any, f: Map) -> Float[Array, "*outputs"]:
-    """E[f(x)] by the unscented rule: the mean and two points along each axis of p, for Gaussians and their mixtures.
+    """E[f(x)] by the unscented rule: the mean and two points along each axis of p.
 
-    Exact for polynomials of degree three. The points lie √3 deviations out, or √d in more than three dimensions; there
-    the mean itself has no weight. Costs 2d + 1 evaluations of f.
+    For Gaussians and their mixtures. Exact for polynomials of degree three. The points are √3
+    deviations from the mean; in more than three dimensions √d, and the mean then has zero weight.
+    Costs 2d + 1 evaluations of f.
     """
     check_order("sigma_points", p, f)
     if isinstance(p, GaussianMixture):
@@ -70,10 +72,10 @@ def sigma_points(p: Any, f: Map) -> Float[Array, "*outputs"]:
 
 
 def _gaussian(verb: str, p: Any) -> DiagonalGaussian | Gaussian:
-    """p itself, which must be a Gaussian."""
+    """Returns p; raises unless it is one Gaussian."""
     if not isinstance(p, DiagonalGaussian | Gaussian):
         raise NoClosedFormError(
-            f"{verb} is for DiagonalGaussian, Gaussian and GaussianMixture, got {type(p).__name__}; "
+            f"{verb} supports DiagonalGaussian, Gaussian and GaussianMixture, got {type(p).__name__}; "
             "to sample, pass Empirical(p.sample(key, count)) to expectation"
         )
     if p.batch_shape:
@@ -82,10 +84,10 @@ def _gaussian(verb: str, p: Any) -> DiagonalGaussian | Gaussian:
 
 
 def compare(p: Distribution, f: Map, samples: int = 100_000, key: Key[Array, ""] | None = None) -> None:
-    """Prints E[f(x)] in closed form, by quadrature, by sigma points and by sampling, with errors and times.
+    """Prints E[f(x)] in closed form, by quadrature, by sigma points and by sampling.
 
-    Errors are largest differences from the first row: from the closed form, or from the quadrature where there is none.
-    Times are those of a second call, after compilation.
+    Errors are the largest differences from the first row: the closed form, or quadrature if there
+    is no closed form. Times are those of a second call, after compilation.
     """
     check_order("compare", p, f)
     key = jax.random.key(0) if key is None else key
@@ -93,7 +95,7 @@ def compare(p: Distribution, f: Map, samples: int = 100_000, key: Key[Array, ""]
     def sampled(p: Distribution) -> Array:
         return jax.vmap(f)(p.sample(key, samples)).mean(axis=0)
 
-    methods: list[tuple[str, Callable]] = [
+    methods: list[tuple[str, Callable[..., Any]]] = [
         ("closed form", lambda p: expectation(p, f)),
         ("quadrature", lambda p: quadrature(p, f, 32 if p.dimension <= 2 else 12)),
         ("sigma points", lambda p: sigma_points(p, f)),
@@ -112,7 +114,7 @@ def compare(p: Distribution, f: Map, samples: int = 100_000, key: Key[Array, ""]
         print(f"{name:<18}{shown:>24}{np.abs(value - reference).max():>12.1e}{seconds * 1e3:>9.3f} ms")
 
 
-def _timed(program: Callable, p: Distribution) -> tuple[np.ndarray, float]:
+def _timed(program: Callable[..., Any], p: Distribution) -> tuple[np.ndarray, float]:
     value = np.asarray(program(p))
     start = time.perf_counter()
     program(p).block_until_ready()

@@ -1,4 +1,4 @@
-"""From a belief about x to a Gaussian with the moments of f(x)."""
+"""Moment matching through a function: from a belief about x to a Gaussian over f(x)."""
 
 from collections.abc import Sequence
 
@@ -15,23 +15,23 @@ from moca.moments.networks import MatchedNetwork, match_diagonal, match_full
 
 
 def propagate(p: Distribution, f: Map, joint: bool = False, diagonal: bool = False) -> Gaussian | DiagonalGaussian:
-    """The Gaussian with the mean and covariance of f(x) for x ~ p; of (x, f(x)) when `joint`.
+    """Returns the Gaussian with the mean and covariance of f(x) for x ~ p; of (x, f(x)) if `joint`.
 
-    Its two moments are exact; that it is a Gaussian is not, unless f is affine and p is one. Through a
-    `MatchedNetwork` of several layers the moments themselves are matched layer by layer, and not exact.
+    The two moments are exact. The Gaussian itself is an approximation, unless f is affine and p is
+    Gaussian. Through a `MatchedNetwork` the moments are matched layer by layer, and are not exact.
 
     Args:
-        p: the belief about x.
-        f: any function with a covariance under p, or a `MatchedNetwork`.
-        joint: keep x, whose dimensions come first.
-        diagonal: variances alone; a network then takes its units for independent, which costs one number per unit in
-            place of one per pair. Not with `joint`.
+        p: The belief about x.
+        f: Any function with a covariance under p, or a `MatchedNetwork`.
+        joint: Return the joint Gaussian of x and f(x); the dimensions of x come first.
+        diagonal: Return variances only. A network then treats its units as independent, which costs
+            one number per unit instead of one per pair. Cannot be combined with `joint`.
     """
     if joint and diagonal:
-        raise ValueError("propagate has no joint Gaussian without covariances: joint and diagonal exclude each other")
+        raise ValueError("propagate cannot combine joint=True and diagonal=True: a joint Gaussian needs covariances")
     if isinstance(f, MatchedNetwork):
         if diagonal and not isinstance(p, DiagonalGaussian | Gaussian):
-            raise TypeError(f"a network takes a Gaussian when diagonal, got {type(p).__name__}: see moment_match")
+            raise TypeError(f"with diagonal=True a network needs a Gaussian, got {type(p).__name__}: see moment_match")
         mean, spread, cross = (match_diagonal if diagonal else match_full)(p, f)  # type: ignore[arg-type]
     else:
         mean, spread = expectation(p, f), variance(p, f) if diagonal else covariance(p, f)
@@ -44,7 +44,7 @@ def propagate(p: Distribution, f: Map, joint: bool = False, diagonal: bool = Fal
 def join(
     p: Distribution, mean: Float[Array, "*m"], spread: Float[Array, "*m_m"], cross: Float[Array, "*m d"]
 ) -> Gaussian:
-    """The Gaussian over (x, y) from the moments of x, those of y, and Cov(y, x)."""
+    """Returns the Gaussian over (x, y) from the moments of x, those of y, and Cov(y, x)."""
     mean, cross = jnp.atleast_1d(mean), jnp.atleast_2d(cross)
     spread = spread.reshape(len(mean), len(mean))
     own_mean, own = moments_of(p)
@@ -52,9 +52,9 @@ def join(
 
 
 def as_gaussian(mean: Float[Array, "*m"], covariance: Float[Array, "*m_m"]) -> Gaussian:
-    """A Gaussian whose covariance was computed, symmetric again after rounding; a scalar becomes one dimension.
+    """Returns a Gaussian with a computed covariance, symmetrised; a scalar becomes one dimension.
 
-    It is not checked: an eigenvalue that is zero may have been rounded to just below.
+    The covariance is not checked: rounding may make a zero eigenvalue slightly negative.
     """
     mean = jnp.atleast_1d(mean)
     covariance = covariance.reshape(len(mean), len(mean))
@@ -63,7 +63,7 @@ def as_gaussian(mean: Float[Array, "*m"], covariance: Float[Array, "*m_m"]) -> G
 
 
 def moments_of(p: Distribution) -> tuple[Float[Array, "d"], Float[Array, "d d"]]:
-    """Mean and covariance of x ~ p."""
+    """Returns mean and covariance of x ~ p."""
     match p:
         case GaussianMixture():
             matched = moment_match(p, full=True)
@@ -76,10 +76,10 @@ def moments_of(p: Distribution) -> tuple[Float[Array, "d"], Float[Array, "d d"]]
 
 
 def angles(dimension: int, dimensions: int | Sequence[int], dtype: jnp.dtype | None = None) -> Sum:
-    """The function that replaces the angles among its inputs by their sine and cosine.
+    """Returns the function that replaces the angles among its inputs by their sines and cosines.
 
-    Each angle makes room for two outputs, its sine and then its cosine, where it stood; the others are passed on. With
-    `angles(3, [1])`, (a, θ, b) becomes (a, sin θ, cos θ, b).
+    In place of each angle there are two outputs, its sine and then its cosine; other inputs are
+    passed through. With `angles(3, [1])`, (a, θ, b) becomes (a, sin θ, cos θ, b).
     """
     chosen = np.atleast_1d(np.asarray(dimensions, dtype=int))
     if len(chosen) == 0 or len(set(chosen.tolist())) < len(chosen) or not ((chosen >= 0) & (chosen < dimension)).all():
@@ -100,10 +100,11 @@ def angles(dimension: int, dimensions: int | Sequence[int], dtype: jnp.dtype | N
 
 
 def with_angles(p: Distribution, dimensions: int | Sequence[int]) -> Gaussian:
-    """The Gaussian with the moments of x, in which the angles at `dimensions` are replaced by their sine and cosine.
+    """Returns the Gaussian with the moments of x, with some angles replaced by sine and cosine.
 
-    `angles` says in which order. All covariances are exact: of sines with cosines, of different angles, and of angles
-    with the rest of the state. `cross_covariance(p, angles(d, dimensions))` has those with x itself.
+    The order is that of `angles`. All covariances are exact: of sines with cosines, of different
+    angles, and of angles with the rest of the state. `cross_covariance(p, angles(d, dimensions))`
+    gives those with x itself.
     """
     turned = angles(p.dimension, dimensions, moments_of(p)[0].dtype)
     return as_gaussian(expectation(p, turned), covariance(p, turned))

@@ -1,7 +1,7 @@
-"""Distributions on boxes, with independent dimensions: uniform, truncated Gaussian, clipped Gaussian.
+"""Distributions on boxes with independent dimensions: uniform, truncated and clipped Gaussian.
 
-Three facts about each dimension carry the closed forms: its mean, its central moments up to order eight, and the
-expectation of a bump exp(−½ λ (x − c)²).
+The closed forms need three facts about each dimension: its mean, its central moments up to order
+eight, and the expectation of a bump exp(−½ λ (x − c)²).
 """
 
 import math
@@ -20,12 +20,12 @@ from moca.moments._special import half_moments
 from moca.moments.distributions import DiagonalGaussian, Distribution
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
-_NOTHING = -1e30  # the logarithm of no mass
-_REACH = 1e6  # bounds so many deviations out are as good as infinite
+_NOTHING = -1e30  # the logarithm of zero mass
+_REACH = 1e6  # bounds this many deviations out count as infinite
 
 
 class Independent(Distribution):
-    """Dimensions that are independent of each other."""
+    """A distribution with independent dimensions."""
 
     lower: eqx.AbstractVar[Float[Array, "*batch d"]]
     upper: eqx.AbstractVar[Float[Array, "*batch d"]]
@@ -40,11 +40,11 @@ class Independent(Distribution):
 
     @abstractmethod
     def moments(self, order: int = 4) -> tuple[Float[Array, "d"], ...]:
-        """The mean of each dimension, and its central moments from order two up to `order`, at most eight."""
+        """The mean of each dimension, and its central moments from two to `order` ≤ 8."""
 
     @abstractmethod
     def bump(self, center: Float[Array, "..."], precision: Float[Array, "..."]) -> Float[Array, "..."]:
-        """E[exp(−½ precision (x − center)²)] for each dimension, along the last axis of both arguments."""
+        """E[exp(−½ precision (x − center)²)] for each dimension, the last axis."""
 
     @property
     def mean(self) -> Float[Array, "d"]:
@@ -73,13 +73,16 @@ class Box(Independent):
         self._check_bounds()
 
     def moments(self, order: int = 4) -> tuple[Float[Array, "d"], ...]:
-        """The middle, and (w/2)ᵏ / (k + 1) for even k, with w the width."""
+        """The middle, and (w/2)ᵏ / (k + 1) for even k, where w is the width."""
         half = (self.upper - self.lower) / 2
         central = (half**k / (k + 1) if k % 2 == 0 else jnp.zeros_like(half) for k in range(2, order + 1))
         return (self.lower + self.upper) / 2, *central
 
     def bump(self, center: Float[Array, "..."], precision: Float[Array, "..."]) -> Float[Array, "..."]:
-        """√(2π/λ) (Φ(√λ (upper − c)) − Φ(√λ (lower − c))) / w; its Taylor series in w where the box is narrow."""
+        """√(2π/λ) (Φ(√λ (upper − c)) − Φ(√λ (lower − c))) / w.
+
+        For narrow boxes, its Taylor series in w.
+        """
         root, width = jnp.sqrt(precision), self.upper - self.lower
         w, z = root * width, root * ((self.lower + self.upper) / 2 - center)
         narrow = w < (0.02 if w.dtype == jnp.float64 else 0.2)
@@ -94,7 +97,7 @@ class Box(Independent):
 
 
 class _OfGaussian(Independent):
-    """Made from a diagonal Gaussian and a box; a bound may be infinite."""
+    """A diagonal Gaussian restricted to a box; bounds may be infinite."""
 
     gaussian: DiagonalGaussian
     lower: Float[Array, "*batch d"] = eqx.field(converter=check.as_float)
@@ -104,32 +107,32 @@ class _OfGaussian(Independent):
         if not isinstance(self.gaussian, DiagonalGaussian):
             kind = type(self.gaussian).__name__
             raise TypeError(
-                f"{type(self).__name__} takes a DiagonalGaussian, got {kind}: correlations are not closed form"
+                f"{type(self).__name__} needs a DiagonalGaussian, got {kind}: there is no closed form with correlations"
             )
         self._check_bounds()
         check.has_shape(self, "lower", self.lower, self.gaussian.mean.shape, f"mean {self.gaussian.mean.shape}")
 
     def _inside(self, order: int) -> tuple[Float[Array, "d"], ...]:
-        """Deviation, the bounds in units of it from the mean, and the mean and central moments between them."""
+        """Returns the deviation, and standardised bounds and moments between them."""
         deviation, low, high = _standard_bounds(self.gaussian.mean, self.gaussian.variance, self.lower, self.upper)
         return deviation, low, high, *_truncated_moments(low, high, order)
 
 
 class TruncatedGaussian(_OfGaussian):
-    """A diagonal Gaussian given that it lies between `lower` and `upper`."""
+    """A diagonal Gaussian conditioned on being between `lower` and `upper`."""
 
     def moments(self, order: int = 4) -> tuple[Float[Array, "d"], ...]:
-        """Those of the standard normal between the bounds, scaled."""
+        """The moments of the standard normal between the bounds, rescaled."""
         deviation, _, _, mean, *central = self._inside(order)
         scaled = (m * deviation**k for k, m in enumerate(central, 2))
         return jnp.clip(self.gaussian.mean + deviation * mean, self.lower, self.upper), *scaled
 
     def bump(self, center: Float[Array, "..."], precision: Float[Array, "..."]) -> Float[Array, "..."]:
-        """The Gaussian's own, times the mass between the bounds after conditioning on the bump over that before."""
+        """E[bump] under the Gaussian, times the ratio of masses inside with and without it."""
         _, low, high = _standard_bounds(self.gaussian.mean, self.gaussian.variance, self.lower, self.upper)
         whole, inside = _gaussian_bump(self.gaussian, self.lower, self.upper, center, precision)
         spread = jnp.exp(whole + inside - log_normal_mass(low, high))
-        # Without variance it is a point, on the nearer bound if its mean lies outside.
+        # Without variance it is a point; if its mean is outside, the point is the nearer bound.
         point = jnp.clip(self.gaussian.mean, self.lower, self.upper)
         return jnp.where(self.gaussian.variance > 0, spread, jnp.exp(-precision * (point - center) ** 2 / 2))
 
@@ -140,10 +143,10 @@ class TruncatedGaussian(_OfGaussian):
 
 
 class ClippedGaussian(_OfGaussian):
-    """clip(z, lower, upper) for a diagonal Gaussian z: the mass outside lies on the bounds."""
+    """clip(z, lower, upper) for a diagonal Gaussian z: the mass outside is on the bounds."""
 
     def moments(self, order: int = 4) -> tuple[Float[Array, "d"], ...]:
-        """Those inside, and the two atoms, joined about the common mean."""
+        """The moments of the part inside and of the two atoms, combined about the common mean."""
         deviation, low, high, mean, *central = self._inside(order)
         masses = ndtr(low), normal_mass(low, high), ndtr(-high)
         mean, edges = self.gaussian.mean + deviation * mean, (_finite(self.lower), _finite(self.upper))
@@ -158,7 +161,7 @@ class ClippedGaussian(_OfGaussian):
         return total, *joined
 
     def bump(self, center: Float[Array, "..."], precision: Float[Array, "..."]) -> Float[Array, "..."]:
-        """The Gaussian's part between the bounds, and the bump at the bounds times their masses."""
+        """The Gaussian part between the bounds, plus the bump at each bound times its mass."""
         _, low, high = _standard_bounds(self.gaussian.mean, self.gaussian.variance, self.lower, self.upper)
         whole, inside = _gaussian_bump(self.gaussian, self.lower, self.upper, center, precision)
         at_low, at_high = (jnp.exp(-precision * (_finite(edge) - center) ** 2 / 2) for edge in (self.lower, self.upper))
@@ -169,16 +172,17 @@ class ClippedGaussian(_OfGaussian):
 
 
 def normal_mass(low: Float[Array, "..."], high: Float[Array, "..."]) -> Float[Array, "..."]:
-    """Φ(high) − Φ(low), from the tail that is nearer."""
+    """Φ(high) − Φ(low), computed from the nearer tail."""
     flip = low + high > 0
     return ndtr(jnp.where(flip, -low, high)) - ndtr(jnp.where(flip, -high, low))
 
 
 def log_normal_mass(low: Float[Array, "..."], high: Float[Array, "..."]) -> Float[Array, "..."]:
-    """log(Φ(high) − Φ(low)), also where both are far out or close together.
+    """log(Φ(high) − Φ(low)), accurate also far out and for close bounds.
 
-    In a tail it is −near²/2 + log(G₀(near) − e^{−(far² − near²)/2} G₀(far)) − ½ log 2π, with G₀ of `half_moments`.
-    Between near bounds, where a difference would cancel, it is the rule of `_ruled`. Between equal bounds it is −1e30.
+    In a tail it is −near²/2 + log(G₀(near) − e^{−(far² − near²)/2} G₀(far)) − ½ log 2π, with G₀ of
+    `half_moments`. Between close bounds, where a difference would cancel, it is quadrature by
+    `_ruled`. Between equal bounds it is −1e30.
     """
     empty = high <= low
     low, high = jnp.where(empty, -0.5, low), jnp.where(empty, 0.5, high)
@@ -195,29 +199,33 @@ def log_normal_mass(low: Float[Array, "..."], high: Float[Array, "..."]) -> Floa
 
 
 def _from_the_middle(low: Array, high: Array) -> tuple[Array, Array]:
-    """The bounds as seen from zero: the nearer, negative if zero lies between them, and the farther."""
+    """Returns the distances of the bounds from zero, nearer first.
+
+    The nearer one is negative if zero lies between the bounds.
+    """
     flip = low + high > 0
     return jnp.where(flip, low, -high), jnp.where(flip, high, -low)
 
 
 def _close(low: Array, high: Array) -> Array:
-    """Returns True where the density changes so little between the bounds that quadrature has full precision."""
+    """Returns True where the density varies so little that quadrature has full precision."""
     return (high - low) * jnp.maximum(1, _from_the_middle(low, high)[0]) < 1
 
 
 def _standard_bounds(mean: Array, variance: Array, lower: Array, upper: Array) -> tuple[Array, Array, Array]:
-    """√variance, and the bounds in units of it from the mean, cut off far out."""
+    """Returns √variance, and the standardised bounds, clipped far out."""
     deviation = jnp.sqrt(jnp.maximum(variance, float(jnp.finfo(mean.dtype).eps) ** 2))
     low, high = (jnp.clip((bound - mean) / deviation, -_REACH, _REACH) for bound in (lower, upper))
     return deviation, low, high
 
 
 def _truncated_moments(low: Array, high: Array, order: int) -> tuple[Array, ...]:
-    """Mean and central moments from order two up to `order` of a standard normal between `low` and `high`.
+    """Returns mean and central moments of a standard normal between `low` and `high`.
 
-    By parts, with h = z − mean, E[hᵏ] = (k − 1) E[hᵏ⁻²] − mean E[hᵏ⁻¹] + (h₁ᵏ⁻¹ φ(low) − h₂ᵏ⁻¹ φ(high)) / mass, where
-    the bounds are h₁ and h₂. Between near bounds and in a tail that cancels, and Gauss and Legendre's rule has full
-    precision over as much of the tail as matters.
+    By parts, with h = z − mean and bounds h₁ and h₂,
+    E[hᵏ] = (k − 1) E[hᵏ⁻²] − mean E[hᵏ⁻¹] + (h₁ᵏ⁻¹ φ(low) − h₂ᵏ⁻¹ φ(high)) / mass. Between close
+    bounds and in a tail this cancels; there a Gauss–Legendre rule over the relevant part has full
+    precision.
     """
     empty, edge = high <= low, low
     low, high = jnp.where(empty, -0.5, low), jnp.where(empty, 0.5, high)
@@ -229,7 +237,7 @@ def _truncated_moments(low: Array, high: Array, order: int) -> tuple[Array, ...]
         edges = (low - mean) ** (k - 1) * at_low - (high - mean) ** (k - 1) * at_high
         central.append((k - 1) * central[k - 2] - mean * central[k - 1] + edges)
     near, _ = _from_the_middle(low, high)
-    reach = 55 / jnp.maximum(near, 4.0)  # t⁸ e⁻ᵗ has lost 1e-14 of itself there
+    reach = 55 / jnp.maximum(near, 4.0)  # t⁸ e⁻ᵗ has 1e-14 of its mass beyond
     tail = near > 2
     upward = low + high > 0
     use = tail | ((high - low) * jnp.maximum(1, near) < 6)
@@ -245,7 +253,7 @@ def _truncated_moments(low: Array, high: Array, order: int) -> tuple[Array, ...]
 
 
 def _ruled(low: Array, high: Array) -> tuple[Array, Array, Array]:
-    """The middle of an interval, 32 nodes as offsets from it, and the normal density there over that in the middle."""
+    """Returns the middle of an interval, offsets of 32 nodes, and relative densities there."""
     nodes, weights = (jnp.asarray(each, low.dtype) for each in (_NODES, _WEIGHTS))
     offset = (high - low)[..., None] / 2 * nodes
     middle = ((low + high) / 2)[..., None]
@@ -255,7 +263,7 @@ def _ruled(low: Array, high: Array) -> tuple[Array, Array, Array]:
 def _gaussian_bump(
     p: DiagonalGaussian, lower: Array, upper: Array, center: Array, precision: Array
 ) -> tuple[Array, Array]:
-    """log E[bump] under the whole Gaussian, and the log of the mass that it has between the bounds given the bump."""
+    """Returns log E[bump] under the Gaussian, and the log mass inside given the bump."""
     widened = 1 + p.variance * precision
     whole = -(jnp.log(widened) + precision / widened * (p.mean - center) ** 2) / 2
     mean = p.mean + p.variance * precision / widened * (center - p.mean)
@@ -264,5 +272,5 @@ def _gaussian_bump(
 
 
 def _finite(bound: Array) -> Array:
-    """Zero for an infinite bound, on which no mass lies."""
+    """Replaces an infinite bound, which has no mass, by zero."""
     return jnp.where(jnp.isfinite(bound), bound, 0.0)

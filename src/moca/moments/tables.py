@@ -1,4 +1,4 @@
-"""Tables of the pairs that have a closed form: distributions × functions, and functions × functions."""
+"""Tables of the pairs with a closed form: distributions × functions, and functions × functions."""
 
 from collections.abc import Callable
 from itertools import product
@@ -31,7 +31,7 @@ POLYNOMIALS = (Quadratic, Polynomial)
 FUNCTIONS = (RBF, Fourier, *GATED, *POLYNOMIALS)
 
 
-def _add(table: dict[Any, Callable], entries: dict[Any, Callable]) -> None:
+def _add(table: dict[Any, Callable[..., Any]], entries: dict[Any, Callable[..., Any]]) -> None:
     table.update(entries)
 
 
@@ -77,7 +77,7 @@ _add(
     CLOSED_FORMS,
     {
         (DiagonalGaussian, Matern): cf.gaussian_matern,
-        (GaussianMixture, Matern): made.mixture,  # of diagonal Gaussians
+        (GaussianMixture, Matern): made.mixture,  # for diagonal components
         (Box, Matern): cf.box_matern,
         **{(p, GP): gp.gaussian_gp for p in GAUSSIANS},
         (GaussianMixture, GP): made.mixture,
@@ -155,10 +155,11 @@ _add(
 
 
 def compatibility() -> str:
-    """Two Markdown tables: what is closed form for which pair, and which two functions have a covariance.
+    """Returns two Markdown tables: closed forms of each pair, covariances of two functions.
 
-    E marks the expectation, V the variance, X the covariance with x. In the second table, G stands for Gaussians and
-    mixtures of them, D for the diagonal ones alone, H for the heavy-tailed distributions too, and B for boxes.
+    E marks the expectation, V the variance, X the covariance with x. In the second table, G stands
+    for Gaussians and their mixtures, D for diagonal ones only, H for heavy-tailed distributions
+    too, and B for boxes.
     """
     tables = CLOSED_FORMS, VARIANCES, CROSS_COVARIANCES
     pairs = [(p, f) for p, f in dict.fromkeys(pair for table in tables for pair in table) if f is not Sum]

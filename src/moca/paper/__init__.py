@@ -1,6 +1,6 @@
-"""The paper's own: its figures, its grids, its claims, and the cliff beside Figure 1.
+"""The paper's figures, grids and claims, and the cliff that accompanies Figure 1.
 
-Importing it adds all of that to studies, through `moca.studies.registry`, and imports nothing heavy.
+Importing this package registers them with `moca.studies.registry`, and imports nothing heavy.
 """
 
 from moca.paper.grids import GRIDS
@@ -10,7 +10,7 @@ from moca.studies import registry
 FIGURES = {
     "toy": registry.Figure("Figure 1, analytic against Monte Carlo expectation", "moca.paper.toy:draw"),
     "cliff": registry.Figure(
-        "where that expectation decides, and where it does not (trains for a few minutes)",
+        "tasks in which that expectation matters, and in which it does not (trains for a few minutes)",
         "moca.paper.cliff_figure:draw",
     ),
 }

@@ -1,9 +1,10 @@
-"""A ledge above a pit: where the expectation of the value decides, and a hill where it does not.
+"""A cliff, where the expectation of the value decides, and a hill, where it does not.
 
-One dimension, y′ = y + step · a + noise · ε, and a reward that rises towards an edge. Beyond the edge of the *cliff*
-nothing is earned and the ground is mud, out of which it takes long to climb; beyond the crest of the *hill* things go
-on as before. Both have the same noise. Nothing ever terminates, so a fall shows in the value of the next state alone,
-which is where the agents differ. With one dimension, values and policies are exact to the resolution of a grid.
+The state is one number, y′ = y + step · a + noise · ε, and the reward rises towards an edge. Beyond
+the edge of the *cliff* there is no reward, and the ground is mud, which takes long to leave. Beyond
+the crest of the *hill* nothing changes. Both have the same noise. Episodes never terminate, so a
+fall shows only in the value of the next state, where the agents differ. In one dimension, values
+and policies can be computed exactly, up to the resolution of a grid.
 """
 
 import os
@@ -27,15 +28,15 @@ from moca.studies.statistics import mean_t
 EDGE, END = 1.0, 1.5
 STEP, NOISE = 0.1, 0.1
 RISE = 0.5  # lengthscale of the reward
-START = 0.5  # episodes begin uniformly below this
+START = 0.5  # episodes start uniformly below this
 GAMMA = 0.95
-CHECK = 500  # steps between two looks at the policies
+CHECK = 500  # steps between two checks of the policies
 
 
 class Ground(Environment):
-    """The cliff, or with `grip` at one the hill; what is observed is y."""
+    """The cliff, or with `grip` = 1 the hill; the observation is y."""
 
-    grip: float = eqx.field(static=True, default=0.05)  # how much of a step is left beyond the edge
+    grip: float = eqx.field(static=True, default=0.05)  # factor on steps beyond the edge
     noise: float = eqx.field(static=True, default=NOISE)
     terminates: bool = eqx.field(static=True, default=False)
     observation_size: int = eqx.field(static=True, default=1)
@@ -55,7 +56,7 @@ class Ground(Environment):
         return (following, key), Step(following[None], self.reward(y), jnp.array(False))
 
     def reward(self, y: Any) -> Any:
-        """Returns the reward at y, whatever the action: a bell around the edge, on the cliff its left half."""
+        """Returns the reward at y: a bell around the edge; on the cliff, its left half."""
         bell = jnp.exp(-(((y - EDGE) / RISE) ** 2) / 2)
         return jnp.where((y > EDGE) & (self.grip < 1), 0.0, bell)
 
@@ -83,20 +84,20 @@ AGENTS: dict[str, dict[str, Any]] = {
 
 
 class Trained(NamedTuple):
-    """The outcome of the seeds of one agent."""
+    """The results of the seeds of one agent."""
 
-    steps: np.ndarray  # of the checks
+    steps: np.ndarray  # steps of the checks
     curve: np.ndarray  # score per seed and check
-    margins: np.ndarray  # per seed, at the end
-    values: np.ndarray  # V per seed and point of the grid, at the end
+    margins: np.ndarray  # final margin per seed
+    values: np.ndarray  # final V per seed and grid point
 
 
 class Planner:
-    """Exact values on a grid, between whose points V is linear; all in float64.
+    """Exact values on a grid, in float64; V is linear between grid points.
 
     Args:
-        env: what to plan in.
-        certain: whether to plan as if y′ were its mean, as certainty equivalence does.
+        env: The environment.
+        certain: Plan as if y′ were its mean, as certainty equivalence does.
     """
 
     def __init__(self, env: Ground, certain: bool = False, points: int = 301) -> None:
@@ -108,11 +109,11 @@ class Planner:
         self.firm, self.mud = _smoothing(self.y, noise), _smoothing(self.y, env.grip * noise)
 
     def means(self, action: np.ndarray) -> np.ndarray:
-        """E[y′] at each point of the grid (first axis), before it is cut off at the ends."""
+        """Returns E[y′] at each grid point (first axis), before clipping at the ends."""
         return ((self.y + 0 * action.T) + self.grip * STEP * action.T).T
 
     def action_values(self, value: np.ndarray, action: np.ndarray) -> np.ndarray:
-        """r + γ E[V(y′)] at each point of the grid (first axis)."""
+        """Returns r + γ E[V(y′)] at each grid point (first axis)."""
         means, beyond = self.means(action), self.beyond
         expected = np.empty(means.shape)
         expected[~beyond] = np.interp(means[~beyond], self.y, self.firm @ value)
@@ -120,19 +121,19 @@ class Planner:
         return (self.reward + GAMMA * expected.T).T
 
     def value(self, action: np.ndarray) -> np.ndarray:
-        """V of the policy that takes these actions, to 1e-7."""
+        """Returns V of the policy with these actions, to 1e-7."""
         means = np.clip(self.means(action), 0, END)
         left = np.clip(np.searchsorted(self.y, means) - 1, 0, len(self.y) - 2)
         share = ((means - self.y[left]) / (self.y[1] - self.y[0]))[:, None]
         spread = lambda matrix: (1 - share) * matrix[left] + share * matrix[left + 1]  # noqa: E731
         following = np.where(self.beyond[:, None], spread(self.mud), spread(self.firm))
         value = np.zeros(len(self.y))
-        for _ in range(400):  # a direct solve of this size is a hundred times slower where BLAS threads share cores
+        for _ in range(400):  # a direct solve is a hundred times slower if BLAS threads share cores
             value = self.reward + GAMMA * following @ value
         return value
 
     def best(self) -> tuple[np.ndarray, np.ndarray]:
-        """The best value and its actions, by policy iteration over 81 actions."""
+        """Returns the optimal value and actions, by policy iteration over 81 actions."""
         actions = np.broadcast_to(np.linspace(-1, 1, 81), (len(self.y), 81))
         action, value = np.zeros(len(self.y)), np.zeros(len(self.y))
         for _ in range(100):
@@ -143,17 +144,20 @@ class Planner:
         return value, action
 
     def score(self, action: np.ndarray) -> float:
-        """(1 − γ) V of a policy, averaged over the starts: the discounted mean of its rewards, which are 1 at most."""
+        """Returns (1 − γ) V of a policy, averaged over starts: its mean reward, at most 1."""
         return (1 - GAMMA) * float(self.value(action)[self.y <= START].mean())
 
     def margin(self, action: np.ndarray) -> float:
-        """The distance from the edge at which a policy rests: at the first point from which it does not go on."""
+        """Returns the distance from the edge at which a policy comes to rest."""
         return EDGE - float(self.y[np.argmax(action <= 0)])
 
 
 def _smoothing(y: np.ndarray, sigma: float) -> np.ndarray:
-    """The matrix that takes V on the grid to E[V(clip(m + σ ε))] at each mean m of the grid, exactly for a linear V
-    between the points: a hat is a second difference of ramps, whose expectations are closed forms."""
+    """Returns the matrix that maps V on the grid to E[V(clip(m + σ ε))] at each mean m of the grid.
+
+    It is exact for V linear between the points: a hat function is a second difference of ramps,
+    whose expectations have closed forms.
+    """
     if sigma == 0:
         return np.eye(len(y))
     gap = y[:, None] - y
@@ -164,7 +168,7 @@ def _smoothing(y: np.ndarray, sigma: float) -> np.ndarray:
 
 
 def train(config: Config, env: Ground, seeds: int) -> Trained:
-    """Trains so many seeds of one agent in one program."""
+    """Trains that many seeds of one agent in one program."""
     trainer, planner = ScanTrainer([config] * seeds, range(seeds), env), Planner(env)
     agent, y = make_agent(config, env), jnp.asarray(planner.y)[:, None]
     greedy = jax.jit(jax.vmap(lambda learner: jax.vmap(lambda s: agent.act(learner, s)[0])(y)))
@@ -180,7 +184,7 @@ def train(config: Config, env: Ground, seeds: int) -> Trained:
 
 
 def run(seeds: int = 10, config: Config = CONFIG, console: Console | None = None) -> dict[str, dict[str, Trained]]:
-    """Trains each agent on cliff and hill, with the same settings for all; programs compile and run side by side."""
+    """Trains each agent on cliff and hill with the same settings; programs run in parallel."""
     console = console or Console(stderr=True)
     jobs = [(setting, name) for setting in SETTINGS for name in AGENTS]
 
@@ -195,7 +199,7 @@ def run(seeds: int = 10, config: Config = CONFIG, console: Console | None = None
 
 
 def exact(setting: str) -> dict[str, float]:
-    """The score of the best policy and of the one that certainty equivalence takes for it, and their margins."""
+    """Returns scores and margins of the optimal and of the certainty-equivalent policy."""
     planner = Planner(SETTINGS[setting])
     found: dict[str, float] = {}
     for name, certain in (("optimum", False), ("certainty_equivalent", True)):
@@ -205,7 +209,7 @@ def exact(setting: str) -> dict[str, float]:
 
 
 def summary(results: dict[str, dict[str, Trained]]) -> dict[str, Any]:
-    """The figures as plain data: exact ones, and per agent the mean, its interval and each seed's score and margin."""
+    """Returns the results as plain data: exact values, and those of each agent."""
     return {
         setting: exact(setting)
         | {

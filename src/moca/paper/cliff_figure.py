@@ -1,4 +1,4 @@
-"""The picture of the cliff: values and margins, learning, and what the agents came to."""
+"""The figure of the cliff: values and margins, learning curves, and final scores."""
 
 import json
 from pathlib import Path
@@ -14,12 +14,12 @@ from moca.studies.statistics import mean_t
 
 
 def draw(folder: Path, formats: tuple[str, ...] = figures.FORMATS, seeds: int = 10) -> list[Path]:
-    """The files: the figure, and the figures in it as JSON; trains for a few minutes."""
+    """Trains for a few minutes, then writes the figure, and its numbers as JSON."""
     return picture(run(seeds), folder, formats)
 
 
 def picture(results: dict[str, dict[str, Trained]], folder: Path, formats: tuple[str, ...]) -> list[Path]:
-    """The files that show these results."""
+    """Writes the figure of these results."""
     with figures.style():
         figure, (a, b, c) = plt.subplots(1, 3, figsize=(11, 3.6), width_ratios=(1.15, 1, 1))
         _panel_values(a, results["cliff"])

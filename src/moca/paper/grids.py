@@ -1,4 +1,4 @@
-"""The grids that have a name: the paper's, and those that go beyond it. Nothing here imports jax."""
+"""The named grids: those of the paper, and those that go beyond it. Nothing here imports jax."""
 
 from moca.paper.tasks import CARTPOLE, PENDULUM
 from moca.studies.grid import Block, Grid
@@ -10,7 +10,7 @@ _BASELINES = ("sac", "bnaf", "moca-ce")
 _CORE = ("bnaf", "moca-ce", "moca-mc-4", "moca-mc-16", "moca")
 _VARIANTS = ("naf", "moca-mc-1", "moca-mixture")
 _DISTURBED = ("bnaf", "moca-ce", "moca-mc-4", "moca")
-_UNTUNED = {  # tasks on which nothing was tuned, with settings
+_UNTUNED = {  # tasks that were not used for tuning, with settings
     "CartpoleSwingup": {},
     "AcrobotSwingup": {},
     "BallInCup": {},
@@ -21,7 +21,7 @@ _UNTUNED = {  # tasks on which nothing was tuned, with settings
 
 
 def _raw(name: str, *blocks: Block, seed: int = 2000, seeds: int = 30, presets: tuple[str, ...] = ("raw",)) -> Grid:
-    """A grid of agents that take the noisy observation for the state: the paper's claims where they live."""
+    """Returns a grid of agents that take the noisy observation for the state, as the paper's do."""
     return Grid(name, blocks, presets, seed, seeds, films=())
 
 
@@ -37,15 +37,16 @@ _ALL = (
         Block(PENDULUM, _CORE, _RAW_PENDULUM, 250_000),
         Block(PENDULUM, _VARIANTS, ("0.05",), 250_000),
     ),
-    # Whether the closed form and sampling end alike takes more seeds: with those of raw-cartpole it is 120.
+    # To decide whether closed form and sampling end equally takes more seeds: 120 with those of
+    # raw-cartpole.
     _raw("raw-alike", Block(CARTPOLE, ("moca-mc-4", "moca-mc-16", "moca"), ("0.05",)), seed=2040, seeds=80),
-    # Noise so weak that the covariance may not matter, for what is to predict whether it does.
+    # Noise so weak that the covariance may not matter, to test a predictor of whether it does.
     _raw(
         "raw-weak",
         Block(CARTPOLE, ("moca-ce", "moca"), ("0.0125",)),
         Block(PENDULUM, ("moca-ce", "moca"), ("0",), 250_000),
     ),
-    # SAC after its search at every level, and with the usual settings at one.
+    # SAC with searched settings at every level, and with the usual settings at one.
     _raw(
         "raw-sac-cartpole",
         Block(CARTPOLE, ("sac",), _RAW_CARTPOLE),
@@ -57,7 +58,7 @@ _ALL = (
         Block(PENDULUM, ("sac",), _RAW_PENDULUM, 250_000),
         Block(PENDULUM, ("sac-usual",), ("0.05",), 250_000),
     ),
-    # Noise of the process, which no filter can take away.
+    # Process noise, which a filter cannot remove.
     _raw(
         "process",
         Block(CARTPOLE, _DISTURBED, ("action 0.5",)),
@@ -65,17 +66,19 @@ _ALL = (
         seeds=20,
         presets=("raw", "tuned"),
     ),
-    # Figure 2 of the paper, and the tanh-squashed NAF of which it says that BNAF avoids its saturation.
+    # Figure 2 of the paper, and the tanh-squashed NAF, whose saturation BNAF avoids according to
+    # the paper.
     Grid("cartpole", (Block(CARTPOLE, (*_BASELINES, "moca", "naf"), _NOISES),)),
-    # Figure 3. The tuned quadratic agents have settled by 200k steps; SAC and NAF take longer [choice].
+    # Figure 3. The tuned quadratic agents have converged by 200k steps; SAC and NAF take longer
+    # [choice].
     Grid("pendulum", (Block(PENDULUM, (*_BASELINES, "moca-mc-4", "moca-mc-16", "moca", "naf"), _NOISES[:2], 500_000),)),
-    # Return against noise: the curves of which the paper speaks in its section on noise.
+    # Return against noise, which the paper discusses in its section on noise.
     Grid(
         "degradation",
         (Block(CARTPOLE, (*_BASELINES, "moca"), ("0", "0.0125", "0.025", "0.05", "0.1")),),
         presets=("tuned",),
     ),
-    # SAC as wide as the others.
+    # SAC with the same width as the other agents.
     Grid(
         "further",
         tuple(

@@ -1,4 +1,4 @@
-"""The paper's claims in a study's report: a part of its conclusion, and a section with all verdicts."""
+"""The paper's claims in a study's report: a part of its conclusion, and a section."""
 
 import re
 from collections import Counter
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 SYMBOLS = {"holds": "✓", "refuted": "✗", "equal": "=", "undecided": "?", "not measured": "–"}
 MAIN = ("above-moca-ce", "above-bnaf", "above-moca-mc-4", "above-moca-mc-16", "holds-better-than-moca-ce")
-FAMILIES = {  # what the names of claims start with
+FAMILIES = {  # prefixes of the claims' names
     "Final return": ("ordering", "above-", "mixture-alike", "ce-like-bnaf", "learns-"),
     "Speed": ("faster-than-", "area-above-", "samples-speed"),
     "Stability": ("steadier-than-", "holds-better-than-", "stuck-less"),
@@ -30,7 +30,7 @@ FAMILIES = {  # what the names of claims start with
 
 
 def section(table: "pd.DataFrame") -> Section:
-    """The section on the claims about the tasks in a table."""
+    """Returns the section on the claims about the tasks in a table."""
     verdicts = claims.judge(table)
     return Section("claims", "All claims", "The paper’s claims", conclusion(verdicts), tables(verdicts))
 
@@ -41,7 +41,7 @@ def _template() -> Any:
 
 
 def conclusion(verdicts: Sequence[Verdict]) -> str:
-    """For each preset how many claims got which verdict, and where the main ones hold; as markup."""
+    """Returns, as markup, the counts of verdicts, and where the main claims hold."""
     presets = []
     for preset in _presets(verdicts):
         own = [verdict for verdict in verdicts if verdict.preset == preset]
@@ -63,7 +63,7 @@ def _presets(verdicts: Iterable[Verdict]) -> list[str]:
 
 
 def _counted(verdicts: Sequence[Verdict]) -> str:
-    """`3 hold, 1 is refuted and 2 are undecided`."""
+    """Returns text such as `3 hold, 1 is refuted and 2 are undecided`."""
 
     def text(word: str, count: int) -> str:
         if word == claims.HOLDS:
@@ -75,11 +75,11 @@ def _counted(verdicts: Sequence[Verdict]) -> str:
 
 
 def _main(verdicts: Sequence[Verdict]) -> dict[str, Any]:
-    """A main claim: each verdict it got, where, and what was measured there."""
+    """Returns each verdict on a main claim, where it applies, and the measurements there."""
     several = len({verdict.task for verdict in verdicts}) > 1
     found = []
     for word in claims.WORDS:
-        measured: dict[str, list[str]] = {}  # one reason may stand for several places
+        measured: dict[str, list[str]] = {}  # several places may share a measurement
         for verdict in verdicts:
             if verdict.verdict == word:
                 noise = _noises(verdict.noise).replace(" ", "\u00a0")
@@ -91,14 +91,14 @@ def _main(verdicts: Sequence[Verdict]) -> dict[str, Any]:
 
 
 def _measured(verdict: Verdict) -> str:
-    """Returns what was measured, with a true minus sign and no break before its ±."""
+    """Returns the measurement, with a true minus sign and no break before its ±."""
     return re.sub(r"-(?=\d)", "−", verdict.measured).replace(" ±", "\u00a0±")
 
 
 def tables(verdicts: Sequence[Verdict]) -> str:
-    """All verdicts: for each task and family a table with claims and noise levels down, presets across; as markup.
+    """Returns all verdicts as markup: a table for each task and family of claims.
 
-    What goes beyond the paper is folded away, and what could not be measured is one line.
+    Claims beyond the paper are collapsed, and claims that were not measured are one line.
     """
     presets, tasks = _presets(verdicts), []
     for task in dict.fromkeys(verdict.task for verdict in verdicts):
@@ -148,5 +148,5 @@ def _table(caption: str, rows: Sequence[list[Verdict]], presets: Sequence[str]) 
 
 
 def _noises(text: str) -> str:
-    """`0.025`, or `none → 0.025`, for readers."""
+    """Formats `0.025`, or `none → 0.025`."""
     return " → ".join(noise_label("0" if noise == "none" else noise) for noise in text.split(" → "))

@@ -5,11 +5,11 @@ from typing import Any
 from moca.studies.registry import Plane, Task
 
 CARTPOLE, PENDULUM = "CartpoleBalance", "PendulumSwingup"
-SOLVED = {CARTPOLE: 900.0, PENDULUM: 600.0}  # the final return from which on a seed has solved the task
+SOLVED = {CARTPOLE: 900.0, PENDULUM: 600.0}  # the final return at which a seed has solved the task
 
 
 def plane() -> Plane:
-    """Angles of the pendulum, zero upright, its velocities, and what is observed there."""
+    """Returns angles of the pendulum, zero upright, velocities, and the observations there."""
     import numpy as np
 
     def observe(angle: Any, velocity: Any) -> Any:

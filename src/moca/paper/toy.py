@@ -1,8 +1,8 @@
-"""Figure 1: one Gaussian, one radial basis, and what sampling does to a decision [Fig. 1].
+"""Figure 1: one Gaussian, one radial basis, and the effect of sampling on a decision [Fig. 1].
 
-The paper prints the two expectations, E[A] = 0.057 and E[B] = 0.025, but not the parameters. Those below are ours
-[choice]: a unit Gaussian and a basis a tenth as wide, so that few samples land where the value is, and two means
-whose expectations round to the printed numbers.
+The paper prints the two expectations, E[A] = 0.057 and E[B] = 0.025, but not the parameters. Those
+below are ours [choice]: a unit Gaussian and a basis a tenth as wide, so that few samples fall where
+the value is, and two means whose expectations round to the printed numbers.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ TRIALS = 10_000
 
 @dataclass(frozen=True)
 class Toy:
-    """A value function with one narrow peak, and two actions that lead to one mean each."""
+    """A value function with one narrow peak, and two actions with one mean next state each."""
 
     center: float = 0.0
     lengthscale: float = 0.1
@@ -39,7 +39,7 @@ class Toy:
         return mm.RBF([1.0], [[self.center]], [self.lengthscale**-2])
 
     def belief(self, mean: float) -> mm.DiagonalGaussian:
-        """p(s′) of the action that leads to `mean`."""
+        """p(s′) for the action that leads to `mean`."""
         return mm.DiagonalGaussian(jnp.array([mean]), jnp.array([self.spread**2]))
 
 
@@ -47,9 +47,9 @@ class Toy:
 def estimates(
     p: mm.DiagonalGaussian, value: mm.RBF, key: Key[Array, ""], count: int, trials: int = TRIALS
 ) -> Float[Array, "trials"]:
-    """`trials` independent Monte Carlo estimates of E[V(s′)], each from `count` samples.
+    """Returns `trials` independent Monte Carlo estimates of E[V(s′)], each from `count` samples.
 
-    The trials run one after the other in blocks, so that memory does not grow with their number.
+    Trials run in sequential blocks, so that memory does not grow with their number.
     """
 
     def one(key: Key[Array, ""]) -> Float[Array, ""]:
@@ -59,9 +59,10 @@ def estimates(
 
 
 def wrong_action_rate(toy: Toy, key: Key[Array, ""], count: int, trials: int = TRIALS) -> float:
-    """The share of trials in which `count` samples per action rank B above A; a tie is broken by a coin.
+    """Returns the share of trials in which `count` samples per action rank B above A.
 
-    Ties are real: when no sample lands near the peak, both averages are zero in float32.
+    Ties are broken at random. They do occur: if no sample falls near the peak, both averages are
+    zero in float32.
     """
     key_a, key_b = jax.random.split(key)
     a = estimates(toy.belief(toy.mean_a), toy.value, key_a, count, trials)
@@ -70,7 +71,7 @@ def wrong_action_rate(toy: Toy, key: Key[Array, ""], count: int, trials: int = T
 
 
 def draw(folder: Path, formats: tuple[str, ...] = figures.FORMATS, toy: Toy | None = None) -> list[Path]:
-    """The files of Figure 1, panels A, B and C."""
+    """Writes Figure 1, with panels A, B and C; returns the files."""
     toy = toy or Toy()
     with figures.style():
         figure, (a, b, c) = plt.subplots(1, 3, figsize=(10, 3.1), width_ratios=(1.15, 1, 1))

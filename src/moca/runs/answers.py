@@ -1,4 +1,4 @@
-"""What a run's policies answer step by step: actions along an episode, and predictions of the next state."""
+"""Step-by-step queries of a run: actions along an episode, and predictions of the next state."""
 
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 
 class Prediction(NamedTuple):
-    """The Gaussian over the next state: covariance = aleatoric + epistemic; batched along leading axes."""
+    """A Gaussian over the next state, with covariance = aleatoric + epistemic; may be batched."""
 
     mean: np.ndarray  # (…, obs)
     covariance: np.ndarray  # (…, obs, obs)
-    aleatoric: np.ndarray  # what the members take for chance, on average
-    epistemic: np.ndarray  # what they disagree on
+    aleatoric: np.ndarray  # the members' average covariance
+    epistemic: np.ndarray  # the covariance of the members' means
 
 
 def as_rows(what: str, numbers: Any, size: int, gaps: bool = False) -> tuple[np.ndarray, tuple[int, ...]]:
-    """The numbers as rows of that size, and the axes that stood before."""
+    """Returns the numbers as rows of that size, and their leading axes."""
     try:
         array = checked(what, numbers, size, gaps).astype(np.float32)
     except ValueError as error:
@@ -35,9 +35,10 @@ def as_rows(what: str, numbers: Any, size: int, gaps: bool = False) -> tuple[np.
 class FollowingPolicy:
     """A greedy policy that follows one episode and keeps its belief over the state.
 
-    reset() at the start of every episode; then an action for each observation. Without a filter the belief is the
-    observation, and this is `predict`. With one, NaN is a missing value, where the belief is not corrected; `missing`
-    counts them, over all episodes.
+    Call reset() at the start of every episode, then pass one observation at a time. Without a
+    filter the belief is the observation, and the result is that of `predict`. With a filter, NaN
+    marks a missing value, which does not correct the belief; `missing` counts them over all
+    episodes.
     """
 
     def __init__(self, run: "Run", number: int) -> None:
@@ -46,7 +47,7 @@ class FollowingPolicy:
         self.missing = 0
 
     def reset(self) -> None:
-        """Forgets what was observed; the next observation is the first of an episode."""
+        """Forgets all observations; the next one is the first of an episode."""
         self._last = None
 
     @property
@@ -56,21 +57,23 @@ class FollowingPolicy:
 
     @cached_property
     def _fills_gaps(self) -> bool:
-        """True if the belief can go on without a value: there is a filter, and it is ours."""
+        """True if the belief can handle missing values: there is a built-in filter."""
         return type(make_agent(self._run.directory.configs[self._number], self._run.environment).filter) is KalmanFilter
 
     def __call__(self, observation: Any) -> np.ndarray:
-        """The action after one more observation, in the environment's bounds; it is assumed to be taken.
+        """Returns the action after one more observation, within the bounds.
+
+        It is assumed to be executed.
 
         Raises:
-            ConfigError: if a value is missing that is needed, or is none that can have been measured, as with
-                `moca.deploy.Policy`. The policy stays as it was.
+            ConfigError: If a needed value is missing, or a value cannot be a measurement, as in
+                `moca.deploy.Policy`. The policy's belief does not change.
         """
         run, number = self._run, self._number
         rows, lead = run._observed(observation, gaps=self._fills_gaps)
         if lead:
             raise ConfigError(
-                f"a policy follows one episode, but got {lead} observations: make one for each, or use predict"
+                f"a policy follows one episode, but got {lead} observations: create a policy for each, or use predict"
             )
         measured, missing, following = rows[0], np.isnan(rows[0]), None
         if self._last is not None:
@@ -82,14 +85,14 @@ class FollowingPolicy:
             following = run._programs["start"](*run._at(number), measured)
         action = np.array(following[1])
         if not np.isfinite(action).all():
-            raise ConfigError("the policy has no action here: its numbers overflow")
+            raise ConfigError("the policy cannot compute an action here: its numbers overflow")
         self._last = following
         self.missing += int(missing.sum())
         return action
 
 
 def _sane(belief: Belief) -> bool:
-    return belief.covariance is None or sane(np.asarray(belief.mean), np.asarray(belief.covariance))
+    return belief.covariance is None or bool(sane(np.asarray(belief.mean), np.asarray(belief.covariance)))
 
 
 class Model:
@@ -104,14 +107,16 @@ class Model:
         self._run = run
 
     def predict(self, observation: Any, action: Any, run: int = 0) -> Prediction:
-        """The state after one decision, as a Gaussian: (obs,) and (act,), or (n, obs) and (n, act).
+        """Returns a Gaussian over the next state, for one or n observations and actions.
 
-        The observation is taken for the state; of the noise on the next observation there is nothing in it.
+        The observation is taken for the state. The result does not include observation noise.
         """
         states, lead = self._run._observed(observation)
         actions, also = as_rows("an action", action, self._run.environment.action_size)
         if lead != also:
-            raise ConfigError(f"there must be an action per observation, but got {also} and {lead} of them")
+            raise ConfigError(
+                f"there must be one action per observation, but got {also} actions and {lead} observations"
+            )
         mean, aleatoric, epistemic = self._run._programs["foresee"](*self._run._at(run), states, actions)
         parts = (mean, aleatoric + epistemic, aleatoric, epistemic)
         return Prediction(*(np.array(part).reshape(*lead, *part.shape[1:]) for part in parts))

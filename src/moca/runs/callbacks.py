@@ -1,4 +1,4 @@
-"""What looks at training after each episode: functions of one's own, early stopping, keeping the best policies."""
+"""Callbacks after each episode: your own functions, early stopping, keeping the best policies."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ from moca.runs import BEST
 from moca.runs.run import Run
 from moca.runs.shapes import is_number
 
-FRESH = 1 << 30  # seeds from here on choose among candidates, those after it score the chosen
+FRESH = 1 << 30  # first seed for choosing among candidates; the next seeds score the chosen one
 
 
 class Training(NamedTuple):
@@ -23,21 +23,21 @@ class Training(NamedTuple):
 
     step: int  # environment steps so far, per run
     metrics: Mapping[str, np.ndarray]  # one number per run; NaN where nothing was measured
-    learners: Any  # what the agents have learned so far, with a leading axis over runs
+    learners: Any  # the agents' states, with a leading axis over runs
     run: Run  # the run directory: settings, rows so far, and `evaluate_learners`
 
 
 class Callback:
-    """Called after each episode; training stops if it returns False. A plain function of `Training` does as well."""
+    """Called after each episode; returning False stops training. A plain function works as well."""
 
     def start(self, run: Run) -> None:
-        """Called once, when everything is compiled."""
+        """Called once, after compilation."""
 
     def __call__(self, training: Training) -> bool | None:
-        """Looks at an episode; False stops training."""
+        """Called after each episode; False stops training."""
 
     def end(self, training: Training, interrupted: bool) -> None:
-        """Called once at the end; after an interruption the process has little time left."""
+        """Called once at the end. After an interruption there is little time left."""
 
 
 class _Function(Callback):
@@ -49,7 +49,7 @@ class _Function(Callback):
 
 
 def as_callback(given: Any) -> Callback:
-    """A callback, from one, from a function or from a list of them; None does nothing."""
+    """Returns a callback from a callback, a function, a list of them, or None."""
     if given is None:
         return Callback()
     if isinstance(given, Callback):
@@ -58,7 +58,9 @@ def as_callback(given: Any) -> Callback:
         return _Several([as_callback(each) for each in given])
     if callable(given) and not isinstance(given, type):
         return _Function(given)
-    raise ConfigError(f"callback = {shown(given)} must be a function of what training shows it, or a list of such")
+    raise ConfigError(
+        f"callback = {shown(given)} must be a function of a moca.Training, a moca.Callback, or a list of them"
+    )
 
 
 class _Several(Callback):
@@ -70,7 +72,7 @@ class _Several(Callback):
             each.start(run)
 
     def __call__(self, training: Training) -> bool | None:
-        answers = [each(training) for each in self._callbacks]  # all of them see every episode
+        answers = [each(training) for each in self._callbacks]  # all are called for every episode
         return False if any(answer is False for answer in answers) else None
 
     def end(self, training: Training, interrupted: bool) -> None:
@@ -79,13 +81,13 @@ class _Several(Callback):
 
 
 class EarlyStopping(Callback):
-    """Stops when the mean over runs has not risen for `patience` evaluations, or has reached a goal.
+    """Stops when the mean over runs has not improved for `patience` evaluations, or reaches a goal.
 
     Args:
-        patience: evaluations without a rise.
-        rise: how much counts as one.
-        goal: stop as soon as the mean is as high as this.
-        metric: a column of metrics.jsonl.
+        patience: Number of evaluations without improvement.
+        rise: The smallest increase that counts as an improvement.
+        goal: Stop as soon as the mean reaches this value.
+        metric: A column of metrics.jsonl.
     """
 
     def __init__(
@@ -95,11 +97,11 @@ class EarlyStopping(Callback):
         self._goal = np.inf if goal is None else real("goal", goal, -np.inf)
 
     def start(self, run: Run) -> None:
-        """Forgets what it saw of another run."""
+        """Resets the state left from an earlier run."""
         self._best, self._since = -np.inf, 0
 
     def __call__(self, training: Training) -> bool | None:
-        """Looks at the metric, where it was measured."""
+        """Checks the metric, if it was measured."""
         if self._metric not in training.metrics:
             known = ", ".join(sorted(training.metrics))
             raise ConfigError(f"metric = {shown(self._metric)} is unknown. Allowed: {known}")
@@ -113,15 +115,16 @@ class EarlyStopping(Callback):
 
 
 class KeepBest(Callback):
-    """Keeps the best policy of each run as best.npz, which `moca.load(path, which="best")` answers with.
+    """Keeps the best policy of each run in best.npz, for `moca.load(path, which="best")`.
 
-    A policy is a candidate if it had its run's highest evaluation so far. One lucky evaluation would win that way, so
-    the last few candidates of each run are compared at the end over fresh episodes, and the best is scored over others
-    again: best.json has that score, its 95 % interval and the step. What was kept before is a candidate, too.
+    A policy becomes a candidate if it has its run's highest evaluation so far. To avoid choosing a
+    lucky evaluation, the last few candidates of each run are compared at the end over new episodes,
+    and the best one is scored over further ones. best.json holds that score, its 95 % interval and
+    the step. A policy kept earlier is also a candidate.
 
     Args:
-        episodes: how many fresh ones each time.
-        candidates: how many of each run are compared.
+        episodes: Number of new episodes each time.
+        candidates: Number of candidates compared per run.
     """
 
     def __init__(self, episodes: int = 30, candidates: int = 3) -> None:
@@ -129,11 +132,11 @@ class KeepBest(Callback):
         self._most = whole("candidates", candidates, 2, 100)
 
     def start(self, run: Run) -> None:
-        """Takes what was kept before as the first candidate."""
+        """Takes the policies kept earlier as first candidates."""
         runs = len(run.directory.runs)
         self._highest = np.full(runs, -np.inf)
         self._seen = np.zeros(runs, int)  # candidates of each run so far
-        self._held: list[tuple[Any, np.ndarray]] = []  # learners and their steps, each row by run
+        self._held: list[tuple[Any, np.ndarray]] = []  # learners and their steps, by run
         if (run.path / f"{BEST}.npz").exists():
             scores = read_scores(run)
             self._held = [(jax.tree.map(np.array, run.best.learners), np.array([row["step"] for row in scores]))]
@@ -141,7 +144,7 @@ class KeepBest(Callback):
             self._seen += 1
 
     def __call__(self, training: Training) -> None:
-        """Holds what has become a candidate."""
+        """Stores new candidates."""
         returns = training.metrics["return_mean"]
         better = np.flatnonzero(returns > self._highest)
         if not better.size:
@@ -159,7 +162,7 @@ class KeepBest(Callback):
             self._seen[run] += 1
 
     def end(self, training: Training, interrupted: bool) -> None:
-        """Compares the candidates, unless there is no time, and writes the best of each run."""
+        """Compares the candidates, unless interrupted, and writes the best of each run."""
         if not self._held:
             return
         run, runs = training.run, np.arange(len(self._seen))
@@ -168,7 +171,7 @@ class KeepBest(Callback):
             chosen = np.maximum(self._seen - 1, 0) % self._most
         else:
             scores = np.array([self._scores(run, held, seeds[0])[0] for held, _ in self._held])
-            taken = np.arange(len(self._held))[:, None] < self._seen  # the rest are copies of others' times
+            taken = np.arange(len(self._held))[:, None] < self._seen  # the other entries are copies
             chosen = np.where(taken, scores, -np.inf).argmax(axis=0)
         picked = jax.tree.map(lambda *leaves: np.stack(leaves)[chosen, runs], *(held for held, _ in self._held))
         steps = np.stack([steps for _, steps in self._held])[chosen, runs]
@@ -183,19 +186,19 @@ class KeepBest(Callback):
             files.write(run.path / f"{BEST}.json", (json.dumps(rows, indent=1) + "\n").encode())
 
     def _scores(self, run: Run, learners: Any, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        """Mean returns over fresh episodes, and half the width of their 95 % intervals."""
+        """Returns mean returns over new episodes, and half the width of their 95 % intervals."""
         rows = run.evaluate_learners(learners, self._episodes, seed)
         spread = np.array([row["return_std"] for row in rows]) / np.sqrt(self._episodes - 1)
         return np.array([row["return_mean"] for row in rows]), 1.96 * spread
 
 
 def read_scores(run: Run) -> list[dict[str, Any]]:
-    """The scores of the best policies, a row per run: see `KeepBest`."""
+    """Returns the scores of the best policies, one row per run: see `KeepBest`."""
     path = run.path / f"{BEST}.json"
     try:
         rows = read_json(path)
     except FileNotFoundError:
-        raise ConfigError(f"{run.path} holds no {path.name}: train with callback=moca.KeepBest()") from None
+        raise ConfigError(f"{run.path} has no {path.name}: train with callback=moca.KeepBest()") from None
     runs, wanted = run.directory.runs, {"step", "return_mean"}
     if (
         not isinstance(rows, list)
@@ -204,5 +207,5 @@ def read_scores(run: Run) -> list[dict[str, Any]]:
         or not all(is_number(row["step"]) for row in rows)
         or not all(row["return_mean"] is None or is_number(row["return_mean"]) for row in rows)
     ):
-        raise ConfigError(f"{path} does not list a score for each run: remove it, and {BEST}.npz with it")
+        raise ConfigError(f"{path} does not list a score for each run: remove it together with {BEST}.npz")
     return rows

@@ -1,9 +1,10 @@
-"""Checkpoints that are whole or absent: one file each, written aside, synced, renamed, and hashed.
+"""Checkpoints, each one hashed file that is complete or absent.
 
-A file is a line that names the format, a line with the SHA-256 of all that follows, the length of a JSON header in
-eight bytes, the header, and the arrays' bytes one after the other. Nothing in it is executed when it is read: the
-header is JSON, the arrays are numbers of the kinds in `KINDS`. No name in it is ever used as a path, and no memory is
-taken for an array before the sizes in the header were compared with the file's.
+A file consists of a line with the format, a line with the SHA-256 of the rest, the length of a JSON
+header in eight bytes, the header, and the bytes of the arrays. Reading it executes nothing: the
+header is JSON, and the arrays are numbers of the types in `KINDS`. No name in it is used as a path,
+and no memory is allocated for an array before the sizes in the header have been compared with the
+file's.
 """
 
 import hashlib
@@ -24,61 +25,61 @@ import numpy as np
 from moca import files
 from moca.config import ConfigError
 
-MAGIC = b"moca checkpoint 2\n"  # the number is the version of the format
-BEFORE = b"moca checkpoint 1\n"  # which had no identity
+MAGIC = b"moca checkpoint 2\n"  # with the version of the format
+BEFORE = b"moca checkpoint 1\n"  # without an identity
 KINDS = ("bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)))
 KINDS += ("float16", "float32", "float64")
 HEADER = 2**24  # the most bytes of a header
 SUFFIX = ".checkpoint"
 
-Layout = list[tuple[str, tuple[int, ...]]]  # kind and shape of each array
+Layout = list[tuple[str, tuple[int, ...]]]  # type and shape of each array
 
 
 class Facts(NamedTuple):
-    """Facts about a run, as a checkpoint holds them."""
+    """Facts about a run that a checkpoint stores."""
 
-    episode: int  # how many are behind it
+    episode: int  # number of episodes done
     lengths: dict[str, int]  # of the logs, in bytes
-    identity: Mapping[str, str] | None = None  # as in meta.json; None in the format before
+    identity: Mapping[str, str] | None = None  # as in meta.json; None in format 1
 
 
 class Checkpoint(NamedTuple):
-    """The content of a file: facts about the run, and the arrays of a pytree in its order."""
+    """The content of a file: facts about the run, and the leaves of a pytree in order."""
 
     facts: Facts
     arrays: list[np.ndarray]
 
 
 class DamagedError(ConfigError):
-    """A file that is no valid checkpoint; the message says which and why."""
+    """The file is not a valid checkpoint; the message says which and why."""
 
 
 class OtherArraysError(ConfigError):
-    """A valid checkpoint of other arrays than the run has; the message says which."""
+    """The checkpoint is valid, but its arrays do not match the run; the message says which file."""
 
 
 def to_host(tree: Any) -> list[np.ndarray]:
-    """The leaves of a pytree as arrays of their own on the host; random keys as the numbers in them.
+    """Copies the leaves of a pytree to arrays on the host; random keys become their data.
 
-    Copies: on a CPU an array may otherwise share the memory that the next step writes to.
+    It copies because, on a CPU, an array may share memory that the next step overwrites.
     """
     leaves = [jax.random.key_data(leaf) if _is_key(leaf) else leaf for leaf in jax.tree.leaves(tree)]
     return [np.array(leaf, copy=True) for leaf in jax.device_get(leaves)]
 
 
 def layout(tree: Any) -> Layout:
-    """Kind and shape of each array that `to_host` returns."""
+    """Returns the type and shape of each array that `to_host` returns."""
     plain = [jax.eval_shape(jax.random.key_data, leaf) if _is_key(leaf) else leaf for leaf in jax.tree.leaves(tree)]
     return [(np.dtype(leaf.dtype).name, tuple(leaf.shape)) for leaf in plain]
 
 
 def unflatten(arrays: list[np.ndarray], like: Any) -> Any:
-    """The arrays, still on the host, in the structure of `like`."""
+    """Returns the arrays, still on the host, in the structure of `like`."""
     return jax.tree.unflatten(jax.tree.structure(like), arrays)
 
 
 def grown(arrays: list[np.ndarray], like: Any) -> list[np.ndarray]:
-    """The arrays with zeros behind them where those of `like` are longer."""
+    """Pads the arrays with zeros to the lengths of those in `like`."""
     shapes = [shape for _, shape in layout(like)]
     return [
         array if array.shape == shape else np.pad(array, [(0, b - a) for a, b in zip(array.shape, shape, strict=True)])
@@ -87,7 +88,7 @@ def grown(arrays: list[np.ndarray], like: Any) -> list[np.ndarray]:
 
 
 def from_host(arrays: list[np.ndarray], like: Any) -> Any:
-    """The pytree again, typed and placed as `like`, whose layout the arrays have."""
+    """Restores the pytree, with the types and devices of `like`."""
     leaves, structure = jax.tree.flatten(like)
     restored = [
         jax.random.wrap_key_data(jnp.asarray(array), impl=jax.random.key_impl(leaf)) if _is_key(leaf) else array
@@ -99,7 +100,8 @@ def from_host(arrays: list[np.ndarray], like: Any) -> Any:
 def save(folder: Path, step: int, checkpoint: Checkpoint, keep: int) -> Path:
     """Writes the checkpoint of a step, then removes all but the newest `keep` up to it.
 
-    One of a later step goes too: it was damaged, or the run would have gone on from it.
+    Checkpoints of later steps are removed too: they were damaged, else the run would have resumed
+    there.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{step:012d}{SUFFIX}"
@@ -123,8 +125,8 @@ def load(path: Path, expected: Sequence[Layout] | None = None) -> Checkpoint:
     """Reads a file.
 
     Raises:
-        DamagedError: unless every byte is as it was written.
-        OtherArraysError: if they are, but the layout is none of the expected ones.
+        DamagedError: If any byte differs from what was written.
+        OtherArraysError: If the file is intact, but its layout is not one of the expected ones.
     """
     try:
         with files.open_to_read(path) as file:
@@ -138,9 +140,9 @@ def load(path: Path, expected: Sequence[Layout] | None = None) -> Checkpoint:
 def newest(
     folder: Path, expected: Sequence[Layout] | None = None, accept: Callable[[Path, Checkpoint], None] = lambda *_: None
 ) -> tuple[Checkpoint | None, list[str]]:
-    """The newest valid checkpoint, if there is one, and what is wrong with newer ones.
+    """Returns the newest valid checkpoint, if any, and the problems of newer ones.
 
-    Removes what was left half-written. Passes over what `accept` raises `DamagedError` for.
+    Removes incomplete files. Skips checkpoints for which `accept` raises `DamagedError`.
     """
     for aside in folder.glob(f"*{files.ASIDE}"):
         with suppress(OSError):
@@ -160,23 +162,23 @@ def newest(
 
 
 def _read(file: Any, expected: Sequence[Layout] | None) -> Checkpoint:
-    """The checkpoint in an open file; what it raises begins with a verb."""
+    """Reads the checkpoint in an open file; its errors begin with a verb."""
     size, magic, told = os.fstat(file.fileno()).st_size, file.readline(len(MAGIC)), file.read(65)
     lead = file.read(8)
     if magic not in (MAGIC, BEFORE) or len(lead) < 8:
-        raise DamagedError("is no checkpoint of this version")
+        raise DamagedError("is not a checkpoint of this version")
     (length,) = struct.unpack(">Q", lead)
     before = len(magic) + 65 + 8
     if length > min(HEADER, size - before):
         raise DamagedError("is damaged: its header is longer than the file")
     header = file.read(length)
-    damaged = DamagedError("is damaged: its bytes are not those that were written")
+    damaged = DamagedError("is damaged: its bytes have changed")
     try:
         facts, layout = _parse(json.loads(header), magic == BEFORE)
     except (ValueError, RecursionError):
         raise damaged from None
     if size - before - length != sum(np.dtype(kind).itemsize * math.prod(shape) for kind, shape in layout):
-        raise DamagedError("is damaged: it is not as long as its header says")
+        raise DamagedError("is damaged: its length does not match its header")
     digest = hashlib.sha256(lead + header)
     arrays = []
     for kind, shape in layout:
@@ -190,14 +192,14 @@ def _read(file: Any, expected: Sequence[Layout] | None) -> Checkpoint:
         raise damaged
     if expected is not None and layout not in expected:
         raise OtherArraysError(
-            "holds other arrays than this run, as other settings or another version of moca, jax or optax make them: "
-            "go on with the version that wrote it, or remove it"
+            "does not match this run: it was written with other settings, or another version of moca, jax or optax. "
+            "Resume with the version that wrote it, or remove it"
         )
     return Checkpoint(facts, arrays)
 
 
 def _parse(header: Any, without_identity: bool) -> tuple[Facts, Layout]:
-    """Facts and layout, if the header has the shape that `save` gives it; raises `ValueError` if not."""
+    """Returns facts and layout; raises `ValueError` if the header is invalid."""
 
     def must(true: bool) -> None:
         if not true:
@@ -222,7 +224,7 @@ def _is_count(value: Any) -> bool:
 
 
 def newest_first(folder: Path) -> list[Path]:
-    """The checkpoints in a folder."""
+    """Returns the checkpoints in a folder, newest first."""
     return sorted(folder.glob(f"*{SUFFIX}"), reverse=True)
 
 

@@ -17,6 +17,8 @@ from moca.config import (
     ConfigError,
     checked,
     flatten,
+    full_name,
+    may_be_on_host,
     parse_assignment,
     read_settings,
     shown,
@@ -27,98 +29,131 @@ from moca.envs.trust import import_module_of
 from moca.names import folder_name
 from moca.runs import BEST, LAST, refuse_foreign
 
-PRESET = "tuned"  # where none is named
+PRESET = "tuned"  # the default
 
 
 def add_commands(command: Callable[[str, Callable[[argparse.Namespace], None], str], Parser]) -> None:
-    """Adds the commands to the command line, through its own function for that."""
+    """Adds the commands; `command` registers one and returns its parser."""
     train = command("train", _train, "train an agent: all seeds in one compiled program")
     _add_run_options(train)
     train.add_argument(
-        "--resume", type=a_path, metavar="DIR", help="go on with the run in DIR, exactly; with --steps to a new total"
+        "--resume", type=a_path, metavar="DIR", help="resume the run in DIR exactly; --steps sets a new total"
     )
     train.add_argument(
-        "--from", dest="start", type=a_path, metavar="DIR", help="begin with the weights of the run in DIR"
+        "--from", dest="start", type=a_path, metavar="DIR", help="start from the weights of the run in DIR"
     )
-    train.add_argument("--patience", type=at_least_one, metavar="N", help="stop after N evaluations without a rise")
-    train.add_argument("--keep-best", action="store_true", help="keep each run's best policy: evaluate --which best")
     train.add_argument(
-        "--overlap", action="store_true", help="one run on two CPU cores: faster, and the same up to rounding"
+        "--patience", type=at_least_one, metavar="N", help="stop after N evaluations without improvement"
+    )
+    train.add_argument(
+        "--keep-best", action="store_true", help="keep each run's best policy, for evaluate --which best"
+    )
+    train.add_argument(
+        "--overlap", action="store_true", help="train one run on two CPU cores: faster, same result up to rounding"
     )
 
-    sweep_ = command("sweep", _sweep, "a small search over settings that are real numbers, in one compiled program")
+    sweep_ = command("sweep", _sweep, "search over real-valued settings, in one compiled program")
     _add_run_options(sweep_)
-    sweep_.add_argument("--grid", action="append", default=[], metavar="NAME=A,B,…", help="every combination of these")
-    sweep_.add_argument("--random", action="append", default=[], metavar="NAME=LOW:HIGH", help="drawn at random")
-    sweep_.add_argument("--samples", type=at_least_one, default=8, help="how many random points (default: 8)")
+    sweep_.add_argument(
+        "--grid", action="append", default=[], metavar="NAME=A,B,…", help="try every combination of these values"
+    )
+    sweep_.add_argument(
+        "--random", action="append", default=[], metavar="NAME=LOW:HIGH", help="draw values at random from this range"
+    )
+    sweep_.add_argument("--samples", type=at_least_one, default=8, help="number of random points (default: 8)")
 
-    evaluate = command("evaluate", _evaluate, "returns of the learned policies over fresh episodes")
-    evaluate.add_argument("--episodes", type=at_least_one, default=10, help="per run (default: 10)")
-    evaluate.add_argument("--seed", type=from_zero, default=0, help="of the episodes (default: 0)")
+    evaluate = command("evaluate", _evaluate, "evaluate the learned policies over new episodes")
+    evaluate.add_argument("--episodes", type=at_least_one, default=10, help="episodes per run (default: 10)")
+    evaluate.add_argument("--seed", type=from_zero, default=0, help="seed of the episodes (default: 0)")
     add_device(evaluate)
 
-    render = command("render", _render, "a film of a learned policy")
-    render.add_argument("--run", type=from_zero, default=0, help="which of its runs (default: the first, 0)")
-    render.add_argument("--seed", type=from_zero, default=0, help="of the episode (default: 0)")
+    render = command("render", _render, "render a video of a learned policy")
+    render.add_argument("--run", type=from_zero, default=0, help="which run in the directory (default: 0, the first)")
+    render.add_argument("--seed", type=from_zero, default=0, help="seed of the episode (default: 0)")
     add_device(render)
 
-    inspect = command("inspect", _inspect, "a page that plays one episode: state, prediction, value, Q; opens offline")
-    inspect.add_argument("--run", type=from_zero, default=0, help="which of its runs (default: the first, 0)")
-    inspect.add_argument("--episode", type=from_zero, default=0, metavar="SEED", help="of the episode (default: 0)")
-    inspect.add_argument("--steps", type=at_least_one, help="how many decisions of it (default: all)")
-    inspect.add_argument("--beside", type=a_path, metavar="DIR", help="a second run, shown from the same start")
-    inspect.add_argument("--beside-run", type=from_zero, metavar="RUN", help="which of its runs (default: as --run)")
-    inspect.add_argument("--out", type=a_path, metavar="FILE", help="the page (default: inspect.html in the directory)")
+    inspect = command("inspect", _inspect, "write a page that plays one episode: state, prediction, value, Q")
+    inspect.add_argument("--run", type=from_zero, default=0, help="which run in the directory (default: 0, the first)")
+    inspect.add_argument(
+        "--episode", type=from_zero, default=0, metavar="SEED", help="seed of the episode (default: 0)"
+    )
+    inspect.add_argument("--steps", type=at_least_one, help="number of decisions to show (default: all)")
+    inspect.add_argument(
+        "--beside", type=a_path, metavar="DIR", help="a second run directory, shown from the same initial state"
+    )
+    inspect.add_argument(
+        "--beside-run", type=from_zero, metavar="RUN", help="which run in that directory (default: as --run)"
+    )
+    inspect.add_argument(
+        "--out", type=a_path, metavar="FILE", help="file to write (default: inspect.html in the directory)"
+    )
     add_device(inspect)
 
-    export = command("export", _export, "a learned policy as one file that runs with NumPy alone: see moca.deploy")
-    export.add_argument("--run", type=from_zero, help="which of its runs (default: the one with the highest return)")
-    export.add_argument("--out", type=a_path, default=Path("exported.npz"), help="the file (default: exported.npz)")
+    export = command("export", _export, "export a learned policy as one file for NumPy alone, or as an ONNX model")
+    export.add_argument(
+        "--run", type=from_zero, help="which run in the directory (default: the one with the highest return)"
+    )
+    export.add_argument(
+        "--out",
+        type=a_path,
+        default=Path("exported.npz"),
+        metavar="FILE",
+        help="file to write; an ONNX model if its name ends in .onnx (default: exported.npz)",
+    )
     export.set_defaults(device="cpu")
 
     for each in (evaluate, render, inspect, export):
-        each.add_argument("directory", type=a_path, help="a run directory, finished or not")
+        each.add_argument("directory", type=a_path, help="a run directory; the run may be unfinished")
         each.add_argument(
             "--which",
             choices=(LAST, BEST),
             default=LAST,
-            help="its policies at the end, or of --keep-best (default: last)",
+            help="the last policies, or those that --keep-best kept (default: last)",
         )
         add_trust(each)
 
 
 def _add_run_options(parser: Parser) -> None:
-    parser.add_argument("--env", help="a MuJoCo Playground environment, or gymnasium:NAME (default: CartpoleBalance)")
+    parser.add_argument(
+        "--env", help="a MuJoCo Playground or Gymnasium environment, or MODULE:CLASS (default: CartpoleBalance)"
+    )
     parser.add_argument("--agent", help=f"one of {', '.join(AGENTS)} (default: moca)")
     parser.add_argument("--preset", help=f"one of {', '.join(presets.PRESETS)} (default: {PRESET})")
     parser.add_argument("--sigma", help="standard deviation of the observation noise (default: 0)")
     parser.add_argument("--noise", help=f"one of {', '.join(NOISES)} (default: homoscedastic)")
-    parser.add_argument("--value", help=f"class of V, one of {', '.join(VALUES)} (default: as the preset)")
+    parser.add_argument("--value", help=f"function class of V, one of {', '.join(VALUES)} (default: from the preset)")
     parser.add_argument(
         "--filter",
         action=argparse.BooleanOptionalAction,
-        help="act and learn on a filtered belief over the state (default: as the preset)",
+        help="act and learn on a filtered belief over the state (default: from the preset)",
     )
     parser.add_argument("--steps", help="environment steps per run (default: 100000)")
-    parser.add_argument("--seeds", help="how many runs (default: 1)")
-    parser.add_argument("--seed", help="the first of the seeds (default: 0)")
-    parser.add_argument("--action-repeat", help="environment steps per decision (default: as the preset)")
+    parser.add_argument("--seeds", help="number of runs, one per seed (default: 1)")
+    parser.add_argument("--seed", help="the first seed (default: 0)")
+    parser.add_argument("--action-repeat", help="environment steps per decision (default: from the preset)")
     parser.add_argument(
-        "--set", action="append", default=[], metavar="NAME=VALUE", help="any setting, as in config.json"
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="any setting, by its name in config.json"
     )
-    parser.add_argument("--config", type=a_path, help="a JSON or TOML file of settings, config.json for example")
-    parser.add_argument("--out", type=a_path, help="the run directory (default: runs/…, after the settings)")
+    parser.add_argument("--config", type=a_path, help="a JSON or TOML file of settings, such as a config.json")
+    parser.add_argument("--out", type=a_path, help="the run directory (default: runs/…, named after the settings)")
     add_device(parser)
     parser.add_argument(
-        "--checkpoint-every", type=seconds, default=60.0, metavar="SECONDS", help="from one to the next (default: 60)"
+        "--checkpoint-every",
+        type=seconds,
+        default=60.0,
+        metavar="SECONDS",
+        help="seconds between checkpoints (default: 60)",
     )
-    parser.add_argument("--keep", type=at_least_one, default=2, help="how many checkpoints are kept (default: 2)")
-    parser.add_argument("--dry-run", action="store_true", help="print what would be run, and stop")
+    parser.add_argument("--keep", type=at_least_one, default=2, help="number of checkpoints to keep (default: 2)")
+    parser.add_argument("--dry-run", action="store_true", help="print the config and exit without training")
     add_trust(parser)
 
 
 def _options(arguments: argparse.Namespace) -> dict[str, tuple[str, Any]]:
-    """The settings that options give: by dotted name, the option as it was written, and the value; --set wins."""
+    """Returns the settings given as options: by dotted name, the option as written and the value.
+
+    --set takes precedence over the other options.
+    """
     plain = {
         "env.name": ("--env", arguments.env),
         "agent": ("--agent", arguments.agent),
@@ -140,36 +175,44 @@ def _options(arguments: argparse.Namespace) -> dict[str, tuple[str, Any]]:
 
 
 def _settings(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The settings of the file, then those of the options, of which the later wins."""
+    """Returns the settings of the --config file, overridden by those of the options."""
     settings: dict[str, Any] = read_settings(arguments.config) if arguments.config else {}
     return settings | {name: value for name, (_, value) in _options(arguments).items()}
 
 
 def _config(arguments: argparse.Namespace) -> Config:
-    """Preset, then the file, then the plain options, then --set: the later wins."""
+    """Returns the config. From lowest to highest precedence: preset, file, options, --set."""
     settings, preset = _settings(arguments), arguments.preset or PRESET
     env = settings.get("env.name", "CartpoleBalance")
     if arguments.trust or "env.name" in _options(arguments):
         import_module_of(str(env))
-    found = _look(arguments, env) if presets.lacks(preset, env, settings) else {}
-    return presets.build(preset, env, settings, found)
+    return presets.build(preset, env, settings, _found(arguments, preset, env, settings))
 
 
-def _look(arguments: argparse.Namespace, env: str) -> dict[str, Any]:
-    """Settings for an environment without a preset."""
+def _found(arguments: argparse.Namespace, preset: str, env: Any, settings: dict[str, Any]) -> dict[str, Any]:
+    """Returns settings measured from the environment: its time limit, and what its preset lacks."""
+    lacking = presets.lacks(preset, env, settings)
+    limited = "env.episode_length" not in settings and may_be_on_host(full_name(str(env)))
+    if not lacking and not limited:
+        return {}
     from moca.devices import use_device
-    from moca.envs.defaults import defaults
+    from moca.envs.defaults import defaults, time_limit
 
-    print(f"{env} has no preset: taking ranges and scales from a look at it (config.json has them)", file=sys.stderr)
     use_device(arguments.device)
-    return defaults(env)
+    parts = checked({"env.flatten": settings.get("env.flatten", False)})["env.flatten"]
+    found = time_limit(env, parts) if limited else {}
+    if lacking:
+        text = f"{env} has no preset: taking ranges and scales from a look at it (config.json has them)"
+        print(text, file=sys.stderr)
+        found |= defaults(env, flatten=parts)
+    return found
 
 
 def _out(arguments: argparse.Namespace, config: Config) -> Path:
-    """--out, or a directory named after the run that is not there yet."""
+    """Returns --out, or an unused directory named after the run."""
     if arguments.out:
         if arguments.out.exists() and not arguments.out.is_dir():
-            raise ConfigError(f"--out {arguments.out} is there already, and is no directory: choose another")
+            raise ConfigError(f"--out {arguments.out} exists and is not a directory: choose another")
         refuse_foreign(arguments.out)
         return arguments.out
     name = f"{folder_name(config.env.name)}-{config.agent}-{config.noise.kind}-{config.noise.sigma:g}"
@@ -190,12 +233,14 @@ def _train(arguments: argparse.Namespace) -> None:
 
 
 def _resume(arguments: argparse.Namespace, directory: Path) -> None:
-    """Goes on with the run in a directory; an option may repeat what the run is, and may not contradict it."""
+    """Resumes the run in a directory. Options may repeat its settings but not contradict them."""
     _refuse_no_run(directory)
     from moca.runs.directory import RunDirectory
 
     if arguments.start:
-        raise ConfigError(f"--from {arguments.start} contradicts --resume {directory}: a run begins with weights once")
+        raise ConfigError(
+            f"--from {arguments.start} contradicts --resume {directory}: weights are loaded only when a run starts"
+        )
     run, steps = RunDirectory.open(directory), arguments.steps
     arguments.steps = None  # a new total makes the run longer
     _refuse_contradictions(arguments, run.config)
@@ -211,9 +256,11 @@ def _resume(arguments: argparse.Namespace, directory: Path) -> None:
 
 
 def _refuse_contradictions(arguments: argparse.Namespace, config: Config) -> None:
-    """Raises if an option, or what a file or a preset holds, is another than what the run was begun with."""
+    """Raises if an option, a file or a preset contradicts the settings of the run."""
     if arguments.out and arguments.out.resolve() != arguments.resume.resolve():
-        raise ConfigError(f"--out {arguments.out} contradicts --resume {arguments.resume}: a run goes on where it is")
+        raise ConfigError(
+            f"--out {arguments.out} contradicts --resume {arguments.resume}: a run is resumed in its own directory"
+        )
     own = presets.layered(arguments.preset, config.env.name, config.agent) if arguments.preset else {}
     given, held = _settings(arguments), flatten(config)
     sources = dict.fromkeys(own, f"--preset {arguments.preset}") | dict.fromkeys(given, f"--config {arguments.config}")
@@ -222,7 +269,7 @@ def _refuse_contradictions(arguments: argparse.Namespace, config: Config) -> Non
         if value != held[name]:
             raise ConfigError(
                 f"{sources[name]} contradicts the run in {arguments.resume}: its {name} is {shown(held[name])}, not "
-                f"{shown(value)}; leave that out, or begin a new run with --out"
+                f"{shown(value)}; omit it, or start a new run with --out"
             )
 
 
@@ -243,7 +290,7 @@ def _sweep(arguments: argparse.Namespace) -> None:
 
 def _launch(arguments: argparse.Namespace, config: Config, out: Path, points: list[dict[str, float]]) -> None:
     launch, options = _start(arguments)
-    if start := getattr(arguments, "start", None):  # train's own
+    if start := getattr(arguments, "start", None):  # sweep has no --from
         from moca.runs.run import load
 
         _refuse_no_run(start)
@@ -256,7 +303,7 @@ def _launch(arguments: argparse.Namespace, config: Config, out: Path, points: li
 
 
 def _start(arguments: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
-    """The module that trains, on the device that was asked for, and the options that all training has."""
+    """Selects the device; returns the module that trains, and the common options."""
     from moca.devices import use_device
     from moca.runs import launch
 
@@ -264,28 +311,31 @@ def _start(arguments: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
     return launch, {
         "checkpoint_every": arguments.checkpoint_every,
         "keep": arguments.keep,
-        "overlap": getattr(arguments, "overlap", False),  # a sweep has several runs
+        "overlap": getattr(arguments, "overlap", False),  # not an option of sweep
         "console": True,
         "callback": _callbacks(arguments),
     }
 
 
 def _callbacks(arguments: argparse.Namespace) -> list[Any]:
-    """What --patience and --keep-best ask for."""
+    """Returns the callbacks for --patience and --keep-best."""
     from moca.runs.callbacks import EarlyStopping, KeepBest
 
-    patience, keep = getattr(arguments, "patience", None), getattr(arguments, "keep_best", False)  # train's own
+    patience, keep = (
+        getattr(arguments, "patience", None),
+        getattr(arguments, "keep_best", False),
+    )  # not options of sweep
     return [*([EarlyStopping(patience)] if patience else []), *([KeepBest()] if keep else [])]
 
 
 def _refuse_no_run(directory: Path) -> None:
-    """Raises before jax is imported."""
+    """Raises if there is no run in the directory. Called before jax is imported."""
     if not (directory / "config.json").is_file():
-        raise ConfigError(f"{directory} is no run directory: it holds no config.json")
+        raise ConfigError(f"{directory} is not a run directory: it has no config.json")
 
 
 def _load(arguments: argparse.Namespace, directory: Path | None = None) -> Any:
-    """The run in the directory that was named, or in another, on the device that was asked for."""
+    """Loads the run in `directory`, by default the one on the command line."""
     directory = directory or arguments.directory
     _refuse_no_run(directory)
     from moca.devices import use_device
@@ -308,7 +358,7 @@ def _render(arguments: argparse.Namespace) -> None:
 
 def _inspect(arguments: argparse.Namespace) -> None:
     if arguments.beside_run is not None and arguments.beside is None:
-        raise ConfigError("--beside-run needs --beside DIR, the run that it is one of")
+        raise ConfigError("--beside-run needs --beside DIR, the directory that holds it")
     for directory in filter(None, (arguments.directory, arguments.beside)):
         _refuse_no_run(directory)
     run, beside = _load(arguments), arguments.beside and _load(arguments, arguments.beside)

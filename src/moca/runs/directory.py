@@ -1,10 +1,12 @@
-"""The run directory: everything that was asked, everything that was measured, and the policies that were learned.
+"""The run directory: the settings, the measurements and the learned policies.
 
-config.json      all settings          metrics.jsonl   one row per episode and run, no wall-clock figures
-meta.json        versions, device      timing.jsonl    wall-clock figures
-status.json      how far it got        policy.npz      the learners' arrays
-checkpoints/     all that is needed to go on             lock   who is training here
-tensorboard/     figures/              rollout.mp4     inspect.html
+config.json    all settings              metrics.jsonl  one row per episode and run
+meta.json      versions, device          timing.jsonl   wall-clock times
+status.json    state and progress        policy.npz     the learners' arrays
+checkpoints/   for resuming              lock           the process that is training
+tensorboard/   figures/                  rollout.mp4    inspect.html
+
+metrics.jsonl has no wall-clock times, so equal runs give equal files.
 """
 
 import json
@@ -27,15 +29,15 @@ from moca.runs import OVER, STATES, learned, origin
 from moca.runs.shapes import are_steps, is_row, is_run
 
 LOGS = ("metrics.jsonl", "timing.jsonl")
-ROOM = 256  # bytes of status.json at least, so that it can be written to in place when the disk is full
+ROOM = 256  # smallest size of status.json in bytes, so that it can be overwritten on a full disk
 
 
 class InHandError(ConfigError):
-    """A directory in which another process trains."""
+    """Another process is training in the directory."""
 
 
 class RunDirectory:
-    """Writes and reads one such directory."""
+    """Reads and writes a run directory."""
 
     def __init__(self, path: Path) -> None:
         self.path = Path(path)
@@ -46,16 +48,16 @@ class RunDirectory:
         """Opens an existing directory; raises if there is no run in it."""
         for name in ("config.json", "meta.json"):
             if not (Path(path) / name).is_file():
-                raise ConfigError(f"{path} is no run directory: it holds no {name}")
+                raise ConfigError(f"{path} is not a run directory: it has no {name}")
         return cls(path)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keeps other processes from training in this directory, which is made if need be, while the block runs.
+        """Creates the directory if needed, and locks it against other training processes.
 
         Nothing is written before the lock is held.
         """
-        import fcntl  # which Windows has not, where runs can be read all the same
+        import fcntl  # not on Windows, where runs can still be read
 
         with files.writing(f"to {self.path}"):
             self.path.mkdir(parents=True, exist_ok=True)
@@ -63,11 +65,11 @@ class RunDirectory:
             file = files.open_lock(self.path / "lock")
         with file:
             try:
-                with files.writing(f"to {self.path}, for it cannot be locked"):
+                with files.writing(f"to {self.path}, which cannot be locked"):
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 owner = file.read(20).decode(errors="replace").strip()
-                raise InHandError(f"{self.path} is being trained in by process {owner or '?'}") from None
+                raise InHandError(f"{self.path} is in use: process {owner or '?'} is training there") from None
             with suppress(OSError):  # a full disk; the lock itself holds
                 file.truncate(0)
                 file.write(str(os.getpid()).encode())
@@ -76,29 +78,32 @@ class RunDirectory:
             files.refuse_odd(self.checkpoints, folder=True)
             for folder in (self.path / "figures", self.path / "tensorboard", *(self.path / "tensorboard").glob("*/")):
                 files.refuse_odd(folder, folder=True)
-            self._forget()  # what was read before may not hold any more
+            self._forget()  # another process may have changed the files
             yield
 
     def _forget(self) -> None:
-        """Has config.json and meta.json read again."""
+        """Clears the cached config.json and meta.json."""
         for name in ("config", "_asked", "meta"):
             self.__dict__.pop(name, None)
 
     def begin(self, config: Config, runs: list[dict[str, float]]) -> None:
-        """Notes what is asked, in a directory that is locked; refuses one that holds another run, or a finished one."""
+        """Writes the settings to a locked directory.
+
+        Raises if it has another run, or a finished one.
+        """
         if self._holds_a_run():
             self.refuse_other(config, runs)
             return
         if not self._is_ours():
             raise ConfigError(
-                f"{self.path} holds a config.json or meta.json that is of no run: choose another directory"
+                f"{self.path} has a config.json or meta.json that does not belong to a run: choose another directory"
             )
-        _ = self.status  # which raises where there is one of another shape
+        _ = self.status  # raises if status.json is invalid
         self._forget()
         text = to_json(config)
         identity = origin.identity(json.loads(text), runs)
         with files.writing(f"to {self.path}"):
-            # In this order: whoever finds a config.json finds what belongs to it.
+            # In this order, so that a directory with a config.json is complete.
             meta = {**origin.describe(), "identity": identity, "runs": runs}
             files.write(self.path / "meta.json", (json.dumps(meta, indent=2) + "\n").encode())
             files.write(self.path / "config.json", (text + "\n").encode())
@@ -109,7 +114,7 @@ class RunDirectory:
         return any((self.path / name).exists() for name in names) or any(self.checkpoints.glob("*"))
 
     def _is_ours(self) -> bool:
-        """True if what lies here in the place of our files was written by us."""
+        """True if the files with our names were written by us."""
         if not any(os.path.lexists(self.path / name) for name in ("config.json", "meta.json")):
             return True
         try:
@@ -118,78 +123,86 @@ class RunDirectory:
             return False
 
     def refuse_other(self, config: Config, runs: list[dict[str, float]]) -> None:
-        """Raises if the run in this directory is finished, or is another than this."""
+        """Raises if the run in this directory is finished, or differs from this one."""
         ours, theirs = flatten(config), flatten(self.config)
         changed = [name for name in ours if ours[name] != theirs[name]]
         if changed or runs != self.runs:
             what = f"other settings ({', '.join(changed[:3])})" if changed else "other seeds or variations"
-            raise ConfigError(f"{self.path} holds a run already, with {what}: choose another directory, or remove it")
+            raise ConfigError(f"{self.path} already has a run, with {what}: choose another directory, or remove it")
         if self.over:
-            what = "it is finished" if self.over == "finished" else "all of it diverged"
-            raise ConfigError(f"{self.path} holds a run already, and {what}: choose another directory, or remove it")
+            what = "it is finished" if self.over == "finished" else "all its runs diverged"
+            raise ConfigError(f"{self.path} already has a run, and {what}: choose another directory, or remove it")
 
     @property
     def over(self) -> str:
-        """The state in which the run ended; empty if something is left to do, as in a finished run made longer."""
+        """The final state of the run.
+
+        Empty if steps are left, as after extending a finished run.
+        """
         status = self.status
         longer = status["state"] == "finished" and status["step"] < self.config.train.steps
         return status["state"] if status["state"] in OVER and not longer else ""
 
     @property
     def totals(self) -> list[int]:
-        """The steps that were asked for: at first, and each time that the run was made longer."""
+        """The numbers of steps requested: at first, and at each extension."""
         return [self._asked.train.steps, *self.meta.get("extended", [])]
 
     def longer(self, steps: int) -> Config:
-        """The settings of the run made longer; raises where it cannot be."""
+        """Returns the settings of the run with more steps; raises if it cannot be extended."""
         if self.over == "diverged":
-            raise ConfigError(f"all of {self.path} diverged: there is nothing to go on with")
+            raise ConfigError(f"all runs in {self.path} diverged: there is nothing to resume")
         if steps < self.totals[-1]:
-            raise ConfigError(f"steps = {steps} is fewer than the {self.totals[-1]} that {self.path} was asked for")
+            raise ConfigError(
+                f"steps = {steps} is less than the {self.totals[-1]} steps requested for {self.path} before"
+            )
         if steps == self.totals[-1]:
             return self.config
         return override(self.config, {"train.steps": steps, "train.horizon": scheduled(self.config)})
 
     def extend(self, steps: int) -> None:
-        """Makes the run longer, in a directory that is locked. One write: a run is as long as it was, or longer."""
+        """Extends the run in a locked directory, in one atomic write."""
         if self.longer(steps) != self.config:
             self.note(extended=[*self.totals[1:], steps])
 
     def note(self, **facts: Any) -> None:
-        """Adds to meta.json, in a directory that is locked."""
+        """Adds entries to meta.json in a locked directory."""
         with files.writing(f"to {self.path}"):
             files.write(self.path / "meta.json", (json.dumps(self.meta | facts, indent=2) + "\n").encode())
         self._forget()
 
     @property
     def status(self) -> dict[str, Any]:
-        """The state and the step that `write_status` wrote last."""
+        """The state and the step in status.json."""
         if not (self.path / "status.json").exists():
             return {"state": "unknown", "step": 0}
         status = self._read("status.json")
         step = status.get("step")
         if status.get("state") not in STATES or not isinstance(step, int) or step < 0:
-            raise ConfigError(f"{self.path / 'status.json'} does not say how far the run got: remove it")
+            raise ConfigError(f"{self.path / 'status.json'} does not contain a valid state and step: remove it")
         return status
 
     def lengths(self) -> dict[str, int]:
-        """The lengths of the logs, in bytes."""
+        """Returns the lengths of the logs, in bytes."""
         return {name: path.stat().st_size if (path := self.path / name).exists() else 0 for name in LOGS}
 
     def cut(self, lengths: Mapping[str, int]) -> None:
-        """Makes the logs as short as they were: what came after a checkpoint is made again."""
+        """Truncates the logs to these lengths, those at a checkpoint.
+
+        Later rows are computed again.
+        """
         with files.writing(f"to {self.path}"):
             for name in LOGS:
                 files.shorten(self.path / name, lengths[name])
 
     def sync(self) -> None:
-        """Has the logs on disk."""
+        """Flushes the logs to disk."""
         for name in LOGS:
             if (self.path / name).exists():
                 files.sync(self.path / name)
 
     def ends_a_row(self, lengths: Mapping[str, int]) -> str | None:
-        """The name of a log that has no row that ends at that length; None if all have."""
+        """Returns the name of a log in which no row ends at that length; None if there is none."""
         for name in LOGS:
             try:
                 with files.open_to_read(self.path / name) as file:
@@ -203,23 +216,23 @@ class RunDirectory:
 
     @cached_property
     def config(self) -> Config:
-        """The settings of the run, as long as it was made."""
+        """The settings of the run, including extensions."""
         asked = self._asked
         if len(self.totals) == 1:
             return asked
         try:
             return override(asked, {"train.steps": self.totals[-1], "train.horizon": scheduled(asked)})
         except ConfigError as error:
-            raise ConfigError(f"{self.path / 'meta.json'} makes the run longer than can be: {error}") from None
+            raise ConfigError(f"{self.path / 'meta.json'} extends the run beyond what is allowed: {error}") from None
 
     @cached_property
     def _asked(self) -> Config:
-        """The settings of the run, as it was first asked for."""
+        """The settings of the run as first requested."""
         path, told = self.path / "config.json", self.meta.get("identity")
         ours = origin.identity(self._read("config.json"), self.runs)
         if told and told != ours:
             edited = path if told.get("settings") != ours["settings"] else self.path / "meta.json"
-            raise ConfigError(f"{edited} was edited after the run began: undo that, or begin a new run elsewhere")
+            raise ConfigError(f"{edited} was edited after the run started: undo that, or start a new run elsewhere")
         try:
             return from_json(path.read_text())
         except ValueError as error:
@@ -227,27 +240,27 @@ class RunDirectory:
 
     @property
     def _made_by(self) -> str:
-        """ " (it was made by …)" where that was another version of this package."""
+        """Returns " (it was made by …)" if another version of this package made the run."""
         try:
             versions = self.meta.get("versions")
-        except ConfigError:  # that is another matter
+        except ConfigError:  # reported elsewhere
             return ""
         made = versions.get("moca-rl") if isinstance(versions, dict) else None
-        return f" (it was made by moca {made}, and this is {__version__})" if made not in (None, __version__) else ""
+        return f" (it was made by moca {made}, this is {__version__})" if made not in (None, __version__) else ""
 
     @cached_property
     def meta(self) -> dict[str, Any]:
-        """Versions, device, and what the runs differ in."""
+        """Versions, device, and the settings in which the runs differ."""
         meta = self._read("meta.json")
         path, runs = self.path / "meta.json", meta.get("runs")
         if not isinstance(meta.get("identity", {}), dict):
-            raise ConfigError(f"{path} does not say which run it is of: its identity has another shape")
+            raise ConfigError(f"{path} is invalid: its identity must be an object")
         if not isinstance(runs, list) or not runs or not all(is_run(run) for run in runs):
-            raise ConfigError(f"{path} does not list the runs, each with its seed and settings that are numbers")
+            raise ConfigError(f"{path} is invalid: it must list the runs, each with its seed and numeric settings")
         if not are_steps(meta.get("extended", [])):
-            raise ConfigError(f"{path} does not say how long the run was made: extended must list numbers of steps")
+            raise ConfigError(f"{path} is invalid: extended must be a list of increasing numbers of steps")
         if len({tuple(run) for run in runs}) != 1:
-            raise ConfigError(f"{path} lists runs of which some have settings that others have not")
+            raise ConfigError(f"{path} is invalid: its runs have different settings")
         return meta
 
     @property
@@ -262,7 +275,7 @@ class RunDirectory:
 
     @property
     def points(self) -> list[dict[str, float]]:
-        """The variations of the runs, each once and in order."""
+        """The distinct variations of the runs, in order."""
         return [dict(items) for items in dict.fromkeys(tuple(varied.items()) for varied in self._varied)]
 
     @property
@@ -271,18 +284,18 @@ class RunDirectory:
         return [override(self.config, varied) for varied in self._varied]
 
     def _read(self, name: str) -> dict[str, Any]:
-        """The object in a JSON file of this directory."""
+        """Returns the object in a JSON file of this directory."""
         path = self.path / name
         try:
             found = read_json(path)
         except FileNotFoundError:
-            raise ConfigError(f"{self.path} is no run directory: it holds no {name}") from None
+            raise ConfigError(f"{self.path} is not a run directory: it has no {name}") from None
         if not isinstance(found, dict):
-            raise ConfigError(f"{path} cannot be read: it holds no object with names and values")
+            raise ConfigError(f"{path} cannot be read: it does not contain a JSON object")
         return found
 
     def append(self, report: Report, seconds: float) -> None:
-        """One row per run into metrics.jsonl; one into timing.jsonl."""
+        """Appends one row per run to metrics.jsonl and one to timing.jsonl."""
         rows: list[dict[str, Any]] = [
             {"step": report.step, **run, **{name: _number(values[i]) for name, values in report.metrics.items()}}
             for i, run in enumerate(self.runs)
@@ -294,11 +307,11 @@ class RunDirectory:
                 for name, new in zip(LOGS, (rows, timing), strict=True):
                     files.append(self.path / name, "".join(json.dumps(row) + "\n" for row in new).encode())
             except OSError:
-                self.cut(before)  # the logs end at the same step
+                self.cut(before)  # so that both logs end at the same step
                 raise
 
     def rows(self, length: int | None = None) -> list[dict[str, Any]]:
-        """All rows of metrics.jsonl, or those in its first bytes, as many as `length` says."""
+        """Returns all rows of metrics.jsonl, or those in its first `length` bytes."""
         path = self.path / "metrics.jsonl"
         try:
             rows = read_rows(path, length)
@@ -306,13 +319,14 @@ class RunDirectory:
             return []
         for number, row in enumerate(rows, 1):
             if not is_row(row):
-                raise ConfigError(f"{path} cannot be read: line {number} is no row of metrics")
+                raise ConfigError(f"{path} cannot be read: line {number} is not a row of metrics")
         return rows
 
     def write_status(self, state: str, step: int, diverged: Sequence[Mapping[str, Any]] = ()) -> None:
-        """One of `STATES`, how many steps are behind it, and which runs diverged.
+        """Writes one of `STATES`, the number of steps done, and the runs that diverged.
 
-        Where there is no room for a new file, over the old one: what a full disk must not hide is that it was full.
+        If there is no room for a new file, it overwrites the old one, so that a full disk is
+        recorded.
         """
         path = self.path / "status.json"
         text = json.dumps({"state": state, "step": step} | ({"diverged": list(diverged)} if diverged else {}))
@@ -328,11 +342,11 @@ class RunDirectory:
             return learned.write(self.path / name, learners)
 
     def load_policy(self, like: Any, name: str = "policy.npz") -> Any:
-        """The learners that `save_policy` wrote, in the structure of `like`."""
+        """Returns the learners that `save_policy` wrote, in the structure of `like`."""
         try:
             return learned.read(self.path / name, like)
         except FileNotFoundError:
-            raise ConfigError(f"{self.path} holds no {name}: the run has not got that far") from None
+            raise ConfigError(f"{self.path} has no {name} yet: the run has not reached that point") from None
         except learned.OtherArraysError as error:
             raise ConfigError(
                 f"{self.path / name} does not fit the run's config.json{self._made_by}: {error}"

@@ -1,4 +1,4 @@
-"""Progress of a run for people, and the picture that remains."""
+"""Progress of a run on the terminal, and its learning curve."""
 
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,12 +14,13 @@ from moca import figures, looks
 from moca.config import CONSTANT, Config
 from moca.drivers import Report
 from moca.names import OWN
+from moca.runs.notebook import Bar, in_notebook
 
-TITLE = 52  # letters in a line of a figure's title
+TITLE = 52  # characters per line of a figure's title
 
 
 class Display:
-    """A progress bar over environment steps with speed, time left and the last return."""
+    """A progress bar over environment steps with speed, remaining time and the last return."""
 
     def __init__(self, console: Console, steps: int, runs: int, done: int = 0) -> None:
         self._bar = Progress(
@@ -33,15 +34,16 @@ class Display:
         )
         self._task = self._bar.add_task("training", total=steps, completed=done, speed="", score="")
         self._runs, self._steps = runs, steps
+        self._cell = Bar(steps, done) if in_notebook() and not console.quiet else None
 
     @contextmanager
     def live(self) -> Iterator["Display"]:
         """Shows the bar while the block runs."""
-        with self._bar:
+        with self._cell or self._bar:
             yield self
 
     def update(self, report: Report, seconds: float, steps: int) -> None:
-        """After an episode of `steps` steps that took `seconds`."""
+        """Updates the bar after an episode of `steps` steps that took `seconds`."""
         returns = report.metrics["return_mean"][report.metrics["diverged"] == 0]
         score = f"return {np.mean(returns):.0f}" if len(returns) and np.isfinite(returns).all() else ""
         if score and self._runs > 1:
@@ -50,19 +52,43 @@ class Display:
             left = f"{len(returns)} of {self._runs} runs, the others" if len(returns) else "all runs"
             score += f" ({left} diverged)"
         speed = f"{steps * self._runs / max(seconds, 1e-9):,.0f} steps/s"
+        if self._cell:
+            self._cell.update(report.step, f"{speed}  {score}")
+            return
         self._bar.update(self._task, completed=report.step, speed=speed, score=score)
         tenth = self._steps // 10
         if not self._bar.console.is_terminal and tenth and report.step // tenth > (report.step - steps) // tenth:
             self._bar.console.print(f"{report.step:,}/{self._steps:,} steps, {speed}, {score}")
 
 
+def make_console(quiet: bool) -> Console:
+    """Returns the console of a run, which writes plain text in a notebook."""
+    rich = False if in_notebook() else None  # where `Display` has a bar that needs no widgets
+    # Brackets in a path must not be read as markup.
+    return Console(markup=False, emoji=False, quiet=quiet, force_jupyter=rich, force_terminal=rich)
+
+
+@contextmanager
+def working(console: Console, text: str) -> Iterator[None]:
+    """Shows a text while the block runs: with a spinner on a terminal, as a line elsewhere."""
+    if console.is_terminal:
+        with console.status(text):
+            yield
+    else:
+        console.print(text)
+        yield
+
+
 def label(settings: Mapping[str, float]) -> str:
-    """Returns the settings that distinguish a point of a sweep; `all` if there is only one."""
+    """Returns the settings that distinguish a point of a sweep.
+
+    `all` if there is only one point.
+    """
     return ", ".join(f"{name} = {value:g}" for name, value in settings.items()) or "all"
 
 
 def _legend(point: Mapping[str, float]) -> str:
-    """A point of a sweep in a legend, where one without noise says so."""
+    """Returns the legend of a point of a sweep; zero noise is called "no noise"."""
     noise = {name: value for name, value in point.items() if name.startswith("noise.")}
     if not noise or any(noise.values()):
         return label(point)
@@ -71,7 +97,7 @@ def _legend(point: Mapping[str, float]) -> str:
 
 
 def title(config: Config, varied: Sequence[Mapping[str, float]]) -> str:
-    """The agent, the task, and the noise unless that is what varies; in lines that fit a figure."""
+    """Returns the agent, the task and, unless it varies, the noise, wrapped to fit a figure."""
     noise, words = config.noise, []
     if noise.sigma:
         words.append(f"σ = {noise.sigma:g}" if noise.kind == CONSTANT else f"{noise.kind} noise, σ ≤ {noise.sigma:g}")
@@ -88,9 +114,10 @@ def title(config: Config, varied: Sequence[Mapping[str, float]]) -> str:
 def learning_curve(
     rows: list[dict[str, Any]], varied: Sequence[Mapping[str, float]], title: str, folder: Path
 ) -> list[Path]:
-    """The picture of return against steps, mean ± one standard deviation over the seeds of each setting.
+    """Draws return against steps, mean ± one standard deviation over the seeds of each setting.
 
-    One setting shows its noise-free score too. Runs that diverged are left out, and the legend says how many are left.
+    A single setting also shows its noise-free score. Diverged runs are omitted, and the legend says
+    how many remain.
     """
     import matplotlib.pyplot as plt
 
@@ -113,7 +140,7 @@ def learning_curve(
             text += f" ({left} of {seeds} seeds)" if left < seeds else ""
             mean, spread = (values.mean(axis=1), values.std(axis=1)) if left else (np.full(len(steps), np.nan),) * 2
             colour, dash = colours[number % len(colours)], ["-", "--", ":"][number // len(colours) % 3]
-            beside = name == "return_noise_free"  # often the same curve: dashed, on top, without a band
+            beside = name == "return_noise_free"  # often the same curve, so dashed, on top, without a band
             dash = "--" if beside else dash
             axes.plot(steps, mean, dash, color=colour, label=text, marker="o" if len(steps) == 1 else None)
             if left > 1 and not beside:

@@ -1,4 +1,4 @@
-"""TensorBoard's event files, written without a thread or a buffer: a full disk is one error, where it happens."""
+"""TensorBoard event files, written without thread or buffer, to report errors at once."""
 
 import os
 import socket
@@ -12,11 +12,11 @@ from moca import files
 
 
 class EventFile:
-    """Scalars by step, in a file of its own for each start of a run.
+    """Scalars by step, in a separate file for each start of a run.
 
     Args:
-        folder: where it lies; TensorBoard shows the folder's name.
-        purge: TensorBoard forgets what earlier files say of this step and those after it.
+        folder: The folder of the file; TensorBoard shows its name.
+        purge: TensorBoard discards entries of earlier files from this step on.
     """
 
     def __init__(self, folder: Path, purge: int | None = None) -> None:
@@ -30,7 +30,7 @@ class EventFile:
             self._add(step=purge, session_log=SessionLog(status=SessionLog.START))
 
     def add(self, step: int, scalars: Mapping[str, float]) -> None:
-        """One number for each name."""
+        """Writes one number for each name."""
         from tensorboardX.proto.summary_pb2 import Summary
 
         values = [Summary.Value(tag=name, simple_value=value) for name, value in scalars.items()]

@@ -1,4 +1,4 @@
-"""Writes a policy as one file that `moca.deploy` runs without jax."""
+"""Exports a policy as one file that runs without jax: for `moca.deploy`, or as an ONNX model."""
 
 import json
 from collections.abc import Mapping
@@ -22,7 +22,10 @@ Parts = tuple[dict[str, Any], dict[str, Any]]  # facts and arrays
 
 
 def write(path: Path | str, agent: Agent, learner: Any, origin: Mapping[str, Any]) -> Path:
-    """The file, with the greedy policy and its filter in it; `origin` is kept with them."""
+    """Writes the greedy policy, its filter and its `origin` to a file; returns the path.
+
+    A name that ends in .onnx gives an ONNX model.
+    """
     env, config = agent.env, agent.config
     facts = {
         **origin,
@@ -37,14 +40,16 @@ def write(path: Path | str, agent: Agent, learner: Any, origin: Mapping[str, Any
         facts |= more_facts
         arrays |= more_arrays
     try:
-        Policy(json.loads(json.dumps(facts)), arrays)
+        policy = Policy(json.loads(json.dumps(facts)), arrays)
     except ValueError as error:
         raise ConfigError(f"this policy cannot be exported: {error}") from None
     arrays["header"] = np.frombuffer(json.dumps(facts).encode(), np.uint8)
     path = Path(path)
     try:
+        if path.suffix == ".onnx":
+            return policy.to_onnx(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("wb") as file:  # a name without .npz stays one
+        with path.open("wb") as file:  # NumPy would add .npz to a file name
             np.savez_compressed(file, **arrays)
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror}") from None
@@ -61,13 +66,16 @@ def _greedy(agent: Agent, learner: Any) -> Parts:
         arrays |= _network("cholesky", critic.cholesky_head) | {"floor": critic.floor}
         return {"kind": "quadratic", "head": critic.head, "full": critic.full}, arrays
     raise ConfigError(
-        f"a policy of {type(agent).__name__} cannot be exported: it acts or believes in a way of its own, and "
-        "files hold the ways of SACAgent and QuadraticAgent"
+        f"a policy of {type(agent).__name__} cannot be exported: only the built-in act and filter of SACAgent and "
+        "QuadraticAgent can"
     )
 
 
 def _filter(agent: Agent, learner: Any) -> Parts:
-    """Until the model has seen its first batch, each observation is believed alone: then there is no filter."""
+    """Returns the filter's parts.
+
+    None before the model's first batch, while observations are used alone.
+    """
     belief = agent.config.belief
     if not belief.filter or learner.model.ensemble.statistics.batches == 0:
         return {"filter": False}, {}
@@ -80,7 +88,9 @@ def _filter(agent: Agent, learner: Any) -> Parts:
         arrays["noise.range"] = np.array([noise.sigma_min, noise.sigma], np.float32)
         arrays["noise.inverse_scales"] = np.array([1 / scale for scale in noise.scales])
     elif belief.noise == "known" and noise.kind != CONSTANT:
-        raise ConfigError(f"a filter that knows noise.kind = {noise.kind} cannot be exported: files hold our own two")
+        raise ConfigError(
+            f"a filter that knows noise.kind = {noise.kind} cannot be exported: only the built-in kinds can"
+        )
     else:
         arrays["noise.variance"] = agent.filter.noise_variance(learner.model, statistics.mean[0])
     facts = {

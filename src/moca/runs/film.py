@@ -1,4 +1,4 @@
-"""A film of the learned policy: MuJoCo's own rendering, or a drawing from the side where no GL is to be had."""
+"""Videos of a learned policy: rendered by MuJoCo, or drawn as outlines if OpenGL is missing."""
 
 import io
 import itertools
@@ -18,17 +18,17 @@ from moca.envs.environment import ActionRepeat, Environment
 from moca.envs.host import HostEnvironment
 from moca.envs.playground import Playground
 
-# MuJoCo's numbers for the kinds of geometry; its module is not imported for them.
+# MuJoCo's geometry types, as numbers, to avoid importing its module.
 PLANE, BOX, RODS = 0, 6, (3, 5)
 SIZE = (480, 640)  # height, width
-SMALL = ["-vf", "scale=320:-2", "-g", "8"]  # what ffmpeg is told
+SMALL = ["-vf", "scale=320:-2", "-g", "8"]  # arguments of ffmpeg
 
 
 def write(path: Path, env: Environment, states: Any, rewards: np.ndarray, small: bool = False) -> str:
-    """Writes the film, a `small` one to be scrubbed through if need be, and says how it was drawn."""
+    """Writes the video, `small` ones with many key frames, and returns how it was drawn."""
     inner = env.inner if isinstance(env, ActionRepeat) else env
     if not isinstance(inner, Playground):
-        raise ValueError(f"only MuJoCo environments can be filmed, not {type(inner).__name__}")
+        raise ValueError(f"only MuJoCo environments can be rendered, not {type(inner).__name__}")
     seconds = float(inner.env.dt) * (env.times if isinstance(env, ActionRepeat) else 1)
     every = max(1, round(1 / (12 if small else 30) / seconds))
     picked = jax.tree.map(lambda leaf: np.asarray(leaf)[::every], states.data)
@@ -36,7 +36,7 @@ def write(path: Path, env: Environment, states: Any, rewards: np.ndarray, small:
         SimpleNamespace(data=jax.tree.map(lambda leaf, i=i: leaf[i], picked)) for i in range(len(rewards[::every]))
     ]
     try:
-        # Playground shows a bar of its own, and GLFW warns on its way to failing.
+        # Playground prints a progress bar, and GLFW warns before it fails.
         with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
             warnings.simplefilter("ignore")
             height, width = (side // 2 if small else side for side in SIZE)
@@ -52,11 +52,11 @@ def write(path: Path, env: Environment, states: Any, rewards: np.ndarray, small:
 def record(
     path: Path, env: HostEnvironment, config: Config, learner: Any, seed: int, small: bool = False
 ) -> tuple[str, float]:
-    """Films a greedy episode on Gymnasium's own drawing, and says how it was drawn and what its return is."""
-    from moca.envs.gymnasium import Gymnasium  # an optional package
+    """Renders a greedy episode in Gymnasium; returns how it was drawn, and its return."""
+    from moca.envs.gymnasium import Gymnasium  # optional dependency
 
     if not isinstance(env, Gymnasium):
-        raise ConfigError(f"only MuJoCo's and Gymnasium's environments can be filmed, not {type(env).__name__}")
+        raise ConfigError(f"only MuJoCo and Gymnasium environments can be rendered, not {type(env).__name__}")
     repeat = config.env.action_repeat
     vector = env.vector(1, repeat, render_mode="rgb_array")
     frames: list[np.ndarray] = []
@@ -74,11 +74,11 @@ def record(
 
 
 def _encode(path: Path, frames: Sequence[np.ndarray], fps: float, small: bool = False) -> None:
-    """Writes the film; pictures of an odd size are scaled by a pixel.
+    """Writes the video; frames of an odd size are scaled by one pixel.
 
-    A small one has a whole picture every few frames, so that a reader can go to any of them at once.
+    Small videos have a key frame every few frames, so that a viewer can seek to any frame at once.
     """
-    import imageio_ffmpeg  # only a film needs it
+    import imageio_ffmpeg  # only needed for videos
 
     height, width, _ = frames[0].shape
     writer = imageio_ffmpeg.write_frames(
@@ -90,7 +90,7 @@ def _encode(path: Path, frames: Sequence[np.ndarray], fps: float, small: bool = 
         output_params=SMALL if small else [],
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # JAX warns of any subprocess; this one only encodes
+        warnings.simplefilter("ignore", RuntimeWarning)  # JAX warns about any subprocess; this one only encodes
         writer.send(None)
     for frame in frames:
         writer.send(np.ascontiguousarray(frame))
@@ -98,7 +98,7 @@ def _encode(path: Path, frames: Sequence[np.ndarray], fps: float, small: bool = 
 
 
 def draw(model: Any, trajectory: list[Any], returns: np.ndarray) -> list[np.ndarray]:
-    """Frames of the bodies' geometry seen from the side (from above if nothing moves up or down)."""
+    """Returns frames of the bodies' outlines, seen from the side, or else from above."""
     import matplotlib.pyplot as plt
     from matplotlib.patches import Polygon
 
@@ -122,7 +122,7 @@ def draw(model: Any, trajectory: list[Any], returns: np.ndarray) -> list[np.ndar
         colours = itertools.cycle([figures.COLOURS["moca"], figures.COLOURS["ce"], figures.COLOURS["sac"]])
         patches: dict[int, Polygon] = {}
         for g in solid:
-            moving = model.geom_bodyid[g] > 0  # what belongs to the world itself is grey, and behind
+            moving = model.geom_bodyid[g] > 0  # static geometry is grey, in the background
             patches[g] = Polygon([(0, 0)], joinstyle="round", linewidth=3, zorder=2 + moving)
             patches[g].set_color(next(colours) if moving else "#B0B0B0")
             axes.add_patch(patches[g])
@@ -138,7 +138,7 @@ def draw(model: Any, trajectory: list[Any], returns: np.ndarray) -> list[np.ndar
 
 
 def _corners(kind: int, size: np.ndarray) -> np.ndarray:
-    """Points around a geometry in its own frame: a box's corners, or those of the rods and balls that are round."""
+    """Returns points around a geometry in its own frame: corners, or points on a circle."""
     half = size if kind == BOX else np.array([size[0], size[0], size[1] if kind in RODS else size[0]])
     if kind == BOX:
         return half * np.array(list(itertools.product([-1, 1], repeat=3)))
@@ -150,7 +150,7 @@ def _corners(kind: int, size: np.ndarray) -> np.ndarray:
 
 
 def _outline(points: np.ndarray) -> np.ndarray:
-    """The convex hull of points in a plane, counter-clockwise (Andrew's monotone chain)."""
+    """Returns the convex hull of points in a plane, counter-clockwise (Andrew's monotone chain)."""
     ordered = sorted(map(tuple, points))
 
     def chain(sequence: list[tuple]) -> list[tuple]:

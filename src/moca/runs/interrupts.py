@@ -1,8 +1,8 @@
-"""Signals that ask a run to stop: the first is answered after the episode, a Ctrl-C after it at once.
+"""Signals that stop a run: the first stops it after the episode, a second Ctrl-C immediately.
 
-Python calls its signal handlers between two steps of its own, and not while a program is compiled or an episode is
-computed. A process that belongs to the run alone (see `own_process`) therefore has a thread that learns of signals
-when they come: it leaves at once where there is nothing to wait for.
+Python runs signal handlers between bytecodes, not while a program compiles or an episode is
+computed. A process that exists only for runs (see `own_process`) therefore has a thread that
+receives signals when they arrive, and exits at once if there is nothing to wait for.
 """
 
 import os
@@ -13,37 +13,37 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-RESUMABLE = 75  # exit code of a run that stopped on request and can go on; sysexits.h calls it a temporary failure
-AT_ONCE = 130  # of one that was left at once
+RESUMABLE = 75  # exit code of a run that was stopped and can be resumed, EX_TEMPFAIL in sysexits.h
+AT_ONCE = 130  # exit code after an immediate stop
 SIGNALS = [signal.SIGINT, signal.SIGTERM, *(getattr(signal, n) for n in ("SIGUSR1", "SIGUSR2") if hasattr(signal, n))]
 
 _may_exit = False
 
 
 class InterruptedRun(Exception):
-    """A run that stopped on request after it was saved; the message says how to go on."""
+    """The run was stopped and saved; the message says how to resume it."""
 
     code = RESUMABLE
 
 
 class DivergedRun(Exception):
-    """All runs diverged, so there was nothing to go on with; the message says when and why."""
+    """All runs diverged; the message says when and why."""
 
     code = 3
 
 
 class Request:
-    """A signal that came, if any."""
+    """The signal that was received, if any."""
 
     name: str | None = None
-    leave: Callable[[str], None] | None = None  # what to do before leaving at once; None: the episode is waited for
+    leave: Callable[[str], None] | None = None  # called before an immediate exit; None means to wait for the episode
 
     def __bool__(self) -> bool:
         return self.name is not None
 
     @contextmanager
     def at_once(self, leave: Callable[[str], None]) -> Iterator[None]:
-        """While the block runs, a signal ends the process, if it is the run's own, after `leave(its name)`."""
+        """Makes a signal end the process immediately, after `leave(name of the signal)`."""
         self.leave = leave
         try:
             yield
@@ -52,16 +52,16 @@ class Request:
 
 
 def own_process() -> None:
-    """Says that this process is there for runs alone, so that a signal may end it in the middle of anything."""
+    """Declares that this process exists only for runs, so that a signal may end it at any point."""
     global _may_exit
     _may_exit = True
 
 
 @contextmanager
 def noted() -> Iterator[Request]:
-    """Notes the first signal while the block runs; a Ctrl-C after it leaves at once.
+    """Records the first signal within the block; a further Ctrl-C raises `KeyboardInterrupt`.
 
-    Only the main thread gets signals; elsewhere nothing changes.
+    Only the main thread receives signals; in other threads this does nothing.
     """
     request = Request()
     if threading.current_thread() is not threading.main_thread():
@@ -84,7 +84,7 @@ def noted() -> Iterator[Request]:
 
 @contextmanager
 def _watched(request: Request) -> Iterator[None]:
-    """Has a thread look at signals as they come, if this process is the run's own."""
+    """Starts a thread that receives signals, if this process exists only for runs."""
     if not _may_exit:
         yield
         return
@@ -96,7 +96,7 @@ def _watched(request: Request) -> Iterator[None]:
         yield
     finally:
         signal.set_wakeup_fd(before)
-        os.close(write)  # which ends the thread
+        os.close(write)  # ends the thread
 
 
 def _watch(pipe: int, request: Request) -> None:
@@ -107,7 +107,7 @@ def _watch(pipe: int, request: Request) -> None:
         if leave := request.leave:
             try:
                 leave(signal.Signals(number[0]).name)
-            finally:  # it leaves whatever happens
+            finally:  # exit whatever happens
                 _exit(RESUMABLE)
         if asked and number[0] == signal.SIGINT:
             _exit(AT_ONCE)
@@ -116,10 +116,10 @@ def _watch(pipe: int, request: Request) -> None:
 
 
 def _exit(code: int) -> None:
-    """Leaves without waiting for whatever is being computed."""
+    """Exits without waiting for running computations."""
     if sys.stdout.isatty():
-        print("\x1b[?25h", end="")  # the cursor, which a progress bar hides
-    with suppress(OSError, ValueError):  # nobody may be there to read it
+        print("\x1b[?25h", end="")  # show the cursor that a progress bar has hidden
+    with suppress(OSError, ValueError):  # standard output may be closed
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit(code)

@@ -1,7 +1,7 @@
-"""From a config to a finished run directory."""
+"""Training: from a config to a finished run directory."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,14 +10,14 @@ from rich.console import Console
 
 from moca import sweep
 from moca.arguments import MOST
-from moca.config import Config, ConfigError, as_path, override, real, shown, whole
+from moca.config import Config, ConfigError, as_path, override, real, refuse_partial, shown, whole
 from moca.devices import use_all_cores
 from moca.divergence import CAUSES
-from moca.drivers import Trainer, make_trainer
+from moca.drivers import Schedule, Trainer, make_trainer
 from moca.envs.check import refuse_broken
 from moca.envs.environment import Environment, Spaces
 from moca.envs.host import HostEnvironment
-from moca.envs.named import as_environment, refuse_unknown
+from moca.envs.named import as_environment, found
 from moca.envs.trust import import_trusted, remember
 from moca.files import writing
 from moca.moments import NoClosedFormError
@@ -25,7 +25,7 @@ from moca.names import OWN
 from moca.runs import interrupts, refuse_foreign, starting
 from moca.runs.callbacks import Callback, Training, as_callback
 from moca.runs.directory import RunDirectory
-from moca.runs.display import Display, label, learning_curve, title
+from moca.runs.display import Display, label, learning_curve, make_console, title, working
 from moca.runs.events import EventFile
 from moca.runs.run import Run, refuse_other_env
 from moca.runs.saving import Saver, go_back_to_checkpoint
@@ -45,41 +45,44 @@ def train(
     keep: int = 2,
     overlap: bool = False,
 ) -> Run:
-    """Trains `config.seeds` runs of every variation in one program, and leaves a run directory behind.
+    """Trains `config.seeds` runs of every variation in one program, and writes a run directory.
 
     Args:
-        config: the settings.
-        out: a directory that holds no run yet, or this very run unfinished, which then goes on.
-        varied: settings by dotted name, all of them floats; each is run with every seed.
-        env: the environment, if not the one the config names.
-        start: a run whose weights this one begins with, as `moca.load` returns it; if it has fewer, some serve twice.
-        trust: whether the config may name an environment for which a module of someone's own is imported.
-        console: where progress goes: nowhere by default, with True to standard output.
-        callback: called after each episode with a `Training`; if it returns False, training stops. A function, a
-            `Callback` such as `moca.EarlyStopping()` or `moca.KeepBest()`, or a list of them.
-        checkpoint_every: seconds from one checkpoint to the next.
-        keep: how many checkpoints are kept.
-        overlap: whether one run alone learns on two CPU cores, which changes it by rounding only.
+        config: The settings.
+        out: A directory without a run, or with this run unfinished, which is then resumed.
+        varied: Variations: float settings by dotted name. Each is run with every seed.
+        env: The environment, if not the one named in the config.
+        start: A run whose weights to start from, as returned by `moca.load`. If it has fewer runs,
+            some weights are used several times.
+        trust: Whether the config may name an environment that imports a user's module.
+        console: Where to show progress; nowhere by default, on standard output if True.
+        callback: Called after each episode with a `Training`; training stops if it returns False. A
+            function, a `Callback` such as `moca.EarlyStopping()` or `moca.KeepBest()`, or a list of
+            them.
+        checkpoint_every: Seconds between checkpoints.
+        keep: Number of checkpoints to keep.
+        overlap: Train a single run on two CPU cores, which changes results by rounding only.
 
     Raises:
-        InterruptedRun: after a signal that asked it to stop; the run was saved.
-        DivergedRun: where every run diverged; it then stops at once.
+        InterruptedRun: After a signal; the run has been saved.
+        DivergedRun: If every run diverged; training stops at once.
     """
     config, out, varied = override(config, {}), as_path("out", out), sweep.points(config, varied)
-    env = as_environment(env)
+    env = as_environment(env, config.env.flatten)
     options = _checked(env, console, callback, checkpoint_every, keep)
     refuse_foreign(out)
     if isinstance(env, HostEnvironment) and env.name:
-        config, env = override(config, {"env.name": env.name}), None  # so that the directory tells all
+        same = {"env.name": env.name, "env.flatten": env.flatten}
+        config, env = override(config, same), None  # so that the directory is self-contained
     seeds = [config.seed + i for i in range(config.seeds)]
-    use_all_cores()  # before the check of an environment, or the directory's notes, start JAX
+    use_all_cores()  # before checks of the environment, or meta.json, start JAX
     if env is None:
         import_trusted(out, config.env.name, trust)
-        refuse_unknown(config.env.name)
     else:
         config = override(config, {"env.name": OWN + type(env).__name__})
-        if isinstance(env, Environment):
-            refuse_broken(env)
+    if checked := env or found(config.env.name, config.env.flatten):
+        refuse_broken(checked)
+    _refuse_partial(config, checked)
     runs = [{"seed": seed, **settings} for settings in varied for seed in seeds]
     directory = RunDirectory(out)
     with directory.locked():
@@ -102,27 +105,35 @@ def resume(
     keep: int = 2,
     overlap: bool = False,
 ) -> Run:
-    """Goes on with the run in that directory, from its newest valid checkpoint; arguments as for `train`.
+    """Resumes the run in a directory from its newest valid checkpoint; arguments as for `train`.
 
     Args:
-        path: the run directory.
-        steps: environment steps in all, by which a run becomes longer, a finished one too. Learning rates and
-            exploration then keep the values they had at the end.
+        path: The run directory.
+        steps: A new total of environment steps, to extend the run, even a finished one. Learning
+            rates and exploration then keep their final values.
     """
-    env = as_environment(env)
     options = _checked(env, console, callback, checkpoint_every, keep)
     directory = RunDirectory.open(as_path("path", path))
+    env = as_environment(env, directory.config.env.flatten)
     import_trusted(directory.path, directory.config.env.name, trust)
     use_all_cores()
     with directory.locked():
         if steps is not None:
-            directory.extend(whole("steps", steps, 1))
+            steps = whole("steps", steps, 1)
+            _refuse_partial(directory.longer(steps), env)
+            directory.extend(steps)
         directory.refuse_other(directory.config, directory.runs)
         return _train(directory, env, overlap, options)
 
 
+def _refuse_partial(config: Config, env: Spaces | None) -> None:
+    """Raises, before anything is written, if the last episode in a compiled environment would be partial."""
+    if isinstance(env or found(config.env.name, config.env.flatten), Environment):
+        refuse_partial(config)
+
+
 class _Options(NamedTuple):
-    """What a run does besides training."""
+    """Options of a run besides training."""
 
     console: Console
     callback: Callback
@@ -131,19 +142,19 @@ class _Options(NamedTuple):
 
 
 def _checked(env: Any, console: Any, callback: Any, checkpoint_every: Any, keep: Any) -> _Options:
-    """The options; raises unless all are what they should be."""
+    """Returns the options; raises if one is invalid."""
     refuse_other_env(env)
     if not isinstance(console, Console | bool | None):
         raise ConfigError(f"console must be a rich.console.Console, True or False, got {shown(console)}")
     if not isinstance(console, Console):
-        console = Console(markup=False, emoji=False, quiet=not console)  # a path may have brackets
+        console = make_console(quiet=not console)
     return _Options(
         console, as_callback(callback), real("checkpoint_every", checkpoint_every), whole("keep", keep, 1, MOST)
     )
 
 
 def _train(directory: RunDirectory, env: Spaces | None, overlap: bool, options: _Options) -> Run:
-    """Trains the runs of a directory that is locked to the end, from wherever they stand."""
+    """Trains the runs of a locked directory to the end, from their current state."""
     console = options.console
     run = Run(directory, env)
     run.refuse_without_env()
@@ -151,21 +162,19 @@ def _train(directory: RunDirectory, env: Spaces | None, overlap: bool, options: 
 
     def leave(signal: str) -> None:
         directory.write_status("interrupted", step)
-        print(f"\nstopped by {signal} while compiling; go on with: moca train --resume {directory.path}")
+        print(f"\nstopped by {signal} while compiling; resume with: moca train --resume {directory.path}")
 
     with interrupts.noted() as request:
         with request.at_once(leave):
-            seeds = [int(each["seed"]) for each in runs]
-            trainer = make_trainer(directory.configs, seeds, env, overlap)
-            go_back_to_checkpoint(trainer, directory, console)
-            limit, length = getattr(trainer.env, "limit", None), config.env.episode_length
-            if limit and limit != length:
-                console.print(
-                    f"note: its episodes end by themselves after {limit} steps, and env.episode_length is {length}: "
-                    f"what training counts as one is several, or a part of one, unless that is set to {limit}"
-                )
+            with working(console, "Loading the environment and initialising the agents …"):
+                seeds = [int(each["seed"]) for each in runs]
+                trainer = make_trainer(directory.configs, seeds, env, overlap)
+                trainer.schedule = Schedule(config.env.episode_length, directory.totals)
+                go_back_to_checkpoint(trainer, directory, console)
+            for sentence in _reconciled(config, getattr(trainer.env, "limit", None)):
+                console.print(f"note: {sentence}")
             started = time.perf_counter()
-            with console.status("Compiling the training program (half a minute, once) …"):
+            with working(console, "Compiling training and evaluation (cached for the next run with these settings) …"):
                 try:
                     trainer.compile()
                 except NoClosedFormError as error:
@@ -182,6 +191,32 @@ def _train(directory: RunDirectory, env: Spaces | None, overlap: bool, options: 
     return run
 
 
+def _reconciled(config: Config, limit: int | None) -> Iterator[str]:
+    """Sentences on what is done where lengths do not divide each other, as they need not on the host.
+
+    Args:
+        config: the settings.
+        limit: the number of steps after which the environment itself ends an episode, if it does.
+    """
+    env, steps = config.env, config.train.steps
+    length, repeat = env.episode_length, env.action_repeat
+    if limit and limit != length:
+        yield (
+            f"its episodes end by themselves after {limit} steps, and env.episode_length is {length}: what training "
+            f"counts as one is several, or a part of one, unless that is set to {limit}"
+        )
+    if rest := length % repeat:
+        yield (
+            f"env.action_repeat = {repeat} does not divide env.episode_length = {length}: the last decision of an "
+            f"episode counts as {rest} step{'s' * (rest > 1)}"
+        )
+    if rest := steps % length:
+        yield (
+            f"train.steps = {steps} is no multiple of env.episode_length = {length}: the last episode has {rest} "
+            f"step{'s' * (rest > 1)}"
+        )
+
+
 def _follow(
     trainer: Trainer,
     run: Run,
@@ -190,9 +225,9 @@ def _follow(
     callback: Callback,
     request: interrupts.Request,
 ) -> None:
-    """Trains to the end, or until it is asked to stop; then all there is has been saved."""
+    """Trains to the end or until stopped; everything has been saved when it returns."""
     directory = run.directory
-    length, points, runs = trainer.config.env.episode_length, directory.points, len(directory.runs)
+    points, runs, behind = directory.points, len(directory.runs), trainer.step
     display = Display(console, trainer.config.train.steps, runs, trainer.step)
     state, all_diverged, stopped, training = "failed", False, False, None
     try:
@@ -207,7 +242,8 @@ def _follow(
             for report in trainer:
                 now = time.perf_counter()
                 directory.append(report, now - before)
-                display.update(report, now - before, length)
+                display.update(report, now - before, report.step - behind)
+                behind = report.step
                 for number, event in enumerate(events):
                     own = {name: values.reshape(len(points), -1)[number] for name, values in report.metrics.items()}
                     scalars = {name: float(np.nanmean(v)) for name, v in own.items() if np.isfinite(v).any()}
@@ -243,7 +279,7 @@ def _conclude(
     step: int,
     diverged: list[dict[str, Any]],
 ) -> None:
-    """Says how training ended; raises if that was neither at its end nor by a callback."""
+    """Prints how training ended; raises if it was interrupted or diverged."""
     for lost in diverged:
         console.print(
             f"seed {lost['seed']} diverged in the episode that ended at step {lost['step']:,}: {lost['cause']}"
@@ -252,18 +288,18 @@ def _conclude(
         console.print(f"stopped by a callback at step {step:,}")
     if state == "interrupted":
         raise interrupts.InterruptedRun(
-            f"stopped by {request.name} at step {step:,}; go on with: moca train --resume {run.path}"
+            f"stopped by {request.name} at step {step:,}; resume with: moca train --resume {run.path}"
         )
     if state == "diverged":
         last, which = diverged[-1], "every run" if len(run.directory.runs) > 1 else "the run"
         raise interrupts.DivergedRun(
-            f"{which} diverged, the last one (seed {last['seed']}) by step {last['step']:,}: {last['cause']}; what was "
-            f"learned until then is in {run.path}"
+            f"{which} diverged, the last one (seed {last['seed']}) by step {last['step']:,}: {last['cause']}; what "
+            f"was learned before is in {run.path}"
         )
 
 
 def _diverged(directory: RunDirectory) -> list[dict[str, Any]]:
-    """Each run that was given up, with the step at the end of the episode in which it was, and why."""
+    """Returns each diverged run, with the last step of that episode, and the cause."""
     found: dict[int, dict[str, Any]] = {}
     for number, row in enumerate(directory.rows()):
         run = number % len(directory.runs)

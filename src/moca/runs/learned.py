@@ -1,4 +1,4 @@
-"""Files of what was learned: the learners' arrays, by their paths in the pytree, as critics.value.weights."""
+"""Files of learned arrays, named by their paths in the pytree, such as critics.value.weights."""
 
 import io
 import math
@@ -14,23 +14,30 @@ from moca.deploy.files import LARGEST, read_arrays
 
 
 class OtherArraysError(ValueError):
-    """A file that holds other arrays than were expected."""
+    """The file contains arrays other than expected."""
 
 
 def write(path: Path, learners: Any) -> Path:
     """Writes the arrays of a pytree."""
     held = io.BytesIO()
-    np.savez(held, **dict(zip(_paths(learners), jax.device_get(jax.tree.leaves(learners)), strict=True)))
+    np.savez(held, **by_path(learners))
     files.write(path, held.getbuffer())
     return path
 
 
+def by_path(learners: Any) -> dict[str, Any]:
+    """Returns the arrays of a pytree by their path."""
+    return dict(zip(_paths(learners), map(np.asarray, jax.device_get(jax.tree.leaves(learners))), strict=True))
+
+
 def read(path: Path, like: Any) -> Any:
-    """The arrays that `write` wrote, in the structure of `like`; every number in them is finite.
+    """Returns the arrays that `write` wrote, in the structure of `like`.
+
+    Raises unless all are finite.
 
     Raises:
-        FileNotFoundError: if there is no such file.
-        OtherArraysError: if it holds other arrays.
+        FileNotFoundError: If there is no such file.
+        OtherArraysError: If it contains other arrays.
     """
     leaves, structure = jax.tree.flatten(like)
     size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in leaves)
@@ -38,14 +45,14 @@ def read(path: Path, like: Any) -> Any:
         stored = read_arrays(path, max(size, LARGEST))
     except ValueError as error:
         raise ConfigError(f"{path} cannot be read: {error}") from None
-    before = "leaf000" in stored  # as version 0.1.0 named them, in order
+    before = "leaf000" in stored  # the names in version 0.1.0
     names = [f"leaf{number:03d}" for number in range(len(leaves))] if before else _paths(like)
     wanted = {name: (leaf.shape, leaf.dtype) for name, leaf in zip(names, leaves, strict=True)}
     if {name: (array.shape, array.dtype) for name, array in stored.items()} != wanted:
-        raise OtherArraysError("it holds other arrays")
+        raise OtherArraysError("it contains other arrays")
     for name, array in stored.items():
         if not np.isfinite(array).all():
-            raise ConfigError(f"{path} holds numbers that are not finite, in {name}")
+            raise ConfigError(f"{path} contains numbers that are not finite, in {name}")
     return jax.tree.unflatten(structure, [stored[name] for name in names])
 
 

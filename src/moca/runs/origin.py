@@ -1,4 +1,4 @@
-"""The means that a run is made with (versions, device, precision, commit), and what tells it from others."""
+"""The origin of a run (versions, device, precision, commit), and hashes that identify it."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ PACKAGES = ("jax", "jaxlib", "equinox", "optax", "playground", "mujoco", "mujoco
 
 
 def describe() -> dict[str, Any]:
-    """All of it, for meta.json."""
+    """Returns the origin, for meta.json."""
     return {
         "versions": {"moca-rl": __version__, **versions()},
         "python": platform.python_version(),
@@ -30,7 +30,7 @@ def describe() -> dict[str, Any]:
 
 
 def versions() -> dict[str, str | None]:
-    """The version of each package that matters; None for one that is not installed."""
+    """Returns the version of each relevant package; None if it is not installed."""
     found: dict[str, str | None] = dict.fromkeys(PACKAGES)
     for package in PACKAGES:
         with suppress(PackageNotFoundError):
@@ -39,13 +39,13 @@ def versions() -> dict[str, str | None]:
 
 
 def commit() -> str | None:
-    """The commit of this source tree; None when the package is installed, or there is no git."""
+    """Returns the commit of this source tree; None for an installed package, or without git."""
     root = Path(__file__).parents[3]
     if not (root / "pyproject.toml").is_file():
         return None
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # JAX warns of any subprocess
+            warnings.simplefilter("ignore", RuntimeWarning)  # JAX warns about any subprocess
             command = ["git", "-C", str(root), "describe", "--always", "--dirty"]
             return subprocess.run(command, capture_output=True, text=True).stdout.strip() or None
     except OSError:
@@ -53,9 +53,9 @@ def commit() -> str | None:
 
 
 def identity(settings: Mapping[str, Any], runs: Sequence[Mapping[str, float]]) -> dict[str, str]:
-    """Hashes of what config.json says, and of seeds and variations, by which one set of runs is told from another.
+    """Returns hashes of config.json, and of seeds and variations, which identify a set of runs.
 
-    A setting that is added later changes neither.
+    Settings added in later versions do not change the hashes.
     """
     parts = {"settings": settings, "runs": runs}
     return {name: hashlib.sha256(json.dumps(part, sort_keys=True).encode()).hexdigest() for name, part in parts.items()}

@@ -1,6 +1,6 @@
-"""A run, finished or not, and what its policies answer: actions, values, predictions, films.
+"""A run, finished or not, and queries of its policies: actions, values, predictions, videos.
 
-One compiled program per question and shape serves all runs of a directory.
+All runs of a directory share one compiled program per query and shape.
 """
 
 import dataclasses
@@ -25,67 +25,85 @@ from moca.drivers import make_env
 from moca.drivers.host_evaluation import evaluate_on_host
 from moca.envs.environment import Spaces, make_noise
 from moca.envs.host import HostEnvironment
-from moca.envs.named import as_environment
+from moca.envs.named import as_environment, is_gymnasiums
 from moca.envs.trust import import_trusted
 from moca.evaluation import evaluate as evaluate_learner
 from moca.evaluation import rollout
 from moca.loop import PolicyState, agent_steps, init_run, policy_start, policy_step
 from moca.names import OWN
-from moca.runs import BEST, LAST, export, film, inspection, saving
+from moca.runs import BEST, LAST, export, film, inspection, learned, notebook, saving
 from moca.runs.answers import FollowingPolicy, Model, as_rows
 from moca.runs.directory import RunDirectory
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Run:
-    """A run directory with what one wants of it. Its runs may differ in floats of their configs."""
+    """A run directory and its policies. Its runs may differ in float settings."""
 
     directory: RunDirectory
-    env: Spaces | None = None  # the environment it was trained on, if its config names another
-    which: str = LAST  # of its policies: the last, or the best, as `KeepBest` found it
+    env: Spaces | None = None  # the training environment, if the config does not name it
+    which: str = LAST  # which policies to use: the last, or the best ones kept by `KeepBest`
 
     @property
     def path(self) -> Path:
-        """The place where it lies."""
+        """The run directory."""
         return self.directory.path
 
     @property
     def config(self) -> Config:
-        """Its settings."""
+        """The settings."""
         return self.directory.config
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """Its metrics: one dictionary per episode and run."""
-        return self.directory.rows()
+        """The metrics: one dictionary per episode and run."""
+        return notebook.Rows(self.directory.rows())
+
+    def __repr__(self) -> str:
+        try:
+            return notebook.describe(self)
+        except ConfigError as error:  # repr must not fail on a damaged directory
+            return f"Run({str(self.path)!r}: {error})"
+
+    def _repr_html_(self) -> str:
+        return notebook.describe_html(self)
 
     def predict(self, observation: Any, run: int = 0) -> np.ndarray:
-        """The greedy action for an observation (obs,), or the actions for many (n, obs); each is taken for the state.
+        """Returns the greedy action for an observation (obs,), or actions for many (n, obs).
 
-        An agent with a filter acts on a belief that grows over an episode: `policy` keeps one.
+        Each observation is taken for the state. An agent with a filter acts on a belief that
+        develops over an episode; use `policy` to keep one.
         """
         asked = self._at(run)
         rows, lead = self._observed(observation)
         return np.array(self._programs["act"](*asked, rows)).reshape(*lead, self.environment.action_size)
 
     def policy(self, run: int = 0) -> FollowingPolicy:
-        """The greedy policy of one run, to be called with the observations of an episode one after the other."""
-        self._at(run)  # an environment that must not be imported is refused here, not at the first observation
+        """Returns the greedy policy of one run, to be called with successive observations."""
+        self._at(run)  # raises here, not at the first observation, if the environment is not trusted
         return FollowingPolicy(self, int(run))
 
     def value(self, observation: Any, run: int = 0) -> np.ndarray:
-        """The discounted return that the agent expects from a state (obs,), or from many (n, obs)."""
+        """Returns the expected discounted return from a state (obs,), or from many (n, obs)."""
         asked = self._at(run)
         rows, lead = self._observed(observation)
         return np.array(self._programs["value"](*asked, rows)).reshape(lead)
 
+    def get_parameters(self, run: int = 0) -> dict[str, np.ndarray]:
+        """Returns copies of all arrays that one run has learned, by path, as `critics.trunk.weights.0`."""
+        learner = jax.tree.map(lambda leaf: leaf[self._refuse_run(run)], self.learners)
+        return {name: array.copy() for name, array in learned.by_path(learner).items()}
+
     @property
     def model(self) -> "Model":
-        """The model that predicts the next state; raises where the agent has no such thing."""
+        """The model of the next state; raises if the agent has no model."""
         return Model(self)
 
     def export(self, path: Path | str, run: int | None = None) -> Path:
-        """Writes one run's policy, that of `best_run` by default, as a file that `moca.deploy` runs without jax."""
+        """Writes one run's policy, by default that of `best_run`, as a file for `moca.deploy`.
+
+        A name that ends in .onnx gives an ONNX model, as `Policy.to_onnx` does.
+        """
         run = self.best_run if run is None else self._refuse_run(run)
         noise = self.directory.configs[run].noise
         origin = {
@@ -108,55 +126,55 @@ class Run:
         return max(range(runs), key=lambda run: np.mean(scores[run]) if scores[run] else -np.inf)
 
     def learn(self, steps: int, callback: Any = None, progress: bool | Console = False) -> "Run":
-        """The run after so many more environment steps; arguments as for `MoCA.learn`.
+        """Trains for that many more environment steps; arguments as for `MoCA.learn`.
 
-        One that was interrupted, or stopped by a callback, goes on to where it was to end.
+        A run that was interrupted, or stopped by a callback, continues to its planned end.
         """
         from moca.runs.launch import resume
 
-        directory = RunDirectory.open(self.path)  # as it is now
+        directory = RunDirectory.open(self.path)  # its current state
         total = directory.totals[-1] + (whole("steps", steps, 1) if directory.over else 0)
         return resume(self.path, steps=total, env=self.env, console=progress, callback=callback)
 
     def save(self, path: Path | str) -> Path:
-        """Copies the run directory, without the checkpoints that an unfinished run would need."""
+        """Copies the run directory, without checkpoints; returns the new path."""
         path = as_path("path", path)
         if path.exists():
-            raise ConfigError(f"{path} exists already: choose another path, or remove it")
+            raise ConfigError(f"{path} already exists: choose another path, or remove it")
         with files.writing(f"to {path}"):
             shutil.copytree(self.path, path, ignore=shutil.ignore_patterns("checkpoints", "lock"))
         return path
 
     def evaluate(self, episodes: int = 10, seed: int = 0) -> list[dict[str, float]]:
-        """Returns of the policies over fresh episodes, one row per run."""
+        """Evaluates the policies over new episodes; returns one row per run."""
         episodes, seed = whole("episodes", episodes, 1, MOST), whole("seed", seed)
         return self.evaluate_learners(self.learners, episodes, seed)
 
     def evaluate_learners(self, learners: Any, episodes: int = 10, seed: int = 0) -> list[dict[str, float]]:
-        """The same for learners that a callback was shown."""
+        """Evaluates learners, such as those passed to a callback; returns one row per run."""
         episodes, seed, env = whole("episodes", episodes, 1, MOST), whole("seed", seed), self.environment
         stacked = jax.tree.map(lambda *numbers: np.asarray(numbers, np.float32), *self.directory.configs)
         if isinstance(env, HostEnvironment):
             result = evaluate_on_host(env, self.config, stacked, learners, episodes, seed)
         else:
             result = jax.device_get(self._programs["evaluate"](episodes, jax.random.key(seed), stacked, learners))
-        return [
+        return notebook.Rows(
             {**run, **{name: float(values[i]) for name, values in result.items()}}
             for i, run in enumerate(self.directory.runs)
-        ]
+        )
 
-    def render(self, run: int = 0, seed: int = 0, path: Path | None = None) -> tuple[Path, str, float]:
-        """Films one greedy episode of one run: the file, how it was drawn, and the return it shows."""
+    def render(self, run: int = 0, seed: int = 0, path: Path | None = None) -> notebook.Film:
+        """Renders one greedy episode; returns the file, how it was drawn, and the return."""
         run, seed = self._refuse_run(run), whole("seed", seed)
         if path is None:
             files.refuse_odd(self.path / "rollout.mp4")
         path = self.path / "rollout.mp4" if path is None else as_path("path", path)
         env, config = self.environment, self.directory.configs[run]
         if isinstance(env, HostEnvironment):
-            return path, *film.record(path, env, config, self._at(run)[1], seed)
+            return notebook.Film(path, *film.record(path, env, config, self._at(run)[1], seed))
         states, episode = self._programs["play"](*self._at(run), jax.random.key(seed))
         how = film.write(path, env, states, np.asarray(episode.reward))
-        return path, how, float(np.sum(episode.reward))
+        return notebook.Film(path, how, float(np.sum(episode.reward)))
 
     def inspect(
         self,
@@ -166,36 +184,36 @@ class Run:
         beside: "Run | None" = None,
         beside_run: int | None = None,
     ) -> inspection.Inspection:
-        """One greedy episode, step by step, as a page that a notebook shows and `save` writes.
+        """Returns a page about one greedy episode; notebooks show it, `save` writes it.
 
         Args:
-            run: which of the runs.
-            episode: the seed of the episode, as that of `render`.
-            steps: how many decisions of it; all by default.
-            beside: another run in the same environment, shown from the same start.
-            beside_run: which of its runs; the same number by default.
+            run: Number of the run.
+            episode: Seed of the episode, as in `render`.
+            steps: Number of decisions to show; all by default.
+            beside: Another run in the same environment, shown from the same initial state.
+            beside_run: Number of the run in `beside`; the same as `run` by default.
         """
         return inspection.inspect(self, run, episode, steps, beside, beside_run)
 
     def refuse_without_env(self) -> None:
-        """Raises if the run is on an environment that only its user has, and it was not given."""
+        """Raises if the run needs the user's own environment and it was not given."""
         name = self.config.env.name
         if name.startswith(OWN) and self.env is None:
             raise ConfigError(
-                f"{self.path} was trained on {name.removeprefix(OWN)}, an environment of your own: moca.load(path, "
-                "env=…)"
+                f"{self.path} was trained on your own environment {name.removeprefix(OWN)}: pass it as in "
+                "moca.load(path, env=…)"
             )
 
     @property
     def best(self) -> "Run":
-        """The same with the best policies that were met in place of the last, where `KeepBest` looked for them."""
+        """The same run with the best policies, kept by `KeepBest`, instead of the last."""
         best = dataclasses.replace(self, which=BEST)
-        best.__dict__.update(environment=self.environment, _programs=self._programs)  # compiled once for both
+        best.__dict__.update(environment=self.environment, _programs=self._programs)  # share compiled programs
         return best
 
     @cached_property
     def learners(self) -> Any:
-        """What was learned, with a leading axis over runs: at the end, or until the newest checkpoint."""
+        """The learners of all runs, stacked: final ones, or those of the newest checkpoint."""
         config, env, directory = self.config, self.environment, self.directory
         like = jax.eval_shape(
             jax.vmap(lambda key: init_run(config, env, key)),
@@ -209,7 +227,7 @@ class Run:
 
     @cached_property
     def environment(self) -> Any:
-        """The environment it was trained on, with its action repeat."""
+        """The training environment, with its action repeat."""
         self.refuse_without_env()
         return make_env(self.config, self.env)
 
@@ -218,7 +236,7 @@ class Run:
         return {}
 
     def _at(self, run: int) -> tuple[Config, Any]:
-        """Config and learner of one run, on the device."""
+        """Returns config and learner of one run, on the device."""
         if (run := self._refuse_run(run)) not in self._placed:
             config = jax.tree.map(lambda number: jnp.asarray(number, jnp.float32), self.directory.configs[run])
             learner = jax.tree.map(lambda leaf: leaf[run], self.learners)
@@ -226,15 +244,15 @@ class Run:
         return self._placed[run]
 
     def _refuse_run(self, run: int) -> int:
-        """The number of a run, if there is one of that number."""
+        """Returns the number of a run; raises if there is no such run."""
         count = len(self.directory.runs)
         if whole("run", run, -INT32) not in range(count):
-            raise ConfigError(f"run = {run} is out of range: the directory holds {count}, numbered from 0")
+            raise ConfigError(f"run = {run} is out of range: the directory has {count} runs, numbered from 0")
         return int(run)
 
     @cached_property
     def _programs(self) -> Mapping[str, Any]:
-        """Compiled functions of config and learner, so that one serves every run."""
+        """Compiled functions of config and learner, shared by all runs."""
         env = self.environment
         low, high = jnp.array(env.action_low), jnp.array(env.action_high)
 
@@ -278,27 +296,29 @@ class Run:
         return programs | {f.__name__: jax.jit(f, static_argnums=0) for f in (watch, evaluate)}
 
     def _observed(self, observation: Any, gaps: bool = False) -> tuple[np.ndarray, tuple[int, ...]]:
-        """Observations as rows, and the axes that stood before."""
+        """Returns observations as rows, and their leading axes."""
         return as_rows("an observation", observation, self.environment.observation_size, gaps)
 
 
 def load(path: Path | str, env: Any = None, *, which: str = LAST, trust: bool = False) -> Run:
-    """The run in that directory, finished or not; one on an environment of your own needs that environment again.
+    """Loads the run in a directory, finished or not.
 
-    With `which="best"` its policies are the best that `KeepBest` found. With `trust` it may name an environment for
-    which a module of someone's own is imported.
+    Args:
+        path: The run directory.
+        env: The environment, if the run was trained on your own.
+        which: "last" for the last policies, "best" for those kept by `KeepBest`.
+        trust: Whether the config may name an environment that imports a user's module.
     """
-    refuse_other_env(env := as_environment(env))
+    refuse_other_env(env)
     if which not in (LAST, BEST):
         raise ConfigError(f"which = {shown(which)} is unknown. Allowed: {LAST}, {BEST}")
     directory = RunDirectory.open(as_path("path", path))
+    env = as_environment(env, directory.config.env.flatten)
     import_trusted(directory.path, directory.config.env.name, trust)
     return Run(directory, env, which)
 
 
 def refuse_other_env(env: Any) -> None:
-    """Raises unless it is an environment, or None."""
-    if env is not None and not isinstance(env, Spaces):
-        raise ConfigError(
-            f"env = {shown(env)} must be an environment, as an object of one of moca's classes for them, or None"
-        )
+    """Raises unless `env` is an environment or None."""
+    if env is not None and not isinstance(env, Spaces) and not is_gymnasiums(env):
+        raise ConfigError(f"env = {shown(env)} must be an environment of moca's classes, or None")

@@ -1,4 +1,4 @@
-"""A trainer's checkpoints: saving it from time to time, and going back to the newest one that is valid."""
+"""A trainer's checkpoints: saving from time to time, and restoring the newest valid one."""
 
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,7 +18,7 @@ from moca.runs.directory import LOGS, RunDirectory
 
 
 class Saver:
-    """Saves the trainer from time to time, in a thread of its own so that training does not wait for the disk."""
+    """Saves the trainer from time to time, in a thread, without delaying training."""
 
     def __init__(self, trainer: Trainer, directory: RunDirectory, every: float, keep: int) -> None:
         self._trainer, self._directory, self._every, self._keep = trainer, directory, every, keep
@@ -27,12 +27,12 @@ class Saver:
         self._last = time.perf_counter()
 
     def save_if_due(self) -> None:
-        """Begins a save if the last is long enough ago and done; raises what it failed with."""
+        """Starts a save if the last is finished and old enough; raises its error if it failed."""
         if time.perf_counter() - self._last >= self._every and (self._pending is None or self._pending.done()):
             self.save()
 
     def save(self) -> None:
-        """Begins a save, after the one before has ended."""
+        """Starts a save, after the previous one has ended."""
         self.wait()
         trainer, directory = self._trainer, self._directory
         facts = checkpoint.Facts(trainer.episode, directory.lengths(), directory.meta.get("identity"))
@@ -40,14 +40,14 @@ class Saver:
         step = trainer.step
 
         def write() -> None:
-            directory.sync()  # the logs, which the checkpoint counts on
+            directory.sync()  # first the logs, which the checkpoint refers to
             checkpoint.save(directory.checkpoints, step, held, self._keep)
 
         self._pending = self._thread.submit(write)
         self._last = time.perf_counter()
 
     def wait(self) -> None:
-        """Returns when nothing is being written; raises if that failed."""
+        """Waits until nothing is being written; raises the error of a failed save."""
         pending, self._pending = self._pending, None
         with writing(f"a checkpoint to {self._directory.path}"):
             if pending is not None:
@@ -55,7 +55,10 @@ class Saver:
 
 
 def layouts(directory: RunDirectory, state: Any) -> list[checkpoint.Layout]:
-    """The layouts that checkpoints of a state may have: before a run was made longer, its replay memory was smaller."""
+    """Returns the possible layouts of checkpoints.
+
+    Before an extension the replay buffer was smaller.
+    """
     runs, most, row = state.replay.shape
     smaller = {replay_size(directory.config, steps) for steps in directory.totals[:-1]} - {most}
     memories = [jax.ShapeDtypeStruct((runs, size, row), state.replay.dtype) for size in smaller]
@@ -63,7 +66,10 @@ def layouts(directory: RunDirectory, state: Any) -> list[checkpoint.Layout]:
 
 
 def newest_learners(directory: RunDirectory, like: Any) -> Any | None:
-    """What was learned until the newest valid checkpoint, if there is one; nothing in the directory is changed."""
+    """Returns the learners of the newest valid checkpoint, or None.
+
+    Changes nothing in the directory.
+    """
     for path in checkpoint.newest_first(directory.checkpoints):
         try:
             found = checkpoint.load(path, layouts(directory, like))
@@ -76,27 +82,27 @@ def newest_learners(directory: RunDirectory, like: Any) -> Any | None:
 
 
 def go_back_to_checkpoint(trainer: Trainer, directory: RunDirectory, console: Console) -> None:
-    """Puts the trainer and the logs where the newest valid checkpoint has them, or at the start if there is none."""
+    """Restores trainer and logs from the newest valid checkpoint, or to the start."""
 
     def accept(path: Path, found: checkpoint.Checkpoint) -> None:
         episode, lengths, identity = found.facts
-        length, runs = trainer.config.env.episode_length, len(directory.runs)
+        runs = len(directory.runs)
         if identity != directory.meta.get("identity"):
             raise ConfigError(f"{path} is a checkpoint of another run: remove it")
-        if path.stem != f"{episode * length:012d}" or episode > trainer.episodes:
-            raise checkpoint.DamagedError(f"{path} is of another step than its name says")
+        if episode > trainer.episodes or path.stem != f"{trainer.schedule.steps(episode):012d}":
+            raise checkpoint.DamagedError(f"{path} is damaged: its step does not match its name")
         if lengths.keys() != set(LOGS):
-            raise checkpoint.DamagedError(f"{path} is damaged: it counts on other logs than a run has")
+            raise checkpoint.DamagedError(f"{path} is damaged: it refers to other logs than a run has")
         if short := directory.ends_a_row(lengths):
-            raise checkpoint.DamagedError(f"{path} counts on rows that {short} has not")
+            raise checkpoint.DamagedError(f"{path} refers to rows that {short} does not have")
         try:
             steps = [row["step"] for row in directory.rows(lengths["metrics.jsonl"])]
         except ConfigError as error:
-            raise checkpoint.DamagedError(f"{path} counts on rows that are damaged: {error}") from None
-        if steps != [length * (1 + number // runs) for number in range(episode * runs)]:
-            raise checkpoint.DamagedError(f"{path} counts on other rows than metrics.jsonl has")
+            raise checkpoint.DamagedError(f"{path} refers to damaged rows: {error}") from None
+        if steps != [end for number in range(episode) for end in [trainer.schedule.steps(number + 1)] * runs]:
+            raise checkpoint.DamagedError(f"{path} refers to other rows than metrics.jsonl has")
         if not plausible(checkpoint.unflatten(found.arrays, trainer.state)):
-            raise checkpoint.DamagedError(f"{path} holds numbers that no run can have")
+            raise checkpoint.DamagedError(f"{path} contains numbers that no run can have")
 
     found, complaints = checkpoint.newest(directory.checkpoints, layouts(directory, trainer.state), accept)
     for number, complaint in enumerate(complaints, 1):
@@ -109,4 +115,4 @@ def go_back_to_checkpoint(trainer: Trainer, directory: RunDirectory, console: Co
     trainer.state = checkpoint.from_host(checkpoint.grown(found.arrays, trainer.state), trainer.state)
     trainer.episode = found.facts.episode
     directory.cut(found.facts.lengths)
-    console.print(f"going on from step {trainer.step:,}")
+    console.print(f"resuming from step {trainer.step:,}")

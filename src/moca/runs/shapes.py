@@ -1,4 +1,4 @@
-"""The shapes that the parts of a run directory's files must have: they may come from elsewhere."""
+"""Checks of the data in a run directory's files, which may come from elsewhere."""
 
 import math
 from collections.abc import Mapping
@@ -8,26 +8,26 @@ from moca.divergence import CAUSES
 
 
 def is_run(run: Any) -> bool:
-    """True if it has the shape of an entry of `runs`."""
+    """Returns True for a valid entry of `runs`."""
     if not isinstance(run, dict) or type(run.get("seed")) is not int or not 0 <= run["seed"] < 2**32:
         return False
     return all(is_number(value) for value in run.values())
 
 
 def are_steps(totals: Any) -> bool:
-    """True for a list of growing numbers of steps."""
+    """Returns True for a list of increasing numbers of steps."""
     if not isinstance(totals, list) or not all(type(steps) is int and 0 < steps < 2**31 for steps in totals):
         return False
     return sorted(set(totals)) == totals
 
 
 def is_number(value: Any) -> bool:
-    """True for a number that a float holds."""
+    """Returns True for a number that fits a float."""
     return (type(value) is float and math.isfinite(value)) or (type(value) is int and abs(value) < 2**53)
 
 
 def is_row(row: Mapping[str, Any]) -> bool:
-    """True if it has the shape of a row of metrics.jsonl: numbers, or null for what could not be measured."""
+    """Returns True for a valid row of metrics.jsonl: numbers, or null if not measured."""
     if not {"step", "seed", "diverged", "return_mean", "return_noise_free"} <= row.keys():
         return False
     known = type(row["step"]) is int and row["step"] >= 0 and row["diverged"] in range(len(CAUSES))

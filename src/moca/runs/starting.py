@@ -1,4 +1,4 @@
-"""Runs that begin with another's weights, of which they keep a copy."""
+"""Runs that start from the weights of another run, which they copy."""
 
 import hashlib
 from typing import Any
@@ -14,16 +14,16 @@ FILE = "start.npz"
 
 
 def keep(directory: RunDirectory, start: Any) -> None:
-    """Copies what another run has learned into a directory that is locked, unless it was noted there before."""
+    """Copies the weights of another run into a locked directory, unless already copied."""
     if not (hasattr(start, "learners") and hasattr(start, "directory")):
         raise ConfigError(f"start = {shown(start)} must be a run, as moca.load returns it")
     told = directory.meta.get("start")
     if isinstance(told, dict) and told.get("run") == str(start.path):
         return
     if told is not None:
-        raise ConfigError(f"{directory.path} holds a run that began with other weights than those of {start.path}")
+        raise ConfigError(f"{directory.path} has a run that started from other weights than those of {start.path}")
     if any(directory.checkpoints.glob("*")) or directory.rows():
-        raise ConfigError(f"{directory.path} holds a run already, which began without the weights of another")
+        raise ConfigError(f"{directory.path} already has a run, which did not start from another run's weights")
     count = len(start.directory.runs)
     taken = np.arange(len(directory.runs)) % count
     directory.save_policy(jax.tree.map(lambda leaf: np.asarray(leaf)[taken], start.learners), FILE)
@@ -32,9 +32,9 @@ def keep(directory: RunDirectory, start: Any) -> None:
 
 
 def begun(directory: RunDirectory, state: Any) -> Any:
-    """The state with which a run begins: its own, with the weights of another if it was given them.
+    """Returns the initial state of a run, with the weights of another run if it was given one.
 
-    Optimisers and moving averages come along; updates are counted from zero, for the schedules.
+    Optimisers and moving averages are copied too. Updates are counted from zero, for the schedules.
     """
     told = directory.meta.get("start")
     if told is None:
@@ -45,7 +45,7 @@ def begun(directory: RunDirectory, state: Any) -> Any:
     except FileNotFoundError:
         found = ""
     if not isinstance(told, dict) or found != told.get("sha256"):
-        raise ConfigError(f"{path} is not what the run began with: begin a new run elsewhere")
+        raise ConfigError(f"{path} does not hold the weights that the run started from: start a new run elsewhere")
     like = jax.eval_shape(lambda: state.learner)
     learner = directory.load_policy(like, FILE)._replace(updates=state.learner.updates)
     placed = jax.tree.map(

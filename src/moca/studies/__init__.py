@@ -1,1 +1,1 @@
-"""The paper's evidence: its figures, its grids of runs, its claims."""
+"""Studies: grids of runs, their results, statistics, figures and reports."""

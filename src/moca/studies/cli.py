@@ -10,38 +10,54 @@ from moca.studies import grid, look, registry, results
 
 
 def add_commands(command: Callable[[str, Callable[[argparse.Namespace], None], str], Parser]) -> None:
-    """Adds the commands to the command line, through its own function for that."""
-    study = command("study", _study, "run a grid of agents, tasks and noise levels; the same command goes on with it")
-    study.add_argument("name", help=f"{', '.join(registry.grids())}, or a TOML file of your own")
-    study.add_argument("--seeds", type=from_zero, help="runs per cell (default: as the grid)")
-    study.add_argument("--seed", type=from_zero, help="the first of the seeds (default: as the grid, 1000)")
-    study.add_argument("--steps", type=from_zero, help="environment steps per run (default: as the grid)")
-    study.add_argument("--presets", nargs="+", metavar="PRESET", help="default: all of the grid")
-    study.add_argument("--agents", nargs="+", metavar="AGENT", help="default: all of the grid")
-    study.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="any setting, for all cells")
+    """Adds the commands; `command` registers one and returns its parser."""
+    study = command("study", _study, "run a grid of agents, tasks and noise levels; run it again to resume")
+    study.add_argument("name", help=f"{', '.join(registry.grids())}, or your own TOML file")
+    study.add_argument("--seeds", type=from_zero, help="runs per cell (default: from the grid)")
+    study.add_argument("--seed", type=from_zero, help="the first seed (default: from the grid, 1000)")
+    study.add_argument("--steps", type=from_zero, help="environment steps per run (default: from the grid)")
+    study.add_argument("--presets", nargs="+", metavar="PRESET", help="presets to run (default: all in the grid)")
+    study.add_argument("--agents", nargs="+", metavar="AGENT", help="agents to run (default: all in the grid)")
+    study.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="any setting, applied to all cells"
+    )
     study.add_argument("--out", type=a_path, help="the study's directory (default: studies/NAME)")
-    study.add_argument("--launcher", choices=["local", "ray"], default="local", help="default: local")
-    study.add_argument("--ray-address", metavar="ADDRESS", help="of a Ray cluster (default: one of this machine alone)")
-    study.add_argument("--parallel", type=at_least_one, default=1, help="jobs at once on a machine (default: 1)")
-    study.add_argument("--only", metavar="JOB", help="this job alone, by name or number, in this process; for arrays")
-    study.add_argument("--checkpoint-every", type=seconds, default=120.0, metavar="SECONDS", help="default: 120")
+    study.add_argument("--launcher", choices=["local", "ray"], default="local", help="where jobs run (default: local)")
+    study.add_argument(
+        "--ray-address", metavar="ADDRESS", help="address of a Ray cluster (default: start one on this machine)"
+    )
+    study.add_argument("--parallel", type=at_least_one, default=1, help="jobs at a time on each machine (default: 1)")
+    study.add_argument(
+        "--only", metavar="JOB", help="run only this job, by name or number, in this process; for job arrays"
+    )
+    study.add_argument(
+        "--checkpoint-every",
+        type=seconds,
+        default=120.0,
+        metavar="SECONDS",
+        help="seconds between checkpoints (default: 120)",
+    )
     add_device(study)
-    study.add_argument("--dry-run", action="store_true", help="print the plan and about how long it takes, and stop")
+    study.add_argument("--dry-run", action="store_true", help="print the plan and its estimated duration, and exit")
     add_trust(study)
 
     figure = command("figure", _figure, "draw a figure of the paper, or of a study")
     made = [f"{name}: {figure.text}" for name, figure in registry.figures().items()]
-    own = f"{', '.join(registry.grids())}, a TOML file of your own, or a study's directory: from that study's results"
+    own = f"{', '.join(registry.grids())}, your own TOML file, or a study's directory: the figures of that study"
     figure.add_argument("name", help=f"{'; '.join(made)}; {own}")
     figure.add_argument("--results", type=a_path, metavar="DIR", help="the study's directory (default: studies/NAME)")
     figure.add_argument("--out", type=a_path, default=Path("figures"), help="folder for the files (default: figures)")
     figure.add_argument(
-        "--formats", nargs="+", choices=["pdf", "svg", "png"], default=["pdf", "svg", "png"], help="default: all three"
+        "--formats",
+        nargs="+",
+        choices=["pdf", "svg", "png"],
+        default=["pdf", "svg", "png"],
+        help="file formats (default: all three)",
     )
 
-    report = command("report", _report, "one page about a study: scores, claims, curves, settings; opens offline")
+    report = command("report", _report, "write a page about a study: scores, claims, curves, settings")
     report.add_argument("directory", type=a_path, help="a study's directory")
-    report.add_argument("--out", type=a_path, help="the page (default: report.html in that directory)")
+    report.add_argument("--out", type=a_path, help="file to write (default: report.html in that directory)")
 
 
 def _study(arguments: argparse.Namespace) -> None:
@@ -71,7 +87,7 @@ def _study(arguments: argparse.Namespace) -> None:
 
     from moca.studies import launch
 
-    console = Console(markup=False, emoji=False)  # a path may have brackets
+    console = Console(markup=False, emoji=False)  # a path may contain brackets
     options = launch.Options(
         arguments.parallel, arguments.device, arguments.checkpoint_every, arguments.ray_address, trust=True
     )
@@ -96,7 +112,7 @@ def _figure(arguments: argparse.Namespace) -> None:
 
 
 def _figures_of_study(name: str, directory: Path | None, out: Path, formats: tuple[str, ...]) -> list[Path]:
-    """The figures of a study that has a name or a file, or of the one in a directory."""
+    """Draws the figures of the study with that name, file or directory; returns their paths."""
     known = [*registry.figures(), *registry.grids()]
     if (Path(name) / results.PLAN).is_file():
         study, directory = results.load_grid(Path(name)).name, directory or Path(name)
@@ -107,7 +123,7 @@ def _figures_of_study(name: str, directory: Path | None, out: Path, formats: tup
         allowed = f"{', '.join(known)}, a file ending in .toml, or a study's directory"
         raise ConfigError(f"figure = {name!r} is unknown.{nearest(name, known)} Allowed: {allowed}")
     if not directory.exists():
-        raise ConfigError(f"{directory} is not there: run moca study {name} first, or give --results DIR")
+        raise ConfigError(f"{directory} does not exist: run moca study {name} first, or give --results DIR")
     if (held := results.load_grid(directory).name) != study:
         raise ConfigError(f"--results {directory} holds the study {held}, not {study}")
     from moca.studies import curves

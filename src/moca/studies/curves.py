@@ -1,9 +1,9 @@
-"""Figures of a study: learning curves, scores, and what stands behind them.
+"""The figures of a study: learning curves, scores and diagnostics.
 
-Each figure says what its lines and bands are: the mean with its 95 % interval, or the median and the middle half of the
-seeds where these form two groups, or where a few values are huge. Seeds that diverged are in neither, and the legend
-says how many are left; over training each of them is a thin line up to where it diverged. An agent that does not have
-a metric is left out of its panel.
+Each figure states what its lines and bands are: the mean with its 95 % interval, or the median and
+the middle half of the seeds if the seeds form two groups or a few values are huge. Diverged seeds
+are in neither, and the legend says how many remain; over training each of them is a thin line up to
+its divergence. An agent without a metric is omitted from the panel of that metric.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ from moca.studies.results import load_results
 
 
 def draw(directory: Path, out: Path, formats: Sequence[str] = figures.FORMATS) -> list[Path]:
-    """The files of all figures for which the study in that directory has data, one set for each preset."""
+    """Draws all figures for which the study in a directory has data; returns the files."""
     table = load_results(directory)
     paths: list[Path] = []
     with figures.style():
@@ -30,13 +30,13 @@ def draw(directory: Path, out: Path, formats: Sequence[str] = figures.FORMATS) -
 
 
 def drawn(cells: Cells, maps: Path) -> Iterator[tuple[str, Figure]]:
-    """Each figure with its name."""
+    """Yields each figure with its name."""
     if len(cells.envs) > 2 and all(len(cells.noises(env)) == 1 for env in cells.envs):
         yield "learning", learning.of_tasks(cells)
     else:
         for env in cells.envs:
             yield _name(cells, env), learning.of_task(cells, env)
-    if any(len(cells.noises(env)) > 3 for env in cells.envs):  # with fewer the learning curves say it all
+    if any(len(cells.noises(env)) > 3 for env in cells.envs):  # with fewer, the learning curves suffice
         yield "degradation", scores.against_noise(cells)
     if any(map(cells.bounded, cells.envs)) and (figure := scores.profiles(cells)):
         yield "profiles", figure
@@ -53,7 +53,7 @@ def drawn(cells: Cells, maps: Path) -> Iterator[tuple[str, Figure]]:
 
 
 def _name(cells: Cells, env: str) -> str:
-    """The name that a task's figure has where all of its noise levels are there."""
+    """Returns the name of a task's figure: the paper's if all of its noise levels are present."""
     known = task(env)
     return known.figure if known.figure and known.noises <= set(cells.noises(env)) else f"learning-{_plain(env)}"
 

@@ -1,4 +1,4 @@
-"""The progress of a study on the terminal: one bar for all of it, and a line for each job in hand."""
+"""The progress of a study on the terminal: one bar for the study, and one line per running job."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,14 +12,14 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from moca.studies import results
 from moca.studies.grid import Job
 
-# Environment steps of all runs together per second, about: one H200 and two CPU cores, both presets. For the estimate
-# before anything has been measured; docs/performance.md has the measurements.
+# Approximate environment steps per second over all runs, on one H200 and on two CPU cores, for the
+# estimate before anything has been measured. docs/performance.md has the measurements.
 RATES = {"gpu": 58_000.0, "cpu": 700.0}
-COMPILE = {"gpu": 11.0, "cpu": 40.0}  # seconds per job; on the GPU machine's sixteen cores jobs compile side by side
+COMPILE = {"gpu": 11.0, "cpu": 40.0}  # seconds per job; on the GPU machine's sixteen cores jobs compile in parallel
 
 
 class Board:
-    """Follows the jobs' directories, whoever writes to them."""
+    """Follows the jobs' directories, whichever process writes to them."""
 
     def __init__(self, console: Console, directory: Path, jobs: Sequence[Job]) -> None:
         self._directory, self._jobs = directory, {job.name: job for job in jobs}
@@ -46,11 +46,11 @@ class Board:
             yield
 
     def note(self, text: str) -> None:
-        """A line that stays."""
+        """Prints a line that stays."""
         self._bar.console.print(text)
 
     def refresh(self, running: Mapping[str, Any]) -> None:
-        """Reads how far the jobs are."""
+        """Reads the progress of the jobs."""
         done = 0
         for name, job in self._jobs.items():
             own = steps(self._directory, job)
@@ -69,7 +69,7 @@ class Board:
 
 
 def steps(directory: Path, job: Job) -> int:
-    """Returns the environment steps that a job has behind it, of each of its runs."""
+    """Returns the environment steps that each run of a job has done."""
     path = directory / results.CELLS / job.name / "timing.jsonl"
     try:
         with path.open("rb") as file:
@@ -80,7 +80,7 @@ def steps(directory: Path, job: Job) -> int:
 
 
 def describe(directory: Path, jobs: Sequence[Job]) -> str:
-    """The plan of a study: its jobs, what is left of each, and about how long that takes."""
+    """Returns the plan of a study as text: jobs, remaining steps, estimated duration."""
     lines = [f"{'':3} {'job':40} {'runs':>5} {'steps each':>11}  noises"]
     left = 0
     for number, job in enumerate(jobs):

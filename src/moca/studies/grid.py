@@ -1,7 +1,7 @@
-"""The runs that a study is made of, as data. Nothing here imports jax.
+"""Grids: the runs of a study, as data. Nothing here imports jax.
 
-A cell is one agent on one task at one noise level under one preset, with all its seeds. Cells that differ in the noise
-alone share a compiled program and a run directory: a job.
+A cell is one agent on one task at one noise level under one preset, with all its seeds. Cells that
+differ only in the noise share a compiled program and a run directory. Together they are a job.
 """
 
 import json
@@ -21,43 +21,43 @@ from moca.presets import SAC_USUAL
 from moca.received import read_text
 from moca.studies import registry
 
-# Agents of a study that are an agent of ours with a setting.
+# Agents of a study that are built-in agents with particular settings.
 VARIANTS: dict[str, dict[str, Any]] = {
     **{f"moca-mc-{samples}": {"agent": "moca-mc", "dynamics.samples": samples} for samples in (1, 4, 16)},
-    # SAC as most implementations have it, beside SAC as a preset has it after a search.
+    # SAC with the usual settings, besides SAC with a preset's settings from a search.
     "sac-usual": {"agent": "sac", **SAC_USUAL},
 }
-ACTION = "action"  # kind of noise: a disturbance of the executed action, in units of half its range
-# Settings that the grid itself gives.
+ACTION = "action"  # a kind of noise: a disturbance of the executed action, in units of half the action range
+# Settings that the grid itself determines.
 OWN = (
     "agent", "seed", "seeds", "env.name", "noise.kind", "noise.sigma", "noise.sigma_min", "noise.action", "train.steps",
 )  # fmt: skip
-ORDER = ("raw", "tuned", "paper")  # of presets, for readers
-EVALUATIONS = 50  # of a run, about; the paper evaluates after every episode [choice]
+ORDER = ("raw", "tuned", "paper")  # of presets in pages
+EVALUATIONS = 50  # approximate number per run; the paper evaluates after every episode [choice]
 
 
 @dataclass(frozen=True)
 class Block:
-    """Every agent at every noise level, on one task."""
+    """All combinations of agents and noise levels on one task."""
 
     env: str
     agents: tuple[str, ...]
     noises: tuple[str, ...]  # as in `parse_noise`
     steps: int = 100_000
     settings: Mapping[str, Any] = field(default_factory=dict)
-    found: Mapping[str, Any] = field(default_factory=dict)  # what a look at a task without a preset told: see `looked`
+    found: Mapping[str, Any] = field(default_factory=dict)  # settings measured in a task without a preset: see `looked`
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Blocks of cells, each under every preset and with every seed."""
+    """Blocks of cells, each run under every preset and with every seed."""
 
     name: str
     blocks: tuple[Block, ...]
     presets: tuple[str, ...] = ("paper", "tuned")
-    seed: int = 1000  # nothing was tuned on the seeds from here on
+    seed: int = 1000  # no tuning used these seeds
     seeds: int = 10
-    films: tuple[str, ...] = ("moca",)  # agents that are filmed: a typical seed at the greatest noise
+    films: tuple[str, ...] = ("moca",)  # agents to make videos of: a typical seed at the strongest noise
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Job:
     """The cells of one agent, task and preset: one compiled program, one run directory."""
 
     preset: str
-    agent: str  # as the grid names it
+    agent: str  # its name in the grid
     config: Config
     noises: tuple[str, ...]
     filmed: bool = False
@@ -79,8 +79,9 @@ class Job:
     def varied(self) -> list[dict[str, float]]:
         """The settings in which its cells differ, in the order of `noises`.
 
-        Where the noise of one of them depends on the state that of all does: a constant level is one whose least is
-        its greatest. Where one disturbs actions, the others do so by nothing.
+        If the noise of one cell depends on the state, that of all does: a constant level then has
+        sigma_min equal to sigma. If one cell disturbs actions, the others do so with zero
+        deviation.
         """
         own = self.config.noise.kind
         levels = [parse_noise(noise) for noise in self.noises]
@@ -95,22 +96,22 @@ class Job:
 
     @property
     def has_landscape(self) -> bool:
-        """True if its states lie in a plane over which values and actions can be drawn."""
+        """True if its states form a plane over which values and actions can be drawn."""
         return registry.task(self.config.env.name).plane is not None
 
     @property
     def strongest(self) -> int:
-        """The number of its cell with the greatest noise, the first of several."""
+        """The index of the first cell with the strongest noise."""
         return max(range(len(self.noises)), key=lambda number: parse_noise(self.noises[number])[1])
 
     @property
     def runs(self) -> int:
-        """The number of runs that it trains at once."""
+        """The number of runs that it trains in parallel."""
         return len(self.noises) * self.config.seeds
 
 
 def parse_noise(text: str) -> tuple[str, float]:
-    """`0.05`, `state-norm 0.05` or `action 0.5` as kind and level."""
+    """Parses `0.05`, `state-norm 0.05` or `action 0.5` into kind and level."""
     kind, _, level = str(text).rpartition(" ")
     kind, kinds = kind or CONSTANT, (*NOISES, ACTION)
     try:
@@ -119,14 +120,14 @@ def parse_noise(text: str) -> tuple[str, float]:
         sigma = -1.0
     if kind not in kinds or not 0 <= sigma < float("inf"):
         raise ConfigError(
-            f"noises = {text!r} is not a noise: write a level such as 0.05, or a kind and a level such as "
+            f"noises = {text!r} is not a valid noise: write a level such as 0.05, or a kind and a level such as "
             f"'state-norm 0.05' or 'action 0.5'.{nearest(kind, kinds) if kind not in kinds else ''}"
         )
     return kind, sigma
 
 
 def find(name: str) -> Grid:
-    """The grid of that name, or the one in that TOML file."""
+    """Returns the grid of that name, or the one in that TOML file."""
     known = registry.grids()
     if name in known:
         return known[name]
@@ -137,12 +138,12 @@ def find(name: str) -> Grid:
 
 
 def by_rank(presets: Iterable[str]) -> list[str]:
-    """Presets in the order for readers."""
+    """Sorts presets into the order used in pages."""
     return sorted(presets, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
 
 
 def looked(grid: Grid, look: Callable[[str], Mapping[str, Any]]) -> Grid:
-    """The grid with what a look at each task tells for which the presets have too few settings."""
+    """Returns the grid with measured settings for tasks for which the presets have too few."""
 
     def block(block: Block) -> Block:
         lacking = any(
@@ -156,7 +157,7 @@ def looked(grid: Grid, look: Callable[[str], Mapping[str, Any]]) -> Grid:
 
 
 def plan(grid: Grid) -> list[Job]:
-    """The jobs of a grid; every setting has been checked."""
+    """Returns the jobs of a grid, with all settings checked."""
     jobs = [
         Job(preset, agent, _config(grid, block, preset, agent), block.noises, agent in grid.films)
         for preset in grid.presets
@@ -167,18 +168,18 @@ def plan(grid: Grid) -> list[Job]:
     for agent in grid.films:
         _refuse_unknown("films", agent)
     if not jobs:
-        raise ConfigError(f"the study {grid.name} holds no cells: name presets and agents")
+        raise ConfigError(f"the study {grid.name} has no cells: name presets and agents")
     if twice := {name for name in names if names.count(name) > 1}:
-        raise ConfigError(f"the study {grid.name} asks twice for {', '.join(sorted(twice))}")
+        raise ConfigError(f"the study {grid.name} contains twice: {', '.join(sorted(twice))}")
     return jobs
 
 
 def chosen(jobs: Sequence[Job], only: str | None) -> list[Job]:
-    """All jobs, or the one of that name or number, counted from zero."""
+    """Returns all jobs, or the one with that name or number, counted from zero."""
     names = {job.name: job for job in jobs} | {str(number): job for number, job in enumerate(jobs)}
     if only is not None and only not in names:
         listed = ", ".join(job.name for job in jobs)
-        raise ConfigError(f"only = {only!r} is no job of this study. Allowed: 0 to {len(jobs) - 1}, or {listed}")
+        raise ConfigError(f"only = {only!r} is not a job of this study. Allowed: 0 to {len(jobs) - 1}, or {listed}")
     return list(jobs) if only is None else [names[only]]
 
 
@@ -192,7 +193,7 @@ def narrowed(
     agents: Sequence[str] | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Grid:
-    """The grid with other seeds, fewer or more steps, fewer presets or agents, or further settings for all cells."""
+    """Returns the grid with other seeds, steps, presets, agents, or further settings."""
     blocks = grid.blocks
     if steps is not None:
         blocks = tuple(replace(block, steps=steps) for block in blocks)
@@ -217,12 +218,12 @@ def narrowed(
 
 
 def to_json(grid: Grid) -> str:
-    """The grid as JSON."""
+    """Returns the grid as JSON."""
     return json.dumps(plain(asdict(grid)), indent=2)
 
 
 def from_json(text: str) -> Grid:
-    """The grid that `to_json` wrote."""
+    """Returns the grid that `to_json` wrote."""
     try:
         content = json.loads(text)
     except ValueError as error:
@@ -261,7 +262,7 @@ def _settings(grid: Grid, block: Block, agent: str) -> dict[str, Any]:
         raise ConfigError(f"noises = {list(block.noises)} has {' and '.join(dependent)}: make a study for each")
     for name in block.settings:
         if name in OWN or name in VARIANTS.get(agent, {}):
-            raise ConfigError(f"{name} cannot be set for all cells: the study itself says what it is for each")
+            raise ConfigError(f"{name} cannot be set for all cells: the study sets it for each cell")
     return {
         "agent": agent,
         "seed": grid.seed,
@@ -287,7 +288,7 @@ def _read(path: Path) -> Grid:
 
 
 def _build(content: Mapping[str, Any], source: str) -> Grid:
-    """A grid from plain data; a name that is wrong or missing is named."""
+    """Returns a grid from plain data; errors name the entry that is wrong or missing."""
     if not isinstance(content, dict):
         raise ConfigError(f"{source} must be a table, with [[blocks]] in it")
     content = dict(content)
@@ -299,7 +300,7 @@ def _build(content: Mapping[str, Any], source: str) -> Grid:
         for block in listed
     ]
     if not blocks:
-        raise ConfigError(f"{source} holds no [[blocks]]")
+        raise ConfigError(f"{source} has no [[blocks]]")
     content.setdefault("name", Path(source).stem)
     return Grid(**_checked({**content, "blocks": tuple(blocks)}, Grid, source, ("presets", "films")))
 
@@ -323,12 +324,12 @@ def _checked(content: dict[str, Any], kind: type[Block | Grid], source: str, lis
         if name in content and type(content[name]) is not int:
             raise ConfigError(f"{source}: {name} = {reprlib.repr(content[name])} must be a whole number")
     if not re.fullmatch(r"(?!\.+$)[\w.-]{1,100}", str(content.get("name", "a"))):
-        raise ConfigError(f"{source}: name = {content['name']!r} must be made of letters, digits, '.', '_' and '-'")
+        raise ConfigError(f"{source}: name = {content['name']!r} must consist of letters, digits, '.', '_' and '-'")
     for name in lists:
         if name in content:
             if not isinstance(content[name], list | tuple):
                 raise ConfigError(f"{source}: {name} = {content[name]!r} must be a list")
             if not all(isinstance(item, str | int | float) for item in content[name]):
-                raise ConfigError(f"{source}: {name} = {reprlib.repr(content[name])} must be a list of words")
+                raise ConfigError(f"{source}: {name} = {reprlib.repr(content[name])} must be a list of strings")
             content[name] = tuple(str(item) for item in content[name])
     return content

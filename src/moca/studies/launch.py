@@ -1,6 +1,7 @@
-"""Runs the jobs of a study: in processes on this machine, or on a Ray cluster. What is finished is never run again.
+"""Launchers that run the jobs of a study: in local processes, or on a Ray cluster.
 
-A job is one run directory, so a job that was cut off goes on from its checkpoint, whoever ran it.
+A job is one run directory. A finished job is never run again, and an interrupted one resumes from
+its checkpoint, whichever launcher started it.
 """
 
 import contextlib
@@ -28,22 +29,22 @@ from moca.studies import grid, results
 from moca.studies.display import Board
 from moca.studies.grid import Grid, Job
 
-TRIES = 3  # of a job whose process died
-IN_HAND = 76  # exit code of a job that another process was first to train
+TRIES = 3  # attempts for a job whose process dies
+IN_HAND = 76  # exit code if another process already trains the job
 POLL = 0.2  # seconds
-Failures = dict[str, ConfigError]  # why jobs failed, by name
-_PREALLOCATE = "XLA_PYTHON_CLIENT_PREALLOCATE"  # a process that takes all of a GPU's memory leaves none for others
+Failures = dict[str, ConfigError]  # the errors of failed jobs, by name
+_PREALLOCATE = "XLA_PYTHON_CLIENT_PREALLOCATE"  # so that several processes can share a GPU
 
 
 @dataclass(frozen=True)
 class Options:
     """Options of the launchers."""
 
-    parallel: int = 1  # jobs at once
+    parallel: int = 1  # jobs at a time
     device: str | None = None
     checkpoint_every: float = 120.0
     ray_address: str | None = None
-    trust: bool = False  # whether the plan may name an environment for which a module of someone's own is imported
+    trust: bool = False  # whether the plan may name environments that import a user's module
 
 
 def study(
@@ -54,11 +55,12 @@ def study(
     options: Options | None = None,
     console: Console | None = None,
 ) -> Path:
-    """Runs what is not finished of a study, and returns its table of results.
+    """Runs the unfinished jobs of a study; returns the path of its table of results.
 
     Raises:
-        InterruptedRun: after a signal that asked it to stop; every running job was saved.
-        ConfigError: if jobs failed, a `DiskError` if for want of a disk; the others are finished, and collected.
+        InterruptedRun: After a signal; every running job has been saved.
+        ConfigError: If jobs failed, or a `DiskError` if the disk was the reason. The results of the
+            other jobs have been collected.
     """
     directory, console, options = Path(directory), console or Console(quiet=True), options or Options()
     jobs = grid.plan(plan)
@@ -70,22 +72,20 @@ def study(
     table = results.collect(directory, jobs) if len(left) < len(jobs) else None
     if failed:
         texts = "; ".join(f"{name}: {why}" for name, why in failed.items())
-        where = f". What is finished is in {table}" if table else ""
+        where = f". The finished jobs are in {table}" if table else ""
         kind = next((DiskError for why in failed.values() if isinstance(why, DiskError)), ConfigError)
         raise kind(f"{len(failed)} of {len(jobs)} jobs failed: {texts}{where}")
     if left:
-        raise InterruptedRun(f"stopped by {stopped_by}; the same command goes on where it stopped")
+        raise InterruptedRun(f"stopped by {stopped_by}; run the same command to resume")
     cells = directory / results.CELLS
     if missing := [job.name for job in jobs if job.filmed and not (cells / job.name / results.FILM).exists()]:
         again, films = " or ".join(f"--only {name}" for name in missing), "film" if len(missing) == 1 else "films"
-        console.print(
-            f"{len(missing)} {films} could not be made; the same command with {again} tries again and says why"
-        )
+        console.print(f"{len(missing)} {films} could not be made; run the same command with {again} to see the error")
     return directory / results.TABLE
 
 
 def prepare(directory: Path, plan: Grid, trust: bool = False) -> None:
-    """Makes the study's directory; refuses one that holds another study. What is trusted now is so from then on."""
+    """Creates the study's directory and records trust; raises if it has another study."""
     text = grid.to_json(plan)
     with writing(f"to {directory}"):
         (directory / results.CELLS).mkdir(parents=True, exist_ok=True)
@@ -97,9 +97,10 @@ def prepare(directory: Path, plan: Grid, trust: bool = False) -> None:
 
 
 def _local(directory: Path, jobs: Sequence[Job], options: Options, board: Board) -> tuple[Failures, str | None]:
-    """Every job in a process of its own, `parallel` at a time; why jobs failed, by name, and what signal stopped it.
+    """Runs each job in a process, `parallel` at a time; returns the errors and the signal received.
 
-    A process that died is started again; a job that another process has in hand is left to it until that is done.
+    A process that dies is restarted. A job that another process is training is left to that
+    process.
     """
     waiting = [job for job in jobs if not results.finished(directory, job)]
     running: dict[str, tuple[Job, subprocess.Popen]] = {}
@@ -121,18 +122,18 @@ def _local(directory: Path, jobs: Sequence[Job], options: Options, board: Board)
                     if (code := process.poll()) is None:
                         continue
                     del running[name]
-                    process.communicate()  # gives back what it still holds
+                    process.communicate()  # closes its pipes
                     deaths[name] += code < 0
                     if results.finished(directory, job) or request:
                         continue
-                    if code in (RESUMABLE, IN_HAND):  # someone stopped that process alone, or was first
+                    if code in (RESUMABLE, IN_HAND):  # that process alone was stopped, or another one has the job
                         waiting.append(job)
                     elif code < 0 and deaths[name] < TRIES:
-                        board.note(f"{name}: its process died of signal {-code}; starting it again")
+                        board.note(f"{name}: its process was killed by signal {-code}; restarting it")
                         waiting.insert(0, job)
                     else:
                         why = _last_line(directory, name) or f"exit code {code}"
-                        why = f"died of signal {-code}, {TRIES} times (no memory left?)" if code < 0 else why
+                        why = f"killed by signal {-code}, {TRIES} times (out of memory?)" if code < 0 else why
                         failed[name] = (DiskError if code == DiskError.code else ConfigError)(why)
                         board.note(f"{name} failed: {failed[name]}")
                 board.refresh(running)
@@ -145,7 +146,7 @@ def _local(directory: Path, jobs: Sequence[Job], options: Options, board: Board)
 
 
 def _start(directory: Path, job: Job, options: Options) -> subprocess.Popen:
-    """A process that runs one job; it stops when this one is gone, which it learns from its standard input."""
+    """Starts a process that runs one job; it stops when its standard input closes."""
     command = [
         sys.executable, "-m", "moca.studies.launch", str(directory), job.name,
         str(options.checkpoint_every), options.device or "any", *(["trust"] if options.trust else []),
@@ -175,27 +176,27 @@ def _last_line(directory: Path, name: str) -> str:
 
 
 def _in_hand(directory: Path, job: Job) -> bool:
-    """Returns True if a process trains in the job's directory."""
+    """Returns True if a process is training in the job's directory."""
     try:
         with open_to_read(directory / results.CELLS / job.name / "lock") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except OSError:  # not there, or nothing that a job would lock
+    except OSError:  # missing, or not a lock file
         return False
     return False
 
 
 def _ray(directory: Path, jobs: Sequence[Job], options: Options, board: Board) -> tuple[Failures, str | None]:
-    """Every job as a task of a Ray cluster, which runs it again if its worker dies; what `_local` returns.
+    """Runs each job as a task of a Ray cluster, with retries; returns the same as `_local`.
 
-    A job has a GPU, or its share of one, where the cluster has any, else a share of the CPUs. Where workers and this
-    process do not see the same files, results come back with the task.
+    A job gets a GPU or a share of one if the cluster has any, else a share of the CPUs. If workers
+    do not share the file system with this process, results are returned by the task.
     """
     ray = import_ray()
     waiting = [job for job in jobs if not results.finished(directory, job)]
     failed: Failures = {}
-    with _cluster(ray, options.ray_address), noted() as request:  # Ray sets signal handlers of its own when it starts
+    with _cluster(ray, options.ray_address), noted() as request:  # after Ray, which sets its own signal handlers
         resources = ray.cluster_resources()
         share: dict[str, Any]
         if resources.get("GPU"):
@@ -226,13 +227,13 @@ def _ray(directory: Path, jobs: Sequence[Job], options: Options, board: Board) -
             board.refresh({job.name: None for job in names.values()})
             if request and not cancelled:
                 cancelled = True
-                for reference in names:  # a running job then ends its episode and saves
+                for reference in names:  # running jobs then finish their episode and save
                     ray.cancel(reference, force=False, recursive=False)
         return failed, request.name
 
 
 def import_ray() -> Any:
-    """Returns the package Ray; raises `ConfigError` where it is not installed."""
+    """Returns the package Ray; raises `ConfigError` if it is not installed."""
     try:
         import ray
     except ImportError:
@@ -242,15 +243,15 @@ def import_ray() -> Any:
 
 @contextlib.contextmanager
 def _cluster(ray: Any, address: str | None) -> Iterator[None]:
-    """A connection to the cluster at that address, or at RAY_ADDRESS; one of this machine alone where there is none."""
+    """Connects to the cluster at that address or at RAY_ADDRESS, or starts one on this machine."""
     address = address or os.environ.get("RAY_ADDRESS")
     here = ray.is_initialized()
     if not here:
         try:
-            with contextlib.chdir("/"):  # Ray has its workers import from the current directory before all others
+            with contextlib.chdir("/"):  # Ray's workers import from the current directory first
                 ray.init(address=address, include_dashboard=False if address is None else None, logging_level="error")
         except (ConnectionError, ValueError) as error:
-            raise ConfigError(f"--ray-address {address}: no cluster answers there ({error})") from None
+            raise ConfigError(f"--ray-address {address}: no cluster found there ({error})") from None
     try:
         yield
     finally:
@@ -259,7 +260,7 @@ def _cluster(ray: Any, address: str | None) -> Iterator[None]:
 
 
 def _work(text: str, directory: str, name: str, options: Options) -> dict[str, bytes]:
-    """Runs a job in a Ray worker, and returns the small files of its directory."""
+    """Runs a job in a Ray worker and returns the small files of its directory."""
     from moca.devices import use_device
     from moca.studies.work import run_job
 
@@ -271,7 +272,7 @@ def _work(text: str, directory: str, name: str, options: Options) -> dict[str, b
 
 
 def _put(path: Path, files: dict[str, bytes]) -> None:
-    """Writes a job's files, unless they are there: workers may have written to this very directory."""
+    """Writes a job's files, unless a worker has already written them to the same directory."""
     path.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         if not (path / name).exists() or (path / name).read_bytes() != content:
@@ -279,7 +280,7 @@ def _put(path: Path, files: dict[str, bytes]) -> None:
 
 
 def work(directory: Path, name: str, options: Options, console: Console | None = None) -> None:
-    """Runs one job of the study in that directory, named or numbered from zero, in this process."""
+    """Runs one job of the study, given by name or number, in this process."""
     from moca.devices import use_device
     from moca.studies.work import run_job
 
@@ -289,7 +290,7 @@ def work(directory: Path, name: str, options: Options, console: Console | None =
 
 
 def _stop_with_parent() -> None:
-    """Asks this process to stop once whoever started it is gone and its end of standard input with it."""
+    """Stops this process when its parent ends, which closes standard input."""
 
     def watch() -> None:
         os.read(sys.stdin.fileno(), 1)

@@ -1,4 +1,4 @@
-"""Settings for the tasks of a grid that nobody tuned; another process looks at the tasks, so that this one is light."""
+"""Settings for the tasks of a grid without a preset, measured in another process."""
 
 import json
 import os
@@ -30,12 +30,11 @@ except ConfigError as error:
 
 
 def complete(plan: Grid, directory: Path, trust: bool = False) -> Grid:
-    """The grid with all that its tasks need, each of which is there.
+    """Returns the grid with the settings that its tasks need; raises if a task does not exist.
 
-    What the study in that directory found before is taken from there.
-
-    Raises `ConfigError` at a task for which a module of someone's own would be imported, unless the user said so
-    (`trust`) or did so before in that directory.
+    Settings measured earlier for the study in that directory are reused. Raises `ConfigError` for a
+    task that would import a user's module, unless `trust` is given or was given before for that
+    directory.
     """
     for block in plan.blocks:
         if not trust and not remembered(directory, block.env):
@@ -53,15 +52,15 @@ def complete(plan: Grid, directory: Path, trust: bool = False) -> Grid:
     plan = grid.looked(plan, look)
     for block in plan.blocks:
         if not block.found and block.env.startswith((GYMNASIUM, OWN)) and module_of(block.env) is None:
-            from moca.envs.named import refuse_unknown  # which imports JAX
+            from moca.envs.named import named  # imports JAX
 
-            refuse_unknown(block.env)
+            named(block.env)
     return plan
 
 
 def _look(env: str) -> Mapping[str, Any]:
-    """On a CPU and in a process of its own, so that this one's devices stay free for the study."""
-    print(f"taking a short look at {env}, on which nothing was tuned …", flush=True)
+    """Measures the settings on a CPU in a separate process, to keep this one's devices free."""
+    print(f"{env} has no preset: measuring ranges and scales in a short random rollout …", flush=True)
     done = subprocess.run(
         [sys.executable, "-c", _CODE, env],
         env=os.environ | SAFE_PATH | {"JAX_PLATFORMS": "cpu"},

@@ -1,7 +1,7 @@
-"""A registry of what packages add to studies: named grids, facts about tasks, figures, sections of the report.
+"""The registry of extensions to studies: named grids, facts about tasks, figures, report sections.
 
-Studies themselves know of no task and of no paper. A package that does calls `add` when it is imported; those in
-`PACKAGES` are imported when something is looked up for the first time. Nothing here imports anything heavy.
+Studies themselves know no task and no paper. A package that does calls `add` when it is imported.
+The packages in `PACKAGES` are imported at the first look-up. Nothing here imports anything heavy.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -22,39 +22,39 @@ PACKAGES = ["moca.paper"]
 
 
 class Plane(NamedTuple):
-    """The states of a task that has two numbers for a state, over which values and actions can be drawn."""
+    """The plane of a two-dimensional state, over which values and actions are drawn."""
 
     angles: Any
     velocities: Any
-    observe: Callable[[Any, Any], Any]  # what is observed at an angle and a velocity, along the last axis
+    observe: Callable[[Any, Any], Any]  # the observation at an angle and a velocity, along the last axis
 
 
 @dataclass(frozen=True)
 class Task:
     """Facts about a task, beyond its name."""
 
-    solved: float | None = None  # final return from which on a seed has solved it, where seeds do or do not
+    solved: float | None = None  # final return at which a seed has solved the task, if seeds form two groups
     paired: bool = False  # whether agents are compared seed by seed
     below: tuple[str, ...] = ()  # metrics of MoCA to draw below the learning curves
-    figure: str = ""  # name of the figure with its learning curves …
-    noises: frozenset[str] = frozenset()  # … where the study has all of these
+    figure: str = ""  # name of the figure with its learning curves,
+    noises: frozenset[str] = frozenset()  # used if the study has all of these noise levels
     plane: Callable[[], Plane] | None = None
 
     def count(self, scores: "Collection[float] | np.ndarray") -> tuple[int, int] | None:
-        """Counts the final scores that solve the task, and all of them; None if it is not known what solves it."""
+        """Returns how many final scores solve the task, and how many there are; None if unknown."""
         return None if self.solved is None else (sum(bool(score >= self.solved) for score in scores), len(scores))
 
     def splits(self, scores: "Collection[float] | np.ndarray") -> bool:
-        """Returns True if at least a tenth of the scores solves the task and at least a tenth does not."""
+        """Returns True if at least a tenth of the scores solve the task, and a tenth do not."""
         solved = self.count(scores)
         return solved is not None and 0.1 <= solved[0] / max(1, solved[1]) <= 0.9
 
 
 class Figure(NamedTuple):
-    """A figure that is made without a study."""
+    """A figure that does not need a study."""
 
     text: str  # for --help
-    function: str  # `module:name` of what writes it into a folder, in some formats, and returns the files
+    function: str  # `module:name` of a function of folder and formats that writes it and returns the files
 
     def draw(self, folder: Path, formats: tuple[str, ...]) -> list[Path]:
         """Writes the figure."""
@@ -62,7 +62,7 @@ class Figure(NamedTuple):
 
 
 class Section(NamedTuple):
-    """A part of the report, and what it adds to the report's conclusion; both are markup."""
+    """A section of the report, and its contribution to the report's conclusion; both are markup."""
 
     name: str  # its anchor
     entry: str  # in the table of contents
@@ -87,10 +87,10 @@ def add(
     """Adds grids, tasks and figures by name, and a section of the report.
 
     Args:
-        grids: by name.
-        tasks: by the name of their environment.
-        figures: by name.
-        section: `module:name` of what makes a `Section` from a table of results.
+        grids: Grids by name.
+        tasks: Facts about tasks, by the name of their environment.
+        figures: Figures by name.
+        section: `module:name` of a function that makes a `Section` from a table of results.
     """
     _GRIDS.update(grids or {})
     _TASKS.update(tasks or {})
@@ -105,24 +105,24 @@ def _load() -> None:
 
 
 def grids() -> "Mapping[str, Grid]":
-    """The grids that have a name."""
+    """Returns the named grids."""
     _load()
     return _GRIDS
 
 
 def task(env: str) -> Task:
-    """Returns the facts about a task, perhaps none."""
+    """Returns the facts about a task; empty ones for an unknown task."""
     _load()
     return _TASKS.get(env, Task())
 
 
 def figures() -> Mapping[str, Figure]:
-    """The figures that are made without a study."""
+    """Returns the figures that do not need a study."""
     _load()
     return _FIGURES
 
 
 def sections(table: "pd.DataFrame") -> list[Section]:
-    """The sections that packages add to a report on these results."""
+    """Returns the sections that packages add to a report on these results."""
     _load()
     return [resolve_name(function)(table) for function in _SECTIONS]

@@ -1,7 +1,8 @@
-"""One page about a study: conclusions, scores, curves, settings. It opens offline and needs nothing beside it.
+"""The page about a study: conclusions, scores, curves, settings, in one file that opens offline.
 
-The page is made from the templates beside this module; its script draws the charts from a block of JSON. No date and no
-path goes in, so the same study is the same bytes. What comes from files is text, never markup.
+It is rendered from the templates next to this module; its script draws the charts from a block of
+JSON. It contains no date and no path, so equal studies give equal bytes. Content from files is
+inserted as text, never as markup.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,10 +31,12 @@ LINES = (("mean", "mean with its 95 % interval"), ("median", "median and middle 
 
 
 def write(directory: Path, out: Path | None = None) -> Path:
-    """The page about the study in a directory, by default `report.html` in it.
+    """Writes the page about the study in a directory, by default to its `report.html`.
+
+    Returns the path.
 
     Raises:
-        ConfigError: if the directory holds no study, or the page cannot be written.
+        ConfigError: If the directory has no study, or the page cannot be written.
     """
     out = out or directory / "report.html"
     page = render(directory, out.parent)
@@ -44,7 +47,7 @@ def write(directory: Path, out: Path | None = None) -> Path:
 
 
 def render(directory: Path, beside: Path) -> str:
-    """The page as text; large films are linked as seen from the folder `beside`."""
+    """Returns the page as text; large videos are linked relative to the folder `beside`."""
     plan, table = results.load_grid(directory), _sorted(results.load_results(directory))
     origin = results.load_origin(directory)
     style = pages.rules() + "".join(pages.asset(*each) for each in STYLE)
@@ -59,7 +62,7 @@ def render(directory: Path, beside: Path) -> str:
         **({"noise": "Return against noise"} if "noise" in charts else {}),
         "diagnostics": "Diagnostics",
         **({"films": "Films"} if films else {}),
-        "configuration": "Configuration", "origin": "Versions", "again": "Do it again",
+        "configuration": "Configuration", "origin": "Versions", "again": "How to reproduce",
     }  # fmt: skip
     return pages.templates("moca.studies").get_template("report.html").render(
         policy=pages.policy(script, style),
@@ -98,29 +101,29 @@ def _summary(plan: Grid, table: "pd.DataFrame", origin: Mapping[str, Any]) -> st
     text = f"The study {plan.name} compares {agents} on {listed(tasks)}, under {presets}, with {seeds} per cell: "
     text += f"{cells} cells, {len(runs)} runs. "
     if cells < asked:
-        text += f"Of the {asked} cells asked for, {asked - cells} are not finished and not in here. "
+        text += f"{asked - cells} of the {asked} requested cells are not finished and not included. "
     if machines := dict.fromkeys(report_origin.machine(job) for job in origin.values()):
         text += f"It ran on {listed(machines)}. "
     if lost := int((runs > 0).sum()):
-        return text + f"{lost} of {len(runs)} runs diverged; all means leave them out, and say how many seeds remain."
+        return text + f"{lost} of {len(runs)} runs diverged; means omit them and state how many seeds remain."
     return text + "No run diverged."
 
 
 def _ordered(table: "pd.DataFrame", plan: Grid) -> list[str]:
-    """The agents in the results, in the order of the plan."""
+    """Returns the agents in the results, in the order of the plan."""
     there = list(table["agent"].unique())
     planned = dict.fromkeys(agent for block in plan.blocks for agent in block.agents)
     return [*(agent for agent in planned if agent in there), *(agent for agent in there if agent not in planned)]
 
 
 def _sorted(table: "pd.DataFrame") -> "pd.DataFrame":
-    """The results with the presets in the order for readers."""
+    """Returns the results with the presets in reading order."""
     places = {name: place for place, name in enumerate(grid.by_rank(table["preset"].unique()))}
     return table.iloc[np.argsort(table["preset"].map(places), kind="stable")]
 
 
 def _selectors(metrics: Sequence[str], presets: Sequence[str], typical: bool) -> list[tuple[str, str, Any]]:
-    """The metric, the preset where there are several, the axis, and what of the seeds to draw."""
+    """Returns the selectors: metric, preset, axis, and statistic of the seeds."""
     several = [("preset", "Preset", [(preset, preset) for preset in presets])] if len(presets) > 1 else []
     return [
         ("metric", "Metric", [(name, metric_of(name).title) for name in metrics]),

@@ -1,7 +1,8 @@
-"""The charts of a report: their data, and the colours they are drawn in.
+"""The charts of a report: their data and colours.
 
-A panel is a chart with the curves of all agents and presets; `charts.js` picks those that the reader wants to see. A
-curve has its x, how many seeds it is made of at each x, and for every metric its mean and the spread around it.
+A panel is a chart with the curves of all agents and presets; `charts.js` shows those that the
+reader selects. A curve has its x, the number of seeds at each x, and for every metric its mean and
+spread.
 """
 
 import math
@@ -18,7 +19,7 @@ from moca.studies.registry import task
 if TYPE_CHECKING:
     import pandas as pd
 
-EACH = 1_200_000  # characters: so much of a page may go to the curves of single seeds
+EACH = 1_200_000  # characters of a page for the curves of single seeds, at most
 DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 
@@ -28,8 +29,8 @@ class Metric(NamedTuple):
     label: str
     unit: str = ""
     factor: float = 1.0
-    zero: bool = False  # whether the axis has to show it
-    reference: tuple[float, float] | None = None  # a line to compare with: y at the left and at the right
+    zero: bool = False  # whether the axis must include zero
+    reference: tuple[float, float] | None = None  # a reference line: y at the left and at the right
 
     @property
     def title(self) -> str:
@@ -67,7 +68,7 @@ METRICS = {
     "entropy": Metric("Entropy of the policy", "nats"),
     "alpha": Metric("Temperature", zero=True),
 }
-# Those of charts that show one metric alone.
+# Metrics of charts that show one metric only.
 FIXED = {
     "final": Metric("Final return", zero=True),
     "calibration": Metric("Observed share", "%", 100, reference=(0, 100)),
@@ -75,7 +76,7 @@ FIXED = {
 
 
 def collect(table: "pd.DataFrame", agents: list[str], presets: list[str]) -> dict[str, Any]:
-    """All that the script of a report needs, as plain data."""
+    """Returns the data for the script of a report."""
     metrics, finals = {name: metric_of(name) for name in shown_metrics(table)} | FIXED, statistics.by_cell(table)
     return {
         "presets": presets,
@@ -96,7 +97,7 @@ def collect(table: "pd.DataFrame", agents: list[str], presets: list[str]) -> dic
 
 
 def shown_metrics(table: "pd.DataFrame") -> list[str]:
-    """Lists the metrics for learning curves: the columns we know in our order, then the others."""
+    """Returns the metrics for learning curves: known columns in our order, then the others."""
     columns = [
         name for name in table if name not in (*results.KEYS, "diverged") and not name.startswith("calibration_")
     ]
@@ -104,12 +105,12 @@ def shown_metrics(table: "pd.DataFrame") -> list[str]:
 
 
 def metric_of(column: str) -> Metric:
-    """Returns the look of a column of the results, also of one that is not known."""
+    """Returns the look of a column of the results, also for an unknown one."""
     return METRICS.get(column, Metric(column.replace("_", " ")))
 
 
 def noise_label(noise: str) -> str:
-    """A noise level for readers."""
+    """Returns a noise level as text."""
     kind, sigma = parse_noise(noise)
     if sigma == 0:
         return "no noise"
@@ -117,17 +118,19 @@ def noise_label(noise: str) -> str:
 
 
 def _with_seeds(table: "pd.DataFrame") -> list[str]:
-    """The metrics of which the page holds every seed: as many, in the order shown, as there is room for."""
+    """Returns the metrics for which the page has every seed: as many as there is room for."""
     return shown_metrics(table)[: max(1, EACH // (2 * len(table)))]
 
 
 def _learning(table: "pd.DataFrame", finals: Mapping[tuple, np.ndarray]) -> list[dict[str, Any]]:
-    """A chart per task and noise level: means over the seeds that did not diverge, and every seed."""
+    """Returns a chart per task and noise level: means over seeds, and every seed."""
     panels, with_seeds = [], _with_seeds(table)
     for (env, noise), block in table.groupby(["env", "noise"], sort=False):
         curves = []
         for (preset, agent), cell in block.groupby(["preset", "agent"], sort=False):
-            survived = (cell.groupby("seed")["diverged"].max() == 0).to_numpy()  # by seed, as the columns of a curve
+            survived = (
+                cell.groupby("seed")["diverged"].max() == 0
+            ).to_numpy()  # by seed, in the order of a curve's columns
             metrics = {}
             for name in shown_metrics(table):
                 steps, values = statistics.curve_of(cell, name)
@@ -149,7 +152,7 @@ def _learning(table: "pd.DataFrame", finals: Mapping[tuple, np.ndarray]) -> list
 
 
 def _against_noise(table: "pd.DataFrame") -> list[dict[str, Any]]:
-    """The final scores with their t intervals, for tasks that have three noise levels of a kind or more."""
+    """Returns charts of final scores against noise, for at least three levels."""
     panels: dict[tuple[str, str], dict[str, Any]] = {}
     for (preset, env, agent), cell in statistics.final_scores(table).groupby(level=[0, 1, 2], sort=False):
         levels = [(*parse_noise(index[3]), statistics.mean_t(scores)) for index, scores in cell.iterrows()]
@@ -172,7 +175,7 @@ def _against_noise(table: "pd.DataFrame") -> list[dict[str, Any]]:
 
 
 def _calibration(table: "pd.DataFrame") -> list[dict[str, Any]]:
-    """Observed against nominal shares at the end of training, a chart per task and noise level."""
+    """Returns charts of observed against nominal coverage at the end of training."""
     levels = sorted(int(name.removeprefix("calibration_")) for name in table if name.startswith("calibration_"))
     scores = [statistics.final_scores(table, f"calibration_{level}") for level in levels]
     panels: dict[tuple[str, str], dict[str, Any]] = {}
@@ -197,7 +200,7 @@ def _curve(preset: str, agent: str, x: list, metrics: dict[str, Any], seeds: lis
 
 
 def _over_seeds(values: np.ndarray) -> dict[str, Any]:
-    """Mean of each row and half of its 95 % t interval, of what is not NaN."""
+    """Returns the mean of each row and half of its 95 % t interval, ignoring NaN."""
     return _means([statistics.mean_t(row) for row in values])
 
 
@@ -206,7 +209,10 @@ def _means(found: Sequence[statistics.Estimate]) -> dict[str, Any]:
 
 
 def _each_seed(values: np.ndarray) -> dict[str, Any]:
-    """Every column as two characters per value, in steps of 1/4094 of the range; the last level is NaN."""
+    """Encodes every column with two characters per value, in steps of 1/4094 of its range.
+
+    The last level is NaN.
+    """
     low, high = float(f"{np.nanmin(values):.6g}"), float(f"{np.nanmax(values):.6g}")
     levels = np.clip(np.round((values - low) / ((high - low) or 1) * 4094), 0, 4094)
     whole = np.where(np.isnan(values), 4095, levels).astype(int)
@@ -215,7 +221,7 @@ def _each_seed(values: np.ndarray) -> dict[str, Any]:
 
 
 def _short(value: float) -> float | int | None:
-    """More digits than a readout shows: it rounds what is rounded here."""
+    """Rounds to five digits, more than are displayed."""
     if not math.isfinite(value):
         return None
     rounded = float(f"{value:.5g}")

@@ -1,4 +1,4 @@
-"""The making of a study, as data: its films, settings, versions, and the commands that do it again."""
+"""The origin of a study, as data: videos, settings, versions, and the commands to reproduce it."""
 
 import base64
 import json
@@ -19,11 +19,11 @@ from moca.studies.grid import Grid, Job
 from moca.studies.report_charts import noise_label
 from moca.studies.report_tables import Row, Table, heads, listed, row_head
 
-FILM_LIMIT = 1_000_000  # bytes; a larger film is linked, not embedded
+FILM_LIMIT = 1_000_000  # bytes; larger videos are linked, not embedded
 
 
 class Film(NamedTuple):
-    """A film: its content in base64, or a link to it."""
+    """A video: its content in base64, or a link to it."""
 
     name: str
     size: int
@@ -32,18 +32,18 @@ class Film(NamedTuple):
 
 
 class Again(NamedTuple):
-    """The commands that do a study again, and what is to be said of them."""
+    """The commands that reproduce a study, and notes on them."""
 
     lines: list[str]
     notes: list[str]
 
 
 def films(directory: Path, beside: Path, plan: Grid) -> list[Film]:
-    """Small films embedded, large ones linked."""
+    """Returns the videos, small ones embedded, large ones linked."""
     found = []
     jobs = {job.name: job for job in grid.plan(plan)}
     for film in sorted((directory / results.FILMS).glob("*.mp4")):
-        if film.is_symlink() or not film.is_file():  # which might show what is not the study's
+        if film.is_symlink() or not film.is_file():  # a link might point outside the study
             continue
         name, size = _filmed(jobs[film.stem]) if film.stem in jobs else film.stem, film.stat().st_size
         if size <= FILM_LIMIT:
@@ -59,7 +59,7 @@ def _filmed(job: Job) -> str:
 
 
 def blocks(plan: Grid) -> Table:
-    """The blocks of a grid."""
+    """Returns a table of the blocks of a grid."""
     rows: list[Row] = []
     for block in plan.blocks:
         settings = ", ".join(f"{name} = {value}" for name, value in block.settings.items()) or "as the preset"
@@ -69,17 +69,17 @@ def blocks(plan: Grid) -> Table:
 
 
 def settings(plan: Grid, directory: Path) -> dict[str, str]:
-    """Returns the settings of each job, by its name, as text."""
+    """Returns the settings of each job as text, by name."""
     found = {}
     for job in grid.plan(plan):
         recorded = directory / results.CELLS / job.name / "config.json"
-        ours = recorded.is_file() and not recorded.is_symlink()  # which might show what is not the study's
+        ours = recorded.is_file() and not recorded.is_symlink()  # a link might point outside the study
         found[job.name] = read_text(recorded).strip() if ours else to_json(job.config)
     return found
 
 
 def origin(origin: Mapping[str, Any]) -> Table | None:
-    """Returns a table of versions and machines, or None if they are not known; jobs that were run alike share a row."""
+    """Returns a table of versions and machines, or None if unknown; equal jobs share a row."""
     alike: dict[tuple[str, ...], list[str]] = {}
     for name, job in origin.items():
         versions = (job.get("versions") or {}).items()
@@ -91,11 +91,11 @@ def origin(origin: Mapping[str, Any]) -> Table | None:
         hours = f"{sum(origin[name].get('seconds', 0) for name in names) / 3600:.2f}"
         rows.append([row_head(commit), *rest, "all" if len(names) == len(origin) else ", ".join(names), hours])
     head = heads("commit", "Python", "machine", "packages", "jobs", "hours")
-    return Table("What the jobs were run with", head, rows) if rows else None
+    return Table("Software and machines of the jobs", head, rows) if rows else None
 
 
 def again(plan: Grid, origin: Mapping[str, Any]) -> Again:
-    """The commands that run a study, draw its figures and write its page."""
+    """Returns the commands that run a study, draw its figures and write its page."""
     commits = list(dict.fromkeys(str(job["commit"]) for job in origin.values() if job.get("commit")))
     dirty = [commit.removesuffix("-dirty") for commit in commits if commit.endswith("-dirty")]
     directory, notes = f"studies/{plan.name}", []
@@ -107,15 +107,15 @@ def again(plan: Grid, origin: Mapping[str, Any]) -> Again:
         imports = "from pathlib import Path; from moca.studies import launch, results"
         lines.append(shlex.join(["python", "-c", f"{imports}; {code}"]))
         lines.append(shlex.join(["moca", "figure", directory]))
-        notes.append(f"The study is a grid of its own; its {results.PLAN} has to be in {directory}.")
+        notes.append(f"The study is not a named grid: its {results.PLAN} must be in {directory}.")
     if dirty:
         changes = f"The tree had uncommitted changes, on top of {listed(dirty)}"
-        notes.append(f"{changes}: no checkout is known to give the same numbers.")
+        notes.append(f"{changes}: no commit is known to reproduce the numbers.")
     return Again([*lines, shlex.join(["moca", "report", directory])], notes)
 
 
 def study_command(plan: Grid) -> str | None:
-    """The command that runs the grid, if it is one of ours, perhaps narrowed."""
+    """Returns the command that runs the grid, if it is a named one, possibly narrowed."""
     if plan.name not in registry.grids():
         return None
     ours = registry.grids()[plan.name]
@@ -144,6 +144,6 @@ def study_command(plan: Grid) -> str | None:
 
 
 def machine(job: Mapping[str, Any]) -> str:
-    """The devices that a job ran on."""
+    """Returns the devices that a job ran on."""
     counts = Counter(job.get("device") or ["an unknown device"])
     return listed(name if count == 1 else f"{count} × {name}" for name, count in counts.items())

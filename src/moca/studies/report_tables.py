@@ -14,7 +14,7 @@ from moca.studies.report_charts import metric_of, noise_label
 if TYPE_CHECKING:
     import pandas as pd
 
-FEW = 5  # runs of an agent: with fewer, draws anew from them say nothing
+FEW = 5  # runs of an agent: with fewer, the bootstrap is meaningless
 DIAGNOSTICS = (
     "coverage_1sigma", "epistemic_std", "aleatoric_std", "ce_bias", "overestimation", "target_variance", "target_bias",
     "value_noise_variance", "q_mean", "saturation",
@@ -22,7 +22,7 @@ DIAGNOSTICS = (
 
 
 class Cell(NamedTuple):
-    """A cell of a table; one with a scope heads a row or column. A plain string is a cell as well."""
+    """A cell of a table; one with a scope is a head. A plain string is a cell as well."""
 
     text: str
     attributes: Mapping[str, Any] = {}
@@ -43,7 +43,7 @@ class Table(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Tables with what is to be said of all of them."""
+    """Tables with a common note."""
 
     title: str
     note: str
@@ -51,23 +51,23 @@ class Group(NamedTuple):
 
 
 def heads(*titles: str) -> list[Row]:
-    """The head of a table, in one row."""
+    """Returns the head of a table, in one row."""
     return [[Cell(title, {"scope": "col"}) for title in titles]]
 
 
 def row_head(text: str) -> Cell:
-    """The first cell of a row."""
+    """Returns the first cell of a row."""
     return Cell(text, {"scope": "row"})
 
 
 def listed(items: Iterable[str]) -> str:
-    """`a, b and c`."""
+    """Joins items as `a, b and c`."""
     *most, last = items
     return f"{', '.join(most)} and {last}" if most else last
 
 
 def groups(table: "pd.DataFrame") -> list[Group]:
-    """Final scores; improvement and speed where there is any."""
+    """Returns final scores, and improvement and speed if there are any."""
     blocks = list(_blocks(table))
     return [
         Group(
@@ -91,7 +91,7 @@ class _Block(NamedTuple):
     scores: "dict[tuple[str, str], pd.Series]"  # by agent and noise
 
     def table(self, title: str, head: Sequence[Row], rows: Mapping[str, Row]) -> Table:
-        """A table with a row for each agent."""
+        """Returns a table with a row for each agent."""
         cells = [[row_head(label(agent)), *row] for agent, row in rows.items()]
         return Table(f"{title}{self.env}, preset {self.preset}", head, cells, "numbers")
 
@@ -108,7 +108,7 @@ def _blocks(table: "pd.DataFrame") -> Iterator[_Block]:
 
 
 def _scores(block: _Block) -> Table:
-    """Agents down, noise levels across, two columns for each."""
+    """Returns a table with agents as rows and noise levels as columns, two columns for each."""
     bold = {(_best(block, noise), noise) for noise in block.noises}
     places = _decimals(np.concatenate([scores.to_numpy() for scores in block.scores.values()]))
     head: list[Row] = [
@@ -130,7 +130,7 @@ def _scores(block: _Block) -> Table:
 
 
 def _score(scores: "pd.Series | None", places: int, bold: bool, env: str) -> Row:
-    """The two cells of a score."""
+    """Returns the two cells of a score."""
     if scores is None:
         return ["–", "–"]
     mean, iqm = statistics.mean_t(scores), statistics.bootstrap(statistics.iqm, scores)
@@ -142,7 +142,7 @@ def _score(scores: "pd.Series | None", places: int, bold: bool, env: str) -> Row
 
 
 def _best(block: _Block, noise: str) -> str | None:
-    """The agent with the best scores at a noise level, if they stand apart from all others."""
+    """Returns the best agent at a noise level, if it is significantly better than all others."""
     scores = {agent: each for (agent, own), each in block.scores.items() if own == noise}
     means = {agent: statistics.mean_t(each).value for agent, each in scores.items()}
     means = {agent: mean for agent, mean in means.items() if math.isfinite(mean)}
@@ -155,7 +155,7 @@ def _best(block: _Block, noise: str) -> str | None:
 
 
 def _improvements(blocks: Iterable[_Block]) -> list[Group]:
-    """The probability that MoCA scores above each other agent, wherever there are both."""
+    """Returns the probability that MoCA scores above each other agent, where both were run."""
     tables = []
     for block in blocks:
         others = [agent for agent in block.agents if agent != "moca"]
@@ -166,8 +166,8 @@ def _improvements(blocks: Iterable[_Block]) -> list[Group]:
             rows = {agent: [_probability(*pair) for pair in each] for agent, each in pairs.items()}
             tables.append(block.table("P(MoCA > agent): ", block.head, rows))
     note = (
-        "That a run of MoCA, drawn at random, ends above one of the other agent; a tie counts half, and a run that "
-        f"diverged loses. With fewer than {FEW} runs of either it is not given."
+        "The probability that a random run of MoCA ends above a random run of the other agent. A tie counts half, and "
+        f"a diverged run loses. Not given with fewer than {FEW} runs of either."
     )
     return [Group("Probability of improvement", note, tables)] if tables else []
 
@@ -185,7 +185,7 @@ def _probability(ours: "pd.Series | None", theirs: "pd.Series | None") -> Cell |
 
 
 def _speeds(table: "pd.DataFrame", blocks: Iterable[_Block]) -> list[Group]:
-    """The steps that each agent takes to be good, wherever MoCA is among them."""
+    """Returns the steps that each agent takes to a threshold, where MoCA was run."""
     tables = []
     for block in blocks:
         if "moca" not in block.agents:
@@ -201,7 +201,7 @@ def _speeds(table: "pd.DataFrame", blocks: Iterable[_Block]) -> list[Group]:
         tables.append(block.table("Steps to 90 % of the best: ", block.head, rows))
     note = (
         "Median over seeds of the steps until three evaluations in a row average 90 % of the best mean in the column "
-        "of final scores; none unless more than half of the seeds get there."
+        "of final scores; a dash unless more than half of the seeds reach it."
     )
     return [Group("Speed", note, tables)] if tables else []
 
@@ -211,12 +211,12 @@ def _speed(steps: np.ndarray) -> Cell:
 
 
 def diagnostics(table: "pd.DataFrame") -> Group:
-    """The state of model and critic at the end of training: a table per preset and task."""
+    """Returns metrics of model and critic at the end of training: a table per preset and task."""
     scores = {name: statistics.final_scores(table, name) for name in DIAGNOSTICS if name in table}
     head = heads("agent", "noise", *(metric_of(name).title for name in scores))
     tables = []
     for (preset, env), block in table.groupby(["preset", "env"], sort=False):
-        columns = []  # of texts by cell
+        columns = []  # texts by cell
         for name, each in scores.items():
             values = each[[cell[:2] == (preset, env) for cell in each.index]] * metric_of(name).factor
             places = _decimals(values.to_numpy())
@@ -236,7 +236,7 @@ def diagnostics(table: "pd.DataFrame") -> Group:
 
 
 def _decimals(values: np.ndarray) -> int:
-    """Returns as many decimals as leave three digits of the largest value."""
+    """Returns the number of decimals that shows three digits of the largest value."""
     size = np.abs(values[np.isfinite(values)]).max(initial=0)
     return min(6, max(0, 2 - math.floor(math.log10(size)))) if size > 0 else 0
 

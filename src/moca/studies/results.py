@@ -1,8 +1,8 @@
-"""The results of a study as one table: `results.parquet` in its directory, a pandas DataFrame to its readers.
+"""The results of a study as one table: `results.parquet` in its directory, loaded as a DataFrame.
 
-One row per evaluation of every run. The first columns say of which run and when, the others are the metrics of
-metrics.jsonl; `diverged` is zero, or the number of the cause for which the run was given up, and its metrics are then
-missing.
+There is one row per evaluation of every run. The first columns identify the run and the step, the
+others are the metrics of metrics.jsonl. `diverged` is zero, or the number of the cause of
+divergence; metrics are then missing.
 """
 
 import io
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 KEYS = ("preset", "env", "agent", "noise", "noise_kind", "sigma", "seed", "step")
 TABLE, PLAN, ORIGIN, CELLS, LANDSCAPE = "results.parquet", "study.json", "origin.json", "cells", "landscape.npz"
 FILMS, FILM = "films", "film.mp4"
-# Columns of words, and what those may be: names of files are made of some.
+# Columns of text, and their allowed values: some become parts of file names.
 WORDS = {"preset": r"[\w.-]+", "env": r"[\w./:-]+", "agent": r"[\w.-]+", "noise": r"[\w. +-]+", "noise_kind": r"[\w-]+"}
-LONGEST = 300  # letters of a word
-CELLS_IN_A_TABLE = 2**27  # numbers, about a gigabyte of them
+LONGEST = 300  # characters of a value
+CELLS_IN_A_TABLE = 2**27  # about a gigabyte of numbers
 
 
 def collect(directory: Path, jobs: Sequence[Job]) -> Path:
-    """Writes the finished jobs' evaluations into one Parquet file, and what made them into `origin.json`."""
+    """Writes the finished jobs' evaluations to one Parquet file, origins to `origin.json`."""
     import pandas as pd
 
     tables, origin = [], {}
@@ -50,9 +50,9 @@ def collect(directory: Path, jobs: Sequence[Job]) -> Path:
             raise
         except (OSError, LookupError, TypeError, ValueError, OverflowError) as error:
             asked = "metrics.jsonl, timing.jsonl and meta.json"
-            raise ConfigError(f"{run} does not hold what the study asks for in {asked}: {error!r}") from None
+            raise ConfigError(f"{run} does not match the study in {asked}: {error!r}") from None
     if not tables:
-        raise ConfigError(f"{directory} holds no finished cells yet")
+        raise ConfigError(f"{directory} has no finished cells yet")
     path = directory / TABLE
     with files.writing(f"to {directory}"):
         write(path, pd.concat(tables, ignore_index=True).to_parquet(index=False, compression="zstd"))
@@ -63,12 +63,12 @@ def collect(directory: Path, jobs: Sequence[Job]) -> Path:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Writes a file aside and renames it, so that no one ever reads half of it; several processes may do so at once."""
+    """Writes a temporary file and renames it; safe for several processes at once."""
     files.write(path, content, apart=f".{os.getpid()}")
 
 
 def finished(directory: Path, job: Job) -> bool:
-    """Returns True if all there is to do for a job of the study in that directory is done."""
+    """Returns True if a job of the study in that directory is complete."""
     run = directory / CELLS / job.name
     names = ["policy.npz", *([LANDSCAPE] if job.has_landscape else [])]
     try:
@@ -79,10 +79,11 @@ def finished(directory: Path, job: Job) -> bool:
 
 
 def load_results(path: Path | str) -> "pd.DataFrame":
-    """The results of a study, or the metrics of a run, as a DataFrame.
+    """Returns the results of a study, or the metrics of a run, as a DataFrame.
 
     Args:
-        path: a study's directory or its `results.parquet`; or a run directory, of which every episode is a row.
+        path: A study's directory or its `results.parquet`; or a run directory, with a row per
+            episode.
     """
     import pandas as pd
 
@@ -99,52 +100,54 @@ def load_results(path: Path | str) -> "pd.DataFrame":
         given = {"agent": config.agent, "env": config.env.name, "sigma": config.noise.sigma}
         for place, (name, value) in enumerate(given.items()):
             if name in rows:
-                raise ConfigError(f"{path / 'metrics.jsonl'} has {name} in its rows, which config.json says")
+                raise ConfigError(
+                    f"{path / 'metrics.jsonl'} must not have {name} in its rows: it comes from config.json"
+                )
             rows.insert(place, name, value)
         return rows.drop(columns="sigma").rename(columns={"noise.sigma": "sigma"}) if "noise.sigma" in rows else rows
     if (path / PLAN).is_file():
-        raise ConfigError(f"{path} holds a study of which no job is finished yet")
-    raise ConfigError(f"{path} holds neither a study ({TABLE}) nor a run (metrics.jsonl)")
+        raise ConfigError(f"{path} has a study without any finished job")
+    raise ConfigError(f"{path} has neither a study ({TABLE}) nor a run (metrics.jsonl)")
 
 
 def load_grid(directory: Path) -> grid.Grid:
-    """The grid of the study in that directory; every setting in it has been checked."""
+    """Returns the grid of the study in that directory, with all settings checked."""
     path = directory / PLAN
     try:
         found = grid.from_json(read_text(path))
         grid.plan(found)
         return found
     except FileNotFoundError:
-        raise ConfigError(f"{directory} is no study: it holds no {PLAN}") from None
+        raise ConfigError(f"{directory} is not a study: it has no {PLAN}") from None
     except ConfigError as error:
         raise ConfigError(str(error) if str(path) in str(error) else f"{path} cannot be read: {error}") from None
 
 
 def refuse_other(directory: Path, plan: grid.Grid) -> None:
-    """Raises if the directory is none, or holds another study than that."""
+    """Raises if the path is not a directory, or has another study."""
     if directory.exists() and not directory.is_dir():
-        raise ConfigError(f"{directory} is there already, and is no directory: choose another --out")
+        raise ConfigError(f"{directory} exists and is not a directory: choose another --out")
     if not (directory / PLAN).exists():
         return
     there = load_grid(directory)
     if grid.to_json(there) != grid.to_json(plan):
         names = ("name", "seeds", "seed", "presets", "films")
         what = ", ".join(name for name in names if getattr(there, name) != getattr(plan, name)) or "blocks"
-        raise ConfigError(f"{directory} holds another study (it differs in {what}): choose another --out")
+        raise ConfigError(f"{directory} has another study (it differs in {what}): choose another --out")
 
 
 def load_origin(directory: Path) -> dict[str, Any]:
-    """Versions, device, commit and seconds of each job; empty where they are not known."""
+    """Returns versions, device, commit and seconds of each job; empty if unknown."""
     path = directory / ORIGIN
     try:
         origin = read_json(path)
     except FileNotFoundError:
         return {}
     if not isinstance(origin, dict):
-        raise ConfigError(f"{path} is no table of jobs")
+        raise ConfigError(f"{path} is not a table of jobs")
     for name, job in origin.items():
         if not isinstance(job, dict) or any(key in job and not _ORIGIN[key](job[key]) for key in _ORIGIN):
-            raise ConfigError(f"{path} does not say of {reprlib.repr(name)} what it was run with, as moca study does")
+            raise ConfigError(f"{path} has an invalid entry for {reprlib.repr(name)}")
     return origin
 
 
@@ -152,7 +155,7 @@ def _is_text(value: Any) -> bool:
     return value is None or isinstance(value, str)
 
 
-_ORIGIN: dict[str, Callable[[Any], bool]] = {  # what each entry may be
+_ORIGIN: dict[str, Callable[[Any], bool]] = {  # checks of each entry
     "versions": lambda value: value is None or (isinstance(value, dict) and all(map(_is_text, value.values()))),
     "python": _is_text,
     "device": lambda value: value is None or (isinstance(value, list) and all(map(_is_text, value))),
@@ -162,14 +165,14 @@ _ORIGIN: dict[str, Callable[[Any], bool]] = {  # what each entry may be
 
 
 def _job_origin(run: Path) -> dict[str, Any]:
-    """Returns the versions, device and commit of a finished job, and its seconds."""
+    """Returns versions, device, commit and seconds of a finished job."""
     meta = read_json(run / "meta.json")
     seconds = sum(row["seconds"] for row in read_rows(run / "timing.jsonl"))
     return {key: meta[key] for key in ("versions", "python", "device", "commit")} | {"seconds": round(seconds, 1)}
 
 
 def _read_table(path: Path) -> "pd.DataFrame":
-    """The table of a study, which may come from anywhere; it has all columns that its readers count on."""
+    """Returns the table of a study from an untrusted file, after checking its columns."""
     import pandas as pd
     from pyarrow import parquet
 
@@ -177,25 +180,25 @@ def _read_table(path: Path) -> "pd.DataFrame":
         held = parquet.read_metadata(path)
         size = sum(held.row_group(number).total_byte_size for number in range(held.num_row_groups))
         if held.num_rows * max(1, held.num_columns) > CELLS_IN_A_TABLE or size > 8 * CELLS_IN_A_TABLE:
-            raise ValueError(f"it claims to hold {held.num_rows:,} rows and {size:,} bytes, which is too much")
+            raise ValueError(f"it claims to have {held.num_rows:,} rows and {size:,} bytes, which is too much")
         names = [name for name in held.schema.names if name in WORDS]
         words = parquet.read_table(path, columns=names, read_dictionary=names)
         for name in names:
             for part in words[name].chunks:
                 if max((len(str(word)) for word in getattr(part, "dictionary", ())), default=0) > LONGEST:
-                    raise ValueError(f"{name} has more than {LONGEST} letters")
+                    raise ValueError(f"{name} has more than {LONGEST} characters")
         table = pd.read_parquet(path)
-    except Exception as error:  # Arrow and pandas raise what they like
+    except Exception as error:  # Arrow and pandas raise many kinds of errors
         raise ConfigError(f"{path} cannot be read: {' '.join(str(error).split())[:300]}") from None
     try:
         _refuse_table(table)
     except ValueError as error:
-        raise ConfigError(f"{path} is no table of a study: {error}") from None
+        raise ConfigError(f"{path} is not a table of a study: {error}") from None
     return table
 
 
 def _refuse_table(table: "pd.DataFrame") -> None:
-    """Raises where a table lacks a column, or has something else in it than a study writes."""
+    """Raises if a table lacks a column, or has values that a study does not write."""
     import numpy as np
 
     for name in (*KEYS, "diverged", "return_mean"):
@@ -207,24 +210,24 @@ def _refuse_table(table: "pd.DataFrame") -> None:
         column = table[name]
         if name in WORDS:
             if not all(isinstance(word, str) and re.fullmatch(WORDS[name], word) for word in column.unique()):
-                raise ValueError(f"{name} has a value that is none: {reprlib.repr(list(column.unique()))}")
+                raise ValueError(f"{name} has an invalid value: {reprlib.repr(list(column.unique()))}")
         elif column.dtype.kind not in "fiu":
-            raise ValueError(f"{reprlib.repr(name)} holds {column.dtype}, not numbers")
+            raise ValueError(f"{reprlib.repr(name)} has {column.dtype}, not numbers")
         elif np.isinf(column).any():
-            raise ValueError(f"{reprlib.repr(name)} is infinite somewhere")
+            raise ValueError(f"{reprlib.repr(name)} has an infinite value")
     for name in ("seed", "step", "diverged"):
         if table[name].dtype.kind not in "iu" or (table[name] < 0).any() or (table[name] > 2**53).any():
-            raise ValueError(f"{name} must be whole numbers from 0 on")
+            raise ValueError(f"{name} must be non-negative whole numbers")
     if not (table["sigma"] >= 0).all():
         raise ValueError("sigma must not be negative")
     for noise in table["noise"].unique():
         parse_noise(noise)
     if table.duplicated(["preset", "env", "agent", "noise", "seed", "step"]).any():
-        raise ValueError("a step of a seed is there twice")
+        raise ValueError("a step of a seed occurs twice")
 
 
 def read_landscape(path: Path) -> "dict[str, np.ndarray]":
-    """Values and actions over a task's plane by `value/AGENT/NOISE` and `action/…`, with `angle` and `velocity`."""
+    """Returns maps `value/AGENT/NOISE` and `action/…` over `angle` and `velocity`."""
     import numpy as np
 
     from moca.deploy.files import read_arrays
@@ -234,7 +237,7 @@ def read_landscape(path: Path) -> "dict[str, np.ndarray]":
         plane = tuple(arrays[name].size for name in ("angle", "velocity") if name in arrays)
         maps = [name for name in arrays if name not in ("angle", "velocity")]
         if len(plane) < 2 or min(plane) < 2 or not maps:
-            raise ValueError("it has no angle, no velocity, or nothing over them")
+            raise ValueError("it needs angle, velocity, and maps over them")
         for name, array in arrays.items():
             shape = plane if name in maps else (array.size,)
             if array.dtype.kind != "f" or array.shape != shape or (name not in maps and not np.isfinite(array).all()):
@@ -243,7 +246,7 @@ def read_landscape(path: Path) -> "dict[str, np.ndarray]":
             kind, agent, noise = [*name.split("/"), "", ""][:3]
             pair = {f"value/{agent}/{noise}", f"action/{agent}/{noise}"}
             if kind not in ("value", "action") or not pair <= arrays.keys():
-                raise ValueError(f"{reprlib.repr(name)} is neither value nor action, or has not both")
+                raise ValueError(f"{reprlib.repr(name)} is neither a value nor an action, or one of the two is missing")
             parse_noise(noise)
         return arrays
     except (OSError, ValueError) as error:
@@ -256,10 +259,10 @@ def _job_table(run: Path, job: Job) -> "pd.DataFrame":
     config = job.config
     every, last = config.train.eval_every * config.env.episode_length, config.train.steps
     measured = read_rows(run / "metrics.jsonl")
-    while (step := measured[-1]["step"]) < last:  # all of it diverged, and it stopped there
+    while (step := measured[-1]["step"]) < last:  # all runs diverged, and training stopped there
         kept = ("seed", "diverged", *job.varied[0])
         gaps = [{name: row[name] for name in kept} for row in measured[-config.seeds * len(job.varied) :]]
-        measured += [{"step": step + config.env.episode_length, **row} for row in gaps]
+        measured += [{"step": min(step + config.env.episode_length, last), **row} for row in gaps]
     rows = pd.DataFrame([row for row in measured if row["step"] % every == 0 or row["step"] == last])
     names = {tuple(point.values()): noise for point, noise in zip(job.varied, job.noises, strict=True)}
     varied = list(job.varied[0])
@@ -272,7 +275,7 @@ def _job_table(run: Path, job: Job) -> "pd.DataFrame":
 
 
 def _collect_landscapes(directory: Path, jobs: Sequence[Job]) -> None:
-    """One file per preset with what the jobs have of values and actions over the plane of a task."""
+    """Writes one file per preset with the jobs' values and actions over a task's plane."""
     import numpy as np
 
     for preset in dict.fromkeys(job.preset for job in jobs):
@@ -288,7 +291,7 @@ def _collect_landscapes(directory: Path, jobs: Sequence[Job]) -> None:
 
 
 def _collect_films(directory: Path, jobs: Sequence[Job]) -> None:
-    """The jobs' films in one folder, each by its job's name."""
+    """Copies the jobs' videos into one folder, named by job."""
     for job in jobs:
         film = directory / CELLS / job.name / FILM
         if job.filmed and film.exists():

@@ -1,10 +1,11 @@
 """Statistics of few seeds: scores, their intervals, and comparisons between agents.
 
-Scores are arrays of shape (runs,) or (runs, tasks), one number per run, NaN for a run that diverged. No such run is
-dropped unseen: every `Estimate` says how many runs have a score, of how many there were.
+Scores are arrays of shape (runs,) or (runs, tasks), one number per run, NaN for a diverged run.
+Such runs are never dropped silently: every `Estimate` states how many of the runs have a score.
 
-Evaluations are shared by seed: agents that trained with the same seed are evaluated from the same start states, under
-the same noise. What these add to a score is common to them, so two agents are compared seed by seed.
+Evaluations are shared by seed: agents trained with the same seed are evaluated from the same
+initial states, under the same noise. Their effect on a score is common to the agents, so two agents
+are compared seed by seed.
 """
 
 from collections.abc import Callable
@@ -21,18 +22,18 @@ if TYPE_CHECKING:
     import pandas as pd
 
 CELL = ["preset", "env", "agent", "noise"]
-REACHED = 0.9  # of the best mean final return, for steps to it
-NOMINAL = 0.683  # of a normal distribution within one standard deviation
+REACHED = 0.9  # fraction of the best mean final return, for steps to reach it
+NOMINAL = 0.683  # mass of a normal distribution within one standard deviation
 
 
 class Estimate(NamedTuple):
-    """A value with its interval, whose ends are NaN where too few runs have a score for one."""
+    """A value with its interval, whose ends are NaN if too few runs have a score."""
 
     value: float
     low: float
     high: float
-    seeds: int  # runs that have a score: of all tasks, of both sides where two are compared that share no seeds
-    asked: int  # runs there were
+    seeds: int  # runs with a score, over all tasks, and over both sides of a comparison without common seeds
+    asked: int  # runs, with or without a score
 
     @property
     def half_width(self) -> float:
@@ -40,7 +41,7 @@ class Estimate(NamedTuple):
         return (self.high - self.low) / 2
 
     def __str__(self) -> str:
-        """`901 ± 12 (9 of 10 seeds)`, or `0.81 [0.62, 0.93] (…)` where the value is not in the middle."""
+        """Returns `901 ± 12 (9 of 10 seeds)`, or `0.81 [0.62, 0.93] (…)` if asymmetric."""
         half = self.half_width
         text = _rounded(self.value, half)
         if np.isfinite(half):
@@ -51,23 +52,23 @@ class Estimate(NamedTuple):
 
     @property
     def brief(self) -> str:
-        """The same, with the seeds only where some are missing."""
+        """The same text, with the seeds only if some are missing."""
         return str(self).removesuffix(f" ({self.asked} of {self.asked} seeds)")
 
 
 def final_scores(table: "pd.DataFrame", metric: str = "return_mean", last: float = 0.1) -> "pd.DataFrame":
-    """The mean of a metric over the last tenth of training: a row per cell, in the table's order, a column per seed.
+    """Returns the mean of a metric over the last tenth of training, by cell and seed.
 
-    A seed that diverged at any time is NaN. The cells of an agent that does not have the metric are left out; those of
-    an agent of which every seed diverged are not.
+    Rows are in the table's order. A seed that diverged at any time is NaN. Cells of an agent
+    without the metric are omitted; those of an agent whose seeds all diverged are not.
 
     Args:
-        table: as `load_results` gives it.
-        metric: a column of it.
-        last: the share of training that counts, up to its end.
+        table: The table from `load_results`.
+        metric: One of its columns.
+        last: The fraction of training to average over, up to its end.
     """
     values = _metric(table, metric)
-    # The cells of a job share one program, hence their metrics; what diverged does not show which it had.
+    # The cells of a job share one program, hence their metrics; diverged cells do not show theirs.
     job = [table[key] for key in CELL[:3]]
     known = values.notna().groupby(job).transform("any") | (table["diverged"] > 0).groupby(job).transform("all")
     final = table["step"] > (1 - last) * table.groupby(CELL)["step"].transform("max")
@@ -80,7 +81,10 @@ def final_scores(table: "pd.DataFrame", metric: str = "return_mean", last: float
 def by_cell(
     table: "pd.DataFrame", metric: str = "return_mean", last: float = 0.1
 ) -> dict[tuple[str, str, str, str], np.ndarray]:
-    """The final scores of each cell's own seeds, NaN for one that diverged; empty where no agent has the metric."""
+    """Returns the final scores of each cell's seeds, NaN if diverged.
+
+    Empty if no agent has the metric.
+    """
     if metric not in table:
         return {}
     scores, seeds = final_scores(table, metric, last), table.groupby(CELL)["seed"].unique()
@@ -90,7 +94,10 @@ def by_cell(
 def curve(
     table: "pd.DataFrame", preset: str, env: str, agent: str, noise: str, metric: str = "return_mean"
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The steps of a cell's evaluations, and its metric there as (steps, seeds); NaN from where a seed diverged on."""
+    """Returns the steps of a cell's evaluations, and its metric as (steps, seeds).
+
+    NaN after divergence.
+    """
     for key, value in zip(CELL, (preset, env, agent, noise), strict=True):
         known = list(table[key].unique())
         if value not in known:
@@ -100,7 +107,7 @@ def curve(
 
 
 def curve_of(cell: "pd.DataFrame", metric: str = "return_mean") -> tuple[np.ndarray, np.ndarray]:
-    """`curve`, from the rows of one cell alone."""
+    """Does the same as `curve`, from the rows of one cell."""
     steps, row = np.unique(cell["step"], return_inverse=True)
     seeds, column = np.unique(cell["seed"], return_inverse=True)
     values = np.full((steps.size, seeds.size), np.nan)
@@ -109,9 +116,9 @@ def curve_of(cell: "pd.DataFrame", metric: str = "return_mean") -> tuple[np.ndar
 
 
 def mean_t(scores: ArrayLike, level: float = 0.95) -> Estimate:
-    """The mean of the finite scores (runs,) with Student's t interval.
+    """Returns the mean of the finite scores (runs,) with Student's t interval.
 
-    Over ten normal draws the 95 % interval holds the true mean in 95 % of all repeats.
+    For ten normal samples the 95 % interval contains the true mean in 95 % of all repeats.
     """
     each = np.asarray(scores, dtype=float).ravel()
     mean, error, count = _moments(each)
@@ -119,44 +126,46 @@ def mean_t(scores: ArrayLike, level: float = 0.95) -> Estimate:
 
 
 def paired(ours: ArrayLike, theirs: ArrayLike, level: float = 0.95) -> Estimate:
-    """The mean of our scores less theirs, seed by seed, with Student's t interval over the seeds that both have.
+    """Returns the mean of our scores minus theirs, seed by seed, with Student's t interval.
 
-    Evaluations are shared by seed, so what a seed adds to both sides drops out.
+    Evaluations are shared by seed, so the effect of a seed on both sides cancels.
 
     Args:
-        ours: a score for each seed (runs,).
-        theirs: the same, in the same order; two series of pandas are matched by their indices.
-        level: of the interval.
+        ours: One score per seed (runs,).
+        theirs: The same, in the same order; pandas series are matched by their indices.
+        level: Level of the interval.
     """
     return mean_t(np.subtract(ours, theirs), level)
 
 
 def compared(ours: "pd.Series", theirs: "pd.Series", level: float = 0.95) -> Estimate:
-    """Our scores less theirs, each by seed: `paired`, since evaluations are shared by seed, or by Welch if none is."""
+    """Returns our scores minus theirs: `paired` if they share seeds, else by Welch's t interval."""
     shared = ours.index.intersection(theirs.index)
     return paired(ours, theirs, level) if shared.size else difference(ours, theirs, level)
 
 
 def difference(ours: ArrayLike, theirs: ArrayLike, level: float = 0.95) -> Estimate:
-    """Our mean less theirs, of the finite scores (runs,), with Welch's t interval.
+    """Returns our mean minus theirs, over the finite scores (runs,), with Welch's t interval.
 
-    It takes the two sides for independent. Where they have seeds in common `paired` is the one to use.
+    It assumes independent sides. If they have seeds in common, use `paired`.
     """
     x, y = (np.asarray(scores, dtype=float).ravel() for scores in (ours, theirs))
     (mean_x, error_x, m), (mean_y, error_y, n) = _moments(x), _moments(y)
     error = np.hypot(error_x, error_y)
-    # Scaled, so that no square of a small error underflows; without any spread their number does not matter.
+    # Scaled, so that no square of a small error underflows; without spread the ratio does not
+    # matter.
     share_x, share_y = (error_x / error, error_y / error) if error > 0 else (1.0, 0.0)
     freedom = 1 / (share_x**4 / (m - 1) + share_y**4 / (n - 1)) if min(m, n) > 1 else 0.0
     return _t_interval(mean_x - mean_y, error, freedom, level, m + n, x.size + y.size)
 
 
 def iqm(scores: ArrayLike) -> float:
-    """The inter-quartile mean of all scores, (runs,) or (runs, tasks): NaN left out, a quarter cut from either end.
+    """Returns the inter-quartile mean of all scores, (runs,) or (runs, tasks), ignoring NaN.
 
-    A quarter that is not whole is rounded down, as `scipy.stats.trim_mean` does: six of ten runs remain.
+    A quarter is cut from either end, rounded down as in `scipy.stats.trim_mean`: six of ten runs
+    remain.
     """
-    each = np.sort(np.asarray(scores, dtype=float), axis=None)  # NaN comes last
+    each = np.sort(np.asarray(scores, dtype=float), axis=None)  # NaN sorts last
     each = each[: each.size - np.count_nonzero(np.isnan(each))]
     cut = each.size // 4
     return float(each[cut : each.size - cut].mean()) if each.size else np.nan
@@ -170,24 +179,25 @@ def bootstrap(
     resamples: int = 2000,
     level: float = 0.95,
 ) -> Estimate:
-    """A statistic of the scores, (runs,) or (runs, tasks), with its percentile interval, the same bits for a seed.
+    """Returns a statistic of the scores, (runs,) or (runs, tasks), with its percentile interval.
 
-    Runs are drawn anew within each task, among those that have a score. The statistic sees them in the scores' shape;
-    NaN only fills up the tasks that have fewer of them than others.
+    Runs are resampled within each task, among those with a score. The statistic receives them in
+    the shape of the scores; tasks with fewer runs are padded with NaN. Equal seeds give equal bits.
 
-    With few runs the interval is too narrow. Over ten normal draws the one of 95 % holds the true mean in 91 % of all
-    repeats for `np.mean` and in 94 % for `iqm`; over five draws in 84 % and 90 %. `mean_t` has no such fault.
+    With few runs the interval is too narrow. For ten normal samples the 95 % interval contains the
+    true mean in 91 % of all repeats for `np.mean` and in 94 % for `iqm`; for five samples in 84 %
+    and 90 %. `mean_t` does not have this problem.
     """
     given = np.asarray(scores, dtype=float)
     counts = np.count_nonzero(~np.isnan(given), axis=0)
     seeds = int(counts.sum())
     if not seeds:
         return Estimate(np.nan, np.nan, np.nan, 0, given.size)
-    each = np.sort(given, axis=0)[: counts.max()]  # NaN comes last; nor does the order of the runs matter
+    each = np.sort(given, axis=0)[: counts.max()]  # NaN sorts last; the order of the runs does not matter
     draws = np.array([np.nan])
     if counts[counts > 0].min() > 1:
         drawn = np.random.default_rng(seed).integers(np.maximum(counts, 1), size=(resamples, *each.shape))
-        # What is NaN stays NaN: each task keeps its number of runs.
+        # NaN stays NaN: each task keeps its number of runs.
         resampled = np.where(np.isnan(each), np.nan, np.take_along_axis(each[None], drawn, axis=1))
         draws = np.array([statistic(scores) for scores in resampled])
     return Estimate(float(statistic(each)), *_percentiles(draws, level), seeds, given.size)
@@ -196,17 +206,18 @@ def bootstrap(
 def improvement(
     ours: ArrayLike, theirs: ArrayLike, *, seed: int = 0, resamples: int = 2000, level: float = 0.95
 ) -> Estimate:
-    """The probability that a run of ours scores above one of theirs, a tie counting half, averaged over the tasks.
+    """Returns the probability that a run of ours scores above one of theirs, averaged over tasks.
 
-    A run that diverged loses against every one that did not. The interval is as in `bootstrap`, both sides drawn anew;
-    its ends are NaN where all pairs went the same way, for then no draws can tell how sure that is.
+    A tie counts half. A diverged run loses against every run that did not diverge. The interval is
+    that of `bootstrap`, with both sides resampled. Its ends are NaN if all pairs have the same
+    outcome, since resampling then carries no information.
 
     Args:
         ours: (runs,) or (runs, tasks).
-        theirs: the same, of the same tasks; their number of runs may be another.
-        seed: of the draws.
-        resamples: how many draws.
-        level: of the interval.
+        theirs: The same for the same tasks; the number of runs may differ.
+        seed: Seed of the resampling.
+        resamples: Number of resamples.
+        level: Level of the interval.
     """
     sides = [np.asarray(scores, dtype=float) for scores in (ours, theirs)]
     x, y = (np.where(np.isnan(side), -np.inf, side).reshape(len(side), -1) for side in sides)
@@ -223,21 +234,24 @@ def improvement(
 
 
 def profile(scores: ArrayLike, thresholds: ArrayLike) -> np.ndarray:
-    """The share of runs, of all tasks, with a score above each threshold; one that diverged is above none."""
+    """Returns the share of runs of all tasks above each threshold.
+
+    A diverged run is above none of them.
+    """
     return (np.asarray(scores, dtype=float).reshape(-1, 1) > np.asarray(thresholds)).mean(axis=0)
 
 
 def steps_to(steps: np.ndarray, values: np.ndarray, threshold: float, window: int = 3) -> np.ndarray:
-    """For each seed the step at which the mean of its last `window` evaluations first is at least the threshold.
+    """Returns each seed's first step at which `window` evaluations average at least a threshold.
 
-    It is infinite where that never happens, or where there are fewer evaluations. What a seed does later, even that it
-    diverges, does not matter.
+    It is infinite if that never happens, or if there are fewer evaluations. Later values, even
+    divergence, do not matter.
 
     Args:
-        steps: (steps,), as `curve` gives them.
-        values: (steps, seeds), likewise.
-        threshold: what is to be reached.
-        window: how many evaluations are averaged.
+        steps: (steps,), as returned by `curve`.
+        values: (steps, seeds), as returned by `curve`.
+        threshold: The value to reach.
+        window: Number of evaluations to average.
     """
     if len(values) < window:
         return np.full(values.shape[1], np.inf)
@@ -247,7 +261,7 @@ def steps_to(steps: np.ndarray, values: np.ndarray, threshold: float, window: in
 
 
 def _metric(table: "pd.DataFrame", metric: str) -> "pd.Series":
-    """A column, NaN where the run had diverged."""
+    """Returns a column, NaN for diverged runs."""
     known = [name for name in table.columns if name not in (*KEYS, "diverged")]
     if metric not in known:
         raise _absent("metric", metric, known)
@@ -261,15 +275,15 @@ def _absent(key: str, value: str, known: list[str]) -> ConfigError:
 
 
 def _rounded(value: float, half: float) -> str:
-    """Formats a number to two digits of the half width, or to four digits of its own where there is no half width."""
+    """Formats a number to two digits of the half width, or to four digits if there is none."""
     if 0 < half < np.inf:
-        places = 1 - int(np.floor(np.log10(float(f"{half:.1e}"))))  # as rounded: 9.96 is 10
-        return f"{round(value, places) + 0.0:,.{max(0, places)}f}"  # no minus before a zero
+        places = 1 - int(np.floor(np.log10(float(f"{half:.1e}"))))  # rounded first: 9.96 becomes 10
+        return f"{round(value, places) + 0.0:,.{max(0, places)}f}"  # avoids −0
     return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value + 0.0:.4g}"
 
 
 def _moments(each: np.ndarray) -> tuple[float, float, int]:
-    """Mean, its standard error and the count of the finite scores; NaN where there are too few."""
+    """Returns mean, standard error and count of the finite scores; NaN if there are too few."""
     each = each[np.isfinite(each)]
     count = each.size
     mean = float(each.mean()) if count else np.nan
@@ -282,7 +296,7 @@ def _t_interval(value: float, error: float, freedom: float, level: float, seeds:
 
 
 def _percentiles(draws: np.ndarray, level: float) -> tuple[float, float]:
-    """The ends of the middle `level` of the draws, themselves draws, so that infinite ones do no harm."""
+    """Returns the ends of the middle `level` of the draws, without interpolation."""
     if np.isnan(draws).any():
         return np.nan, np.nan
     draws, cut = np.sort(draws), round((1 - level) / 2 * draws.size)

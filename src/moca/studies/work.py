@@ -1,4 +1,4 @@
-"""One job of a study, from its plan to a finished run directory; what every launcher calls in a process of its own."""
+"""One job of a study, from its plan to a finished run directory; called by every launcher."""
 
 import io
 import shutil
@@ -26,14 +26,14 @@ from moca.studies.results import CELLS, FILM, LANDSCAPE, write
 def run_job(
     directory: Path, job: Job, checkpoint_every: float, console: Console | None = None, trust: bool = False
 ) -> Run:
-    """Trains a job, or goes on with it, and adds landscapes and film; a finished one is left as it is.
+    """Trains or resumes a job, and adds landscapes and video; a finished job is left unchanged.
 
-    Its checkpoints go when it is done: the policies stay.
+    Its checkpoints are removed when it is done; the policies are kept.
     """
     path = directory / CELLS / job.name
     if not (RunDirectory(path).status["state"] in OVER and (path / "policy.npz").exists()):
         saving: dict[str, Any] = {"checkpoint_every": checkpoint_every, "keep": 1}
-        with suppress(DivergedRun):  # that is a result
+        with suppress(DivergedRun):  # divergence is a result
             train(job.config, path, varied=job.varied, trust=trust, console=console, **saving)
     if job.has_landscape and not (path / LANDSCAPE).exists():
         _write_landscapes(path, job)
@@ -44,21 +44,21 @@ def run_job(
 
 
 def _film(path: Path, job: Job, console: Console) -> None:
-    """A typical seed at the greatest noise; a job does not fail for want of a film."""
-    aside = path / f"aside-{FILM}"  # renamed when it is whole
+    """Makes a video of a typical seed at the strongest noise; errors are printed, not raised."""
+    aside = path / f"aside-{FILM}"  # renamed when complete
     try:
         aside.unlink(missing_ok=True)
         load(path).render(_typical(path, job, job.strongest), seed=job.config.seed, path=aside)
         aside.replace(path / FILM)
-    except Exception as error:  # encoders and graphics fail in many ways
+    except Exception as error:  # rendering and encoding fail in many ways
         aside.unlink(missing_ok=True)
-        console.print(f"{job.name} was not filmed: {error}")
+        console.print(f"{job.name} has no video: {error}")
 
 
 def _typical(path: Path, job: Job, level: int) -> int:
-    """The number of the run at a noise level whose return over the last tenth of training is the median of its seeds.
+    """Returns the run at a noise level whose final return is the median over its seeds.
 
-    Of an even number of seeds the better one of the middle two; runs that diverged come last.
+    For an even number of seeds, the better of the middle two; diverged runs rank last.
     """
     seeds, last = job.config.seeds, 0.9 * job.config.train.steps
     returns: list[list[float]] = [[] for _ in range(seeds)]
@@ -71,7 +71,7 @@ def _typical(path: Path, job: Job, level: int) -> int:
 
 
 def _write_landscapes(path: Path, job: Job) -> None:
-    """Value and greedy action over the plane of a task's states, of a typical seed at every noise level."""
+    """Writes value and greedy action over a task's plane, for a typical seed at each noise."""
     run = load(path)
     env, learners = run.environment, run.learners
     plane = registry.task(job.config.env.name).plane

@@ -1,67 +1,94 @@
-"""Finds out, before a run is spent on it, if an environment keeps the contract of `moca.envs.environment`.
+"""Checks, before a run is spent on it, that an environment fulfils `moca.envs.environment`.
 
     for fault in check_env(MyEnvironment()):
         print(fault)
 
-Each function is traced twice and the traces are compared, which shows Python's part: types, shapes, branches, hidden
-randomness. Then one compiled program uses the environment as the training loop does (vmapped, scanned, started anew
-after an end) and shows what its numbers do. What a method decorated with `jax.jit` keeps from its first call is not
-seen, nor an exact match with a restart where first states are few.
+Each function is traced twice and the traces are compared, which reveals problems in Python code:
+types, shapes, branches, hidden randomness. Then one compiled program uses the environment as the
+training loop does (vmapped, scanned, restarted after an end) and checks its numbers. Two things are
+not detected: values that a method decorated with `jax.jit` keeps from its first call, and exact
+matches with a restart if there are few first states.
+
+An environment on the host is stepped with one sequence of actions after the other, and everything it
+returns is checked.
 """
 
 import warnings
-from typing import cast
+from typing import Any, cast
 
 import jax
 
 from moca.config import ConfigError
 from moca.envs.check.contract import check_contract
 from moca.envs.check.faults import Fault, Findings, said
+from moca.envs.check.hosted import check_hosted, check_quickly
 from moca.envs.check.trial import check_numbers
 from moca.envs.environment import Environment, Spaces
 from moca.envs.host import HostEnvironment
-from moca.envs.named import named
+from moca.envs.named import as_environment, named
+from moca.names import GYMNASIUM
 
 
 def check_env(env: Spaces | str, *, steps: int = 200, seed: int = 0, strict: bool = False) -> list[Fault]:
-    """Faults of an environment, then notes. It is healthy if there is no fault; notes do not count.
+    """Returns the faults of an environment, then notes. Only faults make it invalid.
 
-    Whatever the environment raises becomes a fault. Nothing is printed. What cannot be examined before a fault is
-    mended is left for the next time.
+    Whatever the environment raises becomes a fault. Nothing is printed. If a fault prevents a
+    check, that check is skipped until the fault is fixed.
 
     Args:
-        env: the environment, not its class, or a name. One of Gymnasium's goes to Gymnasium's own checker.
-        steps: how long it is tried, with a dozen sequences of actions at once.
-        seed: of the first states and of the random actions.
-        strict: raise a `ConfigError` that lists the faults, if there are any.
+        env: The environment (not its class), or a name. Gymnasium environments are accepted as
+            they are.
+        steps: Length of the trial, with a dozen sequences of actions in parallel.
+        seed: Seed of the first states and of the random actions.
+        strict: Raise a `ConfigError` that lists the faults, if there are any.
     """
     if steps < 1:
-        raise ConfigError(f"steps is {steps}; an environment is tried for at least 1")
+        raise ConfigError(f"steps = {steps} must be at least 1")
     found = Findings()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             env = named(env) if isinstance(env, str) else env
-            if isinstance(env, HostEnvironment):
-                for serious, message in env.complaints():
-                    found.append(Fault("gymnasium", message, "fault" if serious else "note"))
-            else:
-                env = cast(Environment, env)
-                if traced := check_contract(env, jax.random.key(seed), found):
-                    check_numbers(env, steps, seed, *traced, found)
+            tried: Any = _adapted(env, found)
+            if isinstance(tried, HostEnvironment):
+                check_hosted(tried, steps, seed, found)
+            elif not found and (traced := check_contract(tried, jax.random.key(seed), found)):
+                check_numbers(tried, steps, seed, *traced, found)
         except ConfigError:
             raise
-        except Exception as error:  # a broken environment must not break its check
-            found.fault("unchecked", f"the check could not go on after {said(error)}")
+        except Exception as error:  # a broken environment must not break the check
+            found.fault("unchecked", f"the check stopped after {said(error)}")
     if strict:
-        found.refuse(f"{type(env).__name__} is not a healthy environment")
+        found.refuse(f"{_name(env)} is not a valid environment")
     return found.of("fault") + found.of("note")
 
 
-def refuse_broken(env: Environment) -> None:
-    """Raises a `ConfigError` with the faults that show without a step being taken: bounds, shapes, types, impurity."""
+def _adapted(env: Any, found: Findings) -> Any:
+    """Adapts an environment of Gymnasium; adds a fault and returns None if its spaces cannot be used."""
+    try:
+        return as_environment(env)
+    except ConfigError as error:
+        found.append(Fault("spaces", str(error)))
+        return None
+
+
+def _name(env: Any) -> str:
+    """Returns the name of an environment, or of its class."""
+    if not isinstance(env, HostEnvironment):
+        return type(env).__name__
+    return (env.name or type(env.single().unwrapped).__name__).removeprefix(GYMNASIUM)
+
+
+def refuse_broken(env: Spaces) -> None:
+    """Raises a `ConfigError` with the faults that can be found quickly.
+
+    For compiled environments, these are faults that need no step: bounds, shapes, types, impurity.
+    """
     found = Findings()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        check_contract(env, jax.random.key(0), found)
-    found.refuse(f"{type(env).__name__} cannot be trained on (moca.check_env may find more)")
+        if isinstance(env, HostEnvironment):
+            check_quickly(env, found)
+        else:
+            check_contract(cast(Environment, env), jax.random.key(0), found)
+    found.refuse(f"{_name(env)} cannot be trained on (moca.check_env may find more)")

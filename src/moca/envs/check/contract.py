@@ -1,4 +1,4 @@
-"""The contract as far as it shows before a step is taken: attributes, `reset` and `step` to JAX, their results."""
+"""Checks without stepping: attributes, tracing of `reset` and `step`, result types."""
 
 import dataclasses
 import numbers
@@ -16,22 +16,22 @@ from moca.envs.environment import Environment, Step
 
 
 class Traced(NamedTuple):
-    """A function as JAX sees it."""
+    """A function as traced by JAX."""
 
-    returned: Any  # with JAX's arrays replaced by their outlines
-    marks: list[tuple[str, list[bytes], Any]]  # its constants and equations, with the numbers in them
-    mutates: bool  # the arguments
-    stored: bool  # it used traced values that are none of its arguments
+    returned: Any  # with arrays replaced by their shapes and types
+    marks: list[tuple[str, list[bytes], Any]]  # its constants and equations, including numbers
+    mutates: bool  # whether it modifies its arguments
+    stored: bool  # whether it used traced values other than its arguments
     warned: list[str]
 
     @property
     def has_own_key(self) -> bool:
-        """True if it makes a random key of its own."""
+        """True if it creates its own random key."""
         return any(name == "key" or (name == "random_seed" and literals) for name, literals, _ in self.marks)
 
 
 def check_contract(env: Environment, key: Any, found: Findings) -> tuple[Traced, Traced] | None:
-    """`reset` and `step` as JAX sees them, or nothing where a fault keeps them from being used."""
+    """Returns the traced `reset` and `step`, or None if a fault prevents their use."""
     _attributes(env, found)
     if found:
         return None
@@ -49,12 +49,12 @@ def check_contract(env: Environment, key: Any, found: Findings) -> tuple[Traced,
 
 
 def _attributes(env: Environment, found: Findings) -> None:
-    """Finds attributes that are missing or have other types, and what is no environment at all."""
+    """Finds missing or wrong attributes, and objects that are not environments."""
     if isinstance(env, type):
-        found.fault("class", f"{env.__name__} is a class", f"pass an environment, as by {env.__name__}()")
+        found.fault("class", f"{env.__name__} is a class", f"pass an environment, as in {env.__name__}()")
         return
     if any(base.__module__.startswith("gymnasium.") for base in type(env).__mro__):
-        found.fault("gymnasium", f"{type(env).__name__} is Gymnasium's")
+        found.fault("gymnasium", f"{type(env).__name__} is a Gymnasium environment")
         return
     values = {}
     for name in ("observation_size", "action_low", "action_high", "terminates", "reset", "step"):
@@ -86,47 +86,47 @@ def _bounds(env: Environment, low: Any, high: Any, found: Findings) -> None:
     if not np.isfinite([lower, upper]).all():
         found.fault("infinite-bounds", f"the bounds {low} and {high} are not all finite in float32")
     elif not (lower < upper).all():
-        found.fault("empty-bounds", f"action_low {low} is not below action_high {high} throughout")
+        found.fault("empty-bounds", f"action_low {low} is not below action_high {high} in every dimension")
     size = getattr(env, "action_size", None)
     if size != len(low):
-        found.fault("action-size", f"action_size is {short(size)}, and the bounds have length {len(low)}")
+        found.fault("action-size", f"action_size is {short(size)}, but the bounds have length {len(low)}")
 
 
-# The functions as JAX sees them
+# Tracing by JAX
 
 
 def _function(env: Environment, name: str, args: tuple, found: Findings) -> Traced | None:
-    """The traced function, or nothing where that fails; finds what tracing it twice shows."""
+    """Traces a function twice; returns the trace, or None on failure, and records differences."""
     try:
         first = _trace(getattr(env, name), args)
-        before = _attached(env)  # only now: what is made once, at the first call, is allowed
+        before = _attached(env)  # only now: attributes that the first call creates are allowed
         second = _trace(getattr(env, name), args)
         after = _attached(env)
     except Exception as error:
         found.raised(f"{name}()", error)
         return None
     if first.mutates:
-        found.fault("mutates-state", f"{name}() changes the state it is given")
+        found.fault("mutates-state", f"{name}() modifies the state it receives")
     if any("float64" in text and "truncated" in text for text in first.warned):
-        found.fault("float64", f"{name}() asks for float64, which JAX cuts to float32")
+        found.fault("float64", f"{name}() uses float64, which JAX truncates to float32")
     if first.stored or second.stored:
         found.raised(f"{name}()", jax.errors.UnexpectedTracerError(""))
         return None
     if before.keys() != after.keys() or not all(_same(before[each], after[each]) for each in after):
         found.raised(f"{name}()", dataclasses.FrozenInstanceError())
     elif first.marks != second.marks:
-        differs = f"{name}() differs from call to call (Python's or NumPy's randomness, a global counter)"
+        differs = f"{name}() differs between calls (Python's or NumPy's randomness, a global counter)"
         found.fault("impure", differs, ", and count in the state")
     return first
 
 
 def _attached(env: Environment) -> dict[str, Any]:
-    """The environment's own attributes, as they are now."""
+    """Returns the current attributes of the environment."""
     return dict(getattr(env, "__dict__", {}))
 
 
 def _same(one: Any, other: Any) -> bool:
-    """True if an attribute was left alone, or set to the number or word that it was."""
+    """Returns True if an attribute is unchanged."""
     return one is other or (isinstance(one, numbers.Number | str) and type(one) is type(other) and one == other)
 
 
@@ -152,7 +152,7 @@ def _trace(function: Callable, args: tuple) -> Traced:
 
 
 def _outline(leaf: Any) -> jax.ShapeDtypeStruct:
-    """Shape and type of what JAX takes for an array, with the type that JAX gives it."""
+    """Returns shape and type of an array, with the type that JAX gives it."""
     if isinstance(leaf, jax.ShapeDtypeStruct):
         return leaf
     seen = jax.typeof(leaf)
@@ -160,7 +160,7 @@ def _outline(leaf: Any) -> jax.ShapeDtypeStruct:
 
 
 def _is_array(leaf: Any) -> bool:
-    """True for what JAX takes for an array: also NumPy's, Python's numbers and outlines."""
+    """Returns True for anything that JAX accepts as an array: NumPy arrays and numbers too."""
     try:
         _outline(leaf)
     except TypeError:
@@ -169,7 +169,7 @@ def _is_array(leaf: Any) -> bool:
 
 
 def _marks(program: core.ClosedJaxpr | core.Jaxpr) -> Iterator[tuple[str, list[bytes], Any]]:
-    """All that differs between two traces of an impure function: constants, literals, parameters."""
+    """Yields all that may differ between traces of an impure function."""
     if isinstance(program, core.ClosedJaxpr):
         for value in program.consts:
             yield "key" if is_key(value) else "const", [_bytes(value)], None
@@ -184,7 +184,7 @@ def _marks(program: core.ClosedJaxpr | core.Jaxpr) -> Iterator[tuple[str, list[b
 
 
 def is_key(value: Any) -> bool:
-    """True for a typed random key."""
+    """Returns True for a typed random key."""
     return hasattr(value, "dtype") and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
 
 
@@ -193,17 +193,17 @@ def _bytes(value: Any) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """A parameter of an equation as far as it is made of numbers and words; of the rest the type."""
+    """Returns the numbers and strings in an equation's parameter, and only the type of the rest."""
     if isinstance(value, list | tuple):
         return tuple(map(_plain, value))
     return repr(value) if isinstance(value, numbers.Number | str | np.dtype) else type(value).__name__
 
 
-# What the functions return
+# Results of the functions
 
 
 def _good_reset(env: Environment, returned: Any, found: Findings) -> bool:
-    """True if a reset returns what a step can be tried with."""
+    """Returns True if the result of a reset can be used to try a step."""
     if not isinstance(returned, tuple) or len(returned) != 2:
         found.fault("reset-result", f"reset() returns {short(returned)}")
         return False
@@ -213,7 +213,7 @@ def _good_reset(env: Environment, returned: Any, found: Findings) -> bool:
 
 
 def _good_step(env: Environment, first: Any, returned: Any, found: Findings) -> bool:
-    """True if a step returns what a loop can go on with."""
+    """Returns True if the result of a step can be used in a loop."""
     if not isinstance(returned, tuple) or len(returned) != 2 or not isinstance(returned[1], Step):
         found.fault("step-result", f"step() returns {short(returned)}")
         return False
@@ -228,7 +228,7 @@ def _good_step(env: Environment, first: Any, returned: Any, found: Findings) -> 
 
 
 def _good_array(where: str, name: str, value: Any, shape: tuple[int, ...], dtype: Any, found: Findings) -> bool:
-    """True if this is an array of that shape. Another type is a fault, but can be gone on with."""
+    """Returns True if this is an array of that shape. A wrong dtype is a fault, but can be used."""
     wanted = f"jnp.{jnp.dtype(dtype).name}"
     if not hasattr(value, "dtype"):
         number = isinstance(value, numbers.Real)
@@ -242,7 +242,7 @@ def _good_array(where: str, name: str, value: Any, shape: tuple[int, ...], dtype
         found.fault(f"{name}-shape", f"{where} returns {name} with shape {value.shape} instead of {shape}", fix)
         return False
     if value.dtype != dtype:
-        cut = ", which JAX cuts to float32" * (value.dtype == np.float64 and not jax.config.read("jax_enable_x64"))
+        cut = ", which JAX truncates to float32" * (value.dtype == np.float64 and not jax.config.read("jax_enable_x64"))
         fix = f"return it as {name}.astype({wanted})"
         found.fault(f"{name}-dtype", f"{where} returns {name} as {value.dtype}{cut}", fix)
     return True
@@ -251,12 +251,12 @@ def _good_array(where: str, name: str, value: Any, shape: tuple[int, ...], dtype
 def _all_arrays(where: str, state: Any, found: Findings) -> bool:
     strange = [(path, leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(state) if not _is_array(leaf)]
     for path, leaf in strange:
-        found.fault("state-leaf", f"{where} returns a {type(leaf).__name__} as {_name(path)}, which is no array")
+        found.fault("state-leaf", f"{where} returns a {type(leaf).__name__} as {_name(path)}, which is not an array")
     return not strange
 
 
 def _same_state(first: Any, state: Any, found: Findings) -> bool:
-    """True if the state after a step is like the first one, as `jax.lax.scan` needs it."""
+    """Returns True if a step keeps the structure of the state, as `jax.lax.scan` requires."""
     then, now = (dict(jax.tree_util.tree_leaves_with_path(tree)) for tree in (first, state))
     structures: list[Any] = [jax.tree.structure(tree) for tree in (first, state)]
     if structures[0] != structures[1]:
@@ -276,7 +276,7 @@ def _same_state(first: Any, state: Any, found: Findings) -> bool:
 
 
 def _carries(old: Any, new: Any) -> bool:
-    """True if a scan takes the two for one: a Python number has no type of its own."""
+    """Returns True if a scan accepts the change: Python numbers have no fixed type."""
     same = old.dtype == new.dtype or (old.weak_type and jnp.promote_types(old.dtype, new.dtype) == new.dtype)
     return old.shape == new.shape and same
 

@@ -1,4 +1,4 @@
-"""A trial of the environment in one program, built like the training loop, and what its numbers do there."""
+"""A trial of the environment in a program like the training loop, and its checks."""
 
 from collections.abc import Callable
 from itertools import product
@@ -10,44 +10,45 @@ import numpy as np
 
 from moca.envs.check.contract import Traced, is_key
 from moca.envs.check.faults import Findings, said
-from moca.envs.environment import Environment, Step
+from moca.envs.environment import Environment, Spaces, Step
 
-SMALL = 500  # equations up to which the functions are also called without compiling: each may be a compilation
-SCALE = 1e6  # of observations, above which networks learn badly
-SOON = 10  # steps over which two runs are compared: later, chaos may have amplified a GPU's rounding
-JUMP = 1.5  # times the longest ordinary step: a longer last step back among the first states is a restart
+SMALL = 500  # the most equations of functions that are also called uncompiled: each may be compiled separately
+SCALE = 1e6  # size of observations above which networks learn badly
+SOON = 10  # steps over which two runs are compared: later, chaos may amplify rounding on a GPU
+JUMP = 1.5  # times the longest ordinary step: a longer last step back to the first states is a restart
 
 
 def check_numbers(env: Environment, steps: int, seed: int, reset: Traced, step: Traced, found: Findings) -> None:
-    """Tries the environment, whose functions were traced, and goes as far as what was found so far lets it."""
+    """Tries the environment with its traced functions, as far as the faults found so far allow."""
     key = jax.random.key(seed)
-    trial = _try(env, key, _actions(env, steps, np.random.default_rng(seed)), found)
+    trial = _try(env, key, action_sequences(env, steps, np.random.default_rng(seed)), found)
     if trial is None:
         return
-    if not found.of("fault"):  # another would show here a second time
+    if not found.of("fault"):  # else the same fault would be reported again
         _repeatable(env, key, trial, len(reset.marks) + len(step.marks) <= SMALL, found)
     _finite(trial, found)
     _random_starts(trial, reset, step, found)
     _ends(env, trial, found)
-    _actions_matter(env, trial, found)
+    actions_matter(env, trial, found)
 
 
 # The trial
 
 
-class _Actions(NamedTuple):
+class Actions(NamedTuple):
     """Sequences of actions, by name."""
 
     names: list[str]
     sequences: np.ndarray  # sequences × steps × dimensions
-    alike: int  # so many, the first ones, begin in the same state
+    alike: int  # the number of sequences, at the front, that start in the same state
 
 
-def _actions(env: Environment, steps: int, rng: np.random.Generator) -> _Actions:
-    """Sequences at the bounds and between them."""
+def action_sequences(env: Spaces, steps: int, rng: np.random.Generator) -> Actions:
+    """Returns sequences of actions at the bounds and between them."""
     low, high = np.array(env.action_low), np.array(env.action_high)
     shape, tenth = (steps, len(low)), (high - low) / 10
-    # Each with others, one dimension of which at a time is put in its place: this shows whether it matters.
+    # Each with a variant that differs in one dimension at a time, to test whether that dimension
+    # matters.
     pairs = {
         "at the lower bounds": (low, low + tenth),
         "at the upper bounds": (high, high - tenth),
@@ -61,35 +62,35 @@ def _actions(env: Environment, steps: int, rng: np.random.Generator) -> _Actions
         sequences[f"drawn from the bounds, sequence {number}"] = np.where(rng.random(shape) < 0.5, low, high)
         sequences[f"drawn uniformly, sequence {number}"] = rng.uniform(low, high, shape)
     stacked = np.stack([np.broadcast_to(sequence, shape) for sequence in sequences.values()])
-    return _Actions(list(sequences), stacked.astype(np.float32), alike)
+    return Actions(list(sequences), stacked.astype(np.float32), alike)
 
 
 def _but_in(name: str, dimension: int) -> str:
-    """The name of a sequence that differs from that one in one dimension."""
-    return f"{name} but in dimension {dimension}"
+    """Returns the name of a sequence that differs from another in one dimension."""
+    return f"{name} except in dimension {dimension}"
 
 
 class _Trial(NamedTuple):
-    """The outcome of the actions; arrays have axes over sequences and steps."""
+    """The results of the actions; arrays have axes over sequences and steps."""
 
-    actions: _Actions
+    actions: Actions
     shown: np.ndarray  # observations before the actions
     step: Step
-    fresh: np.ndarray | None  # where episodes may end: the observation of another first state at every step
+    fresh: np.ndarray | None  # if episodes may end: another first observation at every step
     keys: list[tuple[np.ndarray, np.ndarray]]  # for each random key in the state: its data before and after the step
     again: tuple[np.ndarray, Step]  # `shown` and `step` of a second run of the program
 
     @property
     def firsts(self) -> np.ndarray:
-        """All observations of first states, drawn by different keys."""
+        """All observations of first states, drawn with different keys."""
         own = self.shown[self.actions.alike - 1 :, 0]
         if self.fresh is None:
             return own
         return np.concatenate([own, self.fresh[self.actions.alike - 1 :].reshape(-1, own.shape[-1])])
 
 
-def _try(env: Environment, key: jax.Array, actions: _Actions, found: Findings) -> _Trial | None:
-    """The result of all actions, by one program that is built like the training loop; nothing if it cannot be."""
+def _try(env: Environment, key: jax.Array, actions: Actions, found: Findings) -> _Trial | None:
+    """Runs all actions in one program built like the training loop; returns None if that fails."""
     count, steps, _ = actions.sequences.shape
 
     def one(number: jax.Array, sequence: jax.Array) -> tuple:
@@ -110,7 +111,7 @@ def _try(env: Environment, key: jax.Array, actions: _Actions, found: Findings) -
         restarts = jax.random.split(jax.random.fold_in(key, count + number), steps)
         return jax.lax.scan(step, (state, _float(observation)), (sequence, restarts))[1]
 
-    # Sequences that begin alike all have number zero, whose key draws their first state.
+    # Sequences that start in the same state all have number zero, whose key draws that state.
     args = (np.maximum(np.arange(count) - actions.alike + 1, 0), actions.sequences)
     program = jax.jit(jax.vmap(one))
     try:
@@ -122,19 +123,19 @@ def _try(env: Environment, key: jax.Array, actions: _Actions, found: Findings) -
 
 
 def _float(x: Any) -> jax.Array:
-    """The array in the type it should have: another was found before, and is no reason to stop."""
+    """Casts an array to the expected type; a wrong type has been reported already."""
     return jnp.asarray(x, jnp.float32)
 
 
 def _keys(state: Any) -> list[jax.Array]:
-    """The data of the random keys in a state, be they typed or not."""
+    """Returns the data of the random keys in a state, typed or not."""
     leaves = [jax.random.key_data(leaf) if is_key(leaf) else jnp.asarray(leaf) for leaf in jax.tree.leaves(state)]
     usual = jax.eval_shape(lambda: jax.random.key_data(jax.random.key(0)))
     return [leaf for leaf in leaves if (leaf.shape, leaf.dtype) == (usual.shape, usual.dtype)]
 
 
 def _not_transformed(one: Callable, args: tuple, error: Exception, found: Findings) -> None:
-    """Finds where a program fails whose functions could be traced."""
+    """Reports where a program fails although its functions could be traced."""
     try:
         jax.eval_shape(one, *(arg[0] for arg in args))
     except Exception as alone:
@@ -143,14 +144,14 @@ def _not_transformed(one: Callable, args: tuple, error: Exception, found: Findin
         jax.eval_shape(jax.vmap(one), *args)
     except Exception as many:
         return found.fault("vmap", f"many environments at once fail ({said(many)})")
-    return found.fault("raises", f"the compiled steps raise {said(error)}", "look into callbacks and into memory")
+    return found.fault("raises", f"the compiled steps raise {said(error)}", "check callbacks and memory")
 
 
-# What its numbers do
+# Checks of the numbers
 
 
 def _repeatable(env: Environment, key: jax.Array, trial: _Trial, small: bool, found: Findings) -> None:
-    """Finds results that differ from run to run, or, in a `small` program, between compiled and plain calls."""
+    """Finds results that differ between runs or, in a `small` program, from uncompiled calls."""
     once, again = ([x[:, :SOON] for x in (shown, *step)] for shown, step in ((trial.shown, trial.step), trial.again))
     if not _close(once, again):
         found.fault("impure", "two runs of one compiled program differ", ", not in a callback")
@@ -163,17 +164,17 @@ def _repeatable(env: Environment, key: jax.Array, trial: _Trial, small: bool, fo
         action = jnp.asarray(trial.actions.sequences[lane, 0])
         plain, twice = (env.step(state, action)[1] for _ in range(2))
     except Exception as error:
-        found.fault("eager", f"plain calls fail where compiled ones work ({said(error)})")
+        found.fault("eager", f"uncompiled calls fail although compiled ones work ({said(error)})")
         return
     if not _close(plain, twice):
-        two = "step() gives two results for one state and action"
-        found.fault("impure", two, ", and change neither state nor self")
+        two = "step() returns two results for one state and action"
+        found.fault("impure", two, ", and modify neither state nor self")
     elif not _close((first, *plain), (trial.shown[lane, 0], *(x[lane, 0] for x in trial.step))):
-        found.fault("jit-differs", "compiled and plain calls give different results")
+        found.fault("jit-differs", "compiled and uncompiled calls give different results")
 
 
 def _close(one: Any, other: Any) -> bool:
-    """True if two results are the same up to rounding."""
+    """Returns True if two results are equal up to rounding."""
     pairs = zip(one, other, strict=True)
     return all(np.allclose(np.asarray(a), np.asarray(b), rtol=1e-3, atol=1e-5, equal_nan=True) for a, b in pairs)
 
@@ -181,12 +182,12 @@ def _close(one: Any, other: Any) -> bool:
 def _finite(trial: _Trial, found: Findings) -> None:
     """Finds NaN and infinite numbers, and observations that are too large."""
     if not np.isfinite(trial.firsts).all():
-        found.fault("reset-not-finite", "reset() gives an observation that is not finite")
+        found.fault("reset-not-finite", "reset() returns an observation that is not finite")
     ended = trial.step.terminated
-    # After an end that nothing restarts, numbers may be anything.
+    # After an end without restart, numbers may be anything.
     counted = (np.cumsum(ended, axis=1) - ended == 0) | (trial.fresh is not None)
     observation, reward = np.asarray(trial.step.observation), np.asarray(trial.step.reward)
-    fix = "guard divisions and roots, bound what grows (jnp.clip), or end the episode before"
+    fix = "guard divisions and roots, bound growing values (jnp.clip), or terminate the episode before"
     for name, finite in (("observation", np.isfinite(observation).all(axis=-1)), ("reward", np.isfinite(reward))):
         if (hits := counted & ~finite).any():
             where = _first(hits, trial.actions)
@@ -196,43 +197,44 @@ def _finite(trial: _Trial, found: Findings) -> None:
         found.note("scale", f"the observation's dimension {largest.argmax()} reaches {largest.max():.0e}")
 
 
-def _first(hits: np.ndarray, actions: _Actions) -> str:
-    """The first of these steps, in words."""
+def _first(hits: np.ndarray, actions: Actions) -> str:
+    """Describes the first of these steps."""
     sequence, step = np.argwhere(hits)[0]
     return f"at step {step + 1} with actions {actions.names[sequence]}"
 
 
 def _random_starts(trial: _Trial, reset: Traced, step: Traced, found: Findings) -> None:
-    """Finds first states that never change, and random keys that the environment makes itself."""
+    """Finds first states that never vary, and random keys that the environment creates itself."""
     if np.array_equal(trial.firsts, np.broadcast_to(trial.firsts[0], trial.firsts.shape), equal_nan=True):
         if reset.has_own_key:
-            own = "reset() draws with a key of its own, always alike"
-            found.fault("fixed-key", own, "draw with the key it is given")
+            own = "reset() draws with its own fixed key"
+            found.fault("fixed-key", own, "draw with the key that it receives")
         else:
-            found.note("same-start", "reset() gives one observation for every key")
+            found.note("same-start", "reset() returns the same observation for every key")
     if step.has_own_key:
-        own = "step() has a random key of its own, so episodes share their random numbers"
-        found.note("fixed-key", own, "keep a key in the state and split it, unless a constant is drawn")
+        own = "step() creates its own random key, so episodes share their random numbers"
+        found.note("fixed-key", own, "keep a key in the state and split it, unless a constant is intended")
 
 
 def _ends(env: Environment, trial: _Trial, found: Findings) -> None:
-    """Finds ends that were not announced, never come, or show the start of the next episode."""
+    """Finds ends that were not declared, never occur, or show the start of the next episode."""
     ended = np.asarray(trial.step.terminated)
     if not env.terminates and ended.any():
         where = _first(ended, trial.actions)
         found.fault("undeclared-end", f"terminates is False, but terminated was True {where}")
     elif env.terminates and not ended.any():
         found.note("never-ends", f"terminates is True, but no episode ended within {ended.shape[1]} steps")
-    elif env.terminates and (how := _restarted(env, trial)):
+    elif env.terminates and (how := restarted(env, trial)):
         found.fault("auto-reset", f"at the end of an episode step() seems to return a first observation ({how})")
 
 
-def _restarted(env: Environment, trial: _Trial) -> str:
-    """The sign by which the observations at most ends look like those of resets; empty if they do not.
+def restarted(env: Spaces, trial: _Trial) -> str:
+    """Returns the evidence that most last observations are those of resets; empty if there is none.
 
-    A restart shows the episode's own first observation again (a cached one), or what `reset` gives for a key from the
-    state, or it jumps: from elsewhere back among the first observations, by more than any ordinary step. Where the
-    observation stands still, as in a bandit, nothing can be told; nor by equality where first observations repeat.
+    A restart shows the episode's own first observation (a cached one), or the result of `reset` for
+    a key in the state, or it jumps back to the first observations by more than any ordinary step.
+    This cannot be decided if the observation stands still, as in a bandit, nor by equality if first
+    observations repeat.
     """
     shown, after, ended = trial.shown, np.asarray(trial.step.observation), np.asarray(trial.step.terminated)
     firsts = trial.firsts
@@ -248,7 +250,7 @@ def _restarted(env: Environment, trial: _Trial) -> str:
         for step in range(1, shown.shape[1]):
             begun[:, step] = np.where(ended[:, step - 1, None], shown[:, step], begun[:, step - 1])
         if most(_equal(after, begun), moved & ~_equal(shown, begun)):
-            return "the episode's own"
+            return "that of the same episode"
         few = tuple(np.argwhere(moved)[:8].T)
         if any(most(_drawn(env, before[few], then[few], after[few]), moved[few]) for before, then in trial.keys):
             return "that of a reset with a key from the state"
@@ -263,12 +265,12 @@ def _restarted(env: Environment, trial: _Trial) -> str:
 
 
 def _equal(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Marks of the observations that are the same up to the last digit."""
+    """Marks the observations that are equal up to the last digit."""
     return np.abs(one - other).max(axis=-1) <= 1e-6 * (1 + np.abs(other).max(axis=-1))
 
 
-def _drawn(env: Environment, before: np.ndarray, after: np.ndarray, observations: np.ndarray) -> np.ndarray:
-    """Marks of the observations that are those of resets with the keys of the state, or with keys split off them."""
+def _drawn(env: Any, before: np.ndarray, after: np.ndarray, observations: np.ndarray) -> np.ndarray:
+    """Marks observations equal to those of resets with keys in, or split from, the state."""
 
     def resets(data: jax.Array) -> jax.Array:
         key = jax.random.wrap_key_data(data)
@@ -279,11 +281,11 @@ def _drawn(env: Environment, before: np.ndarray, after: np.ndarray, observations
     return np.asarray(_equal(np.asarray(drawn), observations[:, None, None]).any(axis=(1, 2)))
 
 
-def _actions_matter(env: Environment, trial: _Trial, found: Findings) -> None:
+def actions_matter(env: Spaces, trial: _Trial, found: Findings) -> None:
     """Finds actions that change nothing."""
 
     def flat(name: str) -> list[str]:
-        """The dimensions in which these actions could be others without a difference."""
+        """Returns the dimensions in which other actions make no difference."""
         names, values = trial.actions.names, (trial.shown, *trial.step)
         a, others = names.index(name), [names.index(_but_in(name, i)) for i in range(env.action_size)]
         same = [all(np.allclose(x[a], x[b], rtol=1e-6, atol=0, equal_nan=True) for x in values) for b in others]
@@ -296,5 +298,5 @@ def _actions_matter(env: Environment, trial: _Trial, found: Findings) -> None:
         return
     for name in ("at the lower bounds", "at the upper bounds"):
         if dimensions := ", ".join(flat(name)):
-            what = f"actions {name} do what those a tenth further in do (dimension {dimensions})"
+            what = f"actions {name} have the same effect as those a tenth further in (dimension {dimensions})"
             found.note("flat-bounds", what)

@@ -1,4 +1,4 @@
-"""One short function per compatible family: the expectation, or the covariance, of functions under `p`."""
+"""The closed forms: one function per expectation or covariance of a compatible family."""
 
 from moca.moments.closed_forms.independent import (
     independent_polynomial,

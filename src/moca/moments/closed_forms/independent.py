@@ -1,4 +1,4 @@
-"""Functions under distributions whose dimensions are independent: products and sums over dimensions."""
+"""Functions under distributions with independent dimensions: products and sums over dimensions."""
 
 from functools import cache
 from itertools import combinations_with_replacement
@@ -22,7 +22,7 @@ def independent_rbf(p: Independent, f: RBF) -> Float[Array, "*outputs"]:
 
 
 def independent_rbf_covariance(p: Independent, f: RBF, g: RBF) -> Float[Array, "*both"]:
-    """Two bumps are one: precisions add, and the centre is their weighted mean. Less the product of the means."""
+    """Σᵢⱼ wᵢ w′ⱼ (E[φᵢ ψⱼ] − E[φᵢ] E[ψⱼ]): the product of two bumps is a bump."""
     one, two = (jnp.broadcast_to(_diagonal(p, each), each.centers.shape) for each in (f, g))
     total = one[:, None] + two[None]
     centers = (one[:, None] * f.centers[:, None] + two[None] * g.centers[None]) / total
@@ -33,7 +33,7 @@ def independent_rbf_covariance(p: Independent, f: RBF, g: RBF) -> Float[Array, "
 
 
 def independent_rbf_cross(p: Independent, f: RBF) -> Float[Array, "*outputs d"]:
-    """Σᵢ wᵢ (∂E[φᵢ]/∂cᵢ / λᵢ + (cᵢ − μ) E[φᵢ]): the slope by its centre is λᵢ E[(x − cᵢ) φᵢ]."""
+    """Σᵢ wᵢ (∂E[φᵢ]/∂cᵢ / λᵢ + (cᵢ − μ) E[φᵢ]), since ∂E[φᵢ]/∂cᵢ = λᵢ E[(x − cᵢ) φᵢ]."""
     precision = _diagonal(p, f)
 
     def bases(centers: Float[Array, "m d"]) -> Float[Array, "m"]:
@@ -47,13 +47,16 @@ def independent_rbf_cross(p: Independent, f: RBF) -> Float[Array, "*outputs d"]:
 def _diagonal(p: Independent, f: RBF) -> Float[Array, "*m d"]:
     if f.precision.ndim == 3:
         raise ValueError(
-            f"{type(p).__name__} takes an RBF with a diagonal precision, (d,) or (M, d): got full matrices"
+            f"{type(p).__name__} needs an RBF with a diagonal precision, (d,) or (M, d), got full matrices"
         )
     return f.precision
 
 
 def independent_polynomial(p: Independent, f: Polynomial | Quadratic) -> Float[Array, "*outputs"]:
-    """f(μ) + ½ Σⱼ c₂ⱼ ∂ⱼⱼf + ⅙ Σⱼ c₃ⱼ ∂ⱼⱼⱼf + ¹⁄₂₄ (Σⱼ (c₄ⱼ − 3c₂ⱼ²) ∂ⱼⱼⱼⱼf + 3 Σⱼₖ c₂ⱼ c₂ₖ ∂ⱼⱼₖₖf), at the mean μ."""
+    """The Taylor expansion at the mean μ, with the central moments c₂, c₃, c₄ of each dimension.
+
+    f(μ) + ½ Σⱼ c₂ⱼ ∂ⱼⱼf + ⅙ Σⱼ c₃ⱼ ∂ⱼⱼⱼf + ¹⁄₂₄ (Σⱼ (c₄ⱼ − 3c₂ⱼ²) ∂ⱼⱼⱼⱼf + 3 Σⱼₖ c₂ⱼ c₂ₖ ∂ⱼⱼₖₖf).
+    """
     mean, second, third, fourth = p.moments(4)
     tensors = f.as_polynomial().symmetric()
     value = horner(tensors, mean)
@@ -68,7 +71,7 @@ def independent_polynomial(p: Independent, f: Polynomial | Quadratic) -> Float[A
 
 
 def _repeated(tensor: Float[Array, "..."], order: int) -> Float[Array, "..."]:
-    """Its entries whose last `order` indices are equal."""
+    """Returns the entries whose last `order` indices are equal."""
     letters = "j" * order
     return jnp.einsum(f"...{letters}->...j", tensor)
 
@@ -76,7 +79,10 @@ def _repeated(tensor: Float[Array, "..."], order: int) -> Float[Array, "..."]:
 def independent_polynomial_covariance(
     p: Independent, f: Polynomial | Quadratic, g: Polynomial | Quadratic
 ) -> Float[Array, "*both"]:
-    """Σ f_α g_β (E[h^α h^β] − E[h^α] E[h^β]) over all monomials of h = x − μ, each a product over dimensions."""
+    """Σ f_α g_β (E[h^α h^β] − E[h^α] E[h^β]) over all monomials of h = x − μ.
+
+    Each expectation is a product over dimensions.
+    """
     f, g = f.as_polynomial(), g.as_polynomial()
     mean, *central = p.moments(f.degree + g.degree)
     table = jnp.stack([jnp.ones_like(mean), jnp.zeros_like(mean), *central])
@@ -94,13 +100,13 @@ def independent_polynomial_cross(p: Independent, f: Polynomial | Quadratic) -> F
 
 @cache
 def _indices(d: int, degree: int) -> list[np.ndarray]:
-    """For each k up to `degree`, all j₁ ≤ … ≤ jₖ < d: the monomials of that degree, (n, k)."""
+    """Returns, for k up to `degree`, all j₁ ≤ … ≤ jₖ < d: the monomials, (n, k)."""
     chosen = [list(combinations_with_replacement(range(d), k)) for k in range(degree + 1)]
     return [np.array(each, dtype=int).reshape(len(each), k) for k, each in enumerate(chosen)]
 
 
 def _powers(d: int, degree: int) -> np.ndarray:
-    """The exponents α of every monomial, (n, d)."""
+    """Returns the exponents α of every monomial, (n, d)."""
     return np.concatenate([(each[:, :, None] == np.arange(d)).sum(axis=1) for each in _indices(d, degree)])
 
 
@@ -115,7 +121,7 @@ def _coefficients(f: Polynomial, mean: Float[Array, "d"]) -> Float[Array, "*outp
 
 
 def _expected(table: Float[Array, "k d"], powers: np.ndarray) -> Float[Array, "..."]:
-    """E[h^α] = Πⱼ E[hⱼ^αⱼ] for exponents along the last axis of `powers`, with the moments of each dimension."""
+    """E[h^α] = Πⱼ E[hⱼ^αⱼ] for exponents along the last axis of `powers`."""
     value = table[powers[..., 0], 0]
     for j in range(1, powers.shape[-1]):
         value *= table[powers[..., j], j]

@@ -1,7 +1,7 @@
-"""Matérn kernels under diagonal Gaussians and boxes: products over dimensions of integrals in one.
+"""Matérn kernels under diagonal Gaussians and boxes: products of one-dimensional integrals.
 
-On either side of its centre a kernel is a polynomial times an exponential, and so are two of them on each of the three
-intervals that their centres leave.
+On either side of its centre a kernel is a polynomial times an exponential. The product of two
+kernels has this form on each of the three intervals between and beyond their centres.
 """
 
 from collections.abc import Sequence
@@ -19,13 +19,16 @@ from moca.moments.functions import Matern
 from moca.moments.supports import Box
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(48)
-_FOLDS = 55.0  # an exponential has lost 1e-24 of itself, and t⁴ times it 1e-17
+_FOLDS = 55.0  # e-folds: beyond them an exponential has 1e-24 of its mass, and t⁴ times it 1e-17
 
 Pairs = Float[Array, "..."]  # (M, M′, d) after broadcasting
 
 
 def gaussian_matern(p: DiagonalGaussian, f: Matern) -> Float[Array, "*outputs"]:
-    """Σᵢ wᵢ Πⱼ Σₖ cₖ aᵏ (E[yᵏ e⁻ᵃʸ; y > 0] + E[(−y)ᵏ eᵃʸ; y < 0]) + constant, with y = xⱼ − cᵢⱼ and a = √(2ν) / ℓⱼ."""
+    """Σᵢ wᵢ Πⱼ Σₖ cₖ aᵏ (E[yᵏ e⁻ᵃʸ; y > 0] + E[(−y)ᵏ eᵃʸ; y < 0]) + constant.
+
+    Here y = xⱼ − cᵢⱼ and a = √(2ν) / ℓⱼ.
+    """
     return f.weigh(_gaussian_bases(p, f)) + f.constant
 
 
@@ -36,13 +39,16 @@ def _gaussian_bases(p: DiagonalGaussian, f: Matern) -> Float[Array, "m"]:
 
 
 def gaussian_matern_covariance(p: DiagonalGaussian, f: Matern, g: Matern) -> Float[Array, "*both"]:
-    """Σᵢⱼ wᵢ w′ⱼ (Π E[k k′] − Π E[k] E[k′]), where E[k k′] has a part beyond either centre and one between."""
+    """Σᵢⱼ wᵢ w′ⱼ (Π E[k k′] − Π E[k] E[k′]).
+
+    E[k k′] is the sum of the parts beyond either centre and the part between them.
+    """
     p = _spread_out(p, jnp.maximum(f.rates, g.rates))
     one, two = f.centers[:, None] - p.mean, g.centers[None] - p.mean
     low, high = jnp.minimum(one, two), jnp.maximum(one, two)
 
     def beyond(away: Pairs, from_f: Pairs, from_g: Pairs) -> Pairs:
-        """y > 0 for y ~ N(away, variance), a distance beyond one centre, with the other farther back."""
+        """The part y > 0 for y ~ N(away, variance), beyond both centres."""
         product = _multiply(_beside(f, from_f, 1), _beside(g, from_g, 1))
         decay = jnp.exp(-f.rates * from_f - g.rates * from_g)
         return decay * half_line(away, p.variance, f.rates + g.rates, product)
@@ -53,38 +59,42 @@ def gaussian_matern_covariance(p: DiagonalGaussian, f: Matern, g: Matern) -> Flo
 
 
 def _spread_out(p: DiagonalGaussian, rate: Float[Array, "d"]) -> DiagonalGaussian:
-    """p with deviations of at least 2e-12 of a lengthscale (6e-6 in single precision), its gradients as they are.
+    """Returns p with deviations of at least 2e-12 lengthscales (6e-6 in float32).
 
-    Where the mean lies on a centre and p is a point, the parts on either side of it have slopes of one over the
-    deviation, which cancel up to rounding.
+    Gradients are unchanged.
+
+    If p is a point on a centre, the parts on either side have slopes of one over the deviation,
+    which cancel only up to rounding.
     """
     least = (float(jnp.finfo(p.variance.dtype).eps) ** 0.75 / rate) ** 2
     return DiagonalGaussian(p.mean, p.variance + jax.lax.stop_gradient(jnp.maximum(p.variance, least) - p.variance))
 
 
 def _between(p: DiagonalGaussian, f: Matern, g: Matern, one: Pairs, two: Pairs) -> Pairs:
-    """E[k k′] between the two centres, given as seen from the mean.
+    """E[k k′] between the two centres, which are given relative to the mean.
 
-    There k k′ is a polynomial times the exponential of (a − a′) x, which moves the Gaussian. If all of it that counts
-    lies inside, this is an elementary moment; else Gauss and Legendre's rule over the part inside, exact to rounding.
+    There k k′ is a polynomial times the exponential of (a − a′) x, which shifts the Gaussian. If
+    its relevant mass lies inside, this is an elementary moment. Otherwise a Gauss–Legendre rule
+    over the part inside is exact to rounding.
     """
     deviation = jnp.sqrt(p.variance)
     low, high = jnp.minimum(one, two), jnp.maximum(one, two)
-    side = jnp.where(one < two, 1.0, -1.0).astype(p.mean.dtype)  # on which of its sides f is seen from between
+    side = jnp.where(one < two, 1.0, -1.0).astype(p.mean.dtype)  # the side of f's centre on which the interval lies
     tilt = side * (f.rates - g.rates)
     mean = -p.variance * tilt
     inside = (mean - low > 9 * deviation) & (high - mean > 9 * deviation)
 
     from_f, from_g = jnp.abs(mean - one), jnp.abs(mean - two)
     product = _multiply(_beside(f, from_f, side), _beside(g, from_g, -side))
-    moments = jnp.ones_like(mean), p.variance, 3 * p.variance**2  # of even order; the odd ones vanish
+    moments = jnp.ones_like(mean), p.variance, 3 * p.variance**2  # of even order; odd ones vanish
     moment = sum((c * each for c, each in zip(product[::2], moments, strict=False)), start=jnp.zeros_like(mean))
     whole = moment * jnp.exp(-f.rates * from_f - g.rates * from_g - p.variance * tilt**2 / 2)
 
-    # In deviations from the point inside that is nearest to the mean: no slope has one over them, and nothing cancels.
+    # Measured from the point inside that is nearest to the mean: no slope contains 1 / deviation,
+    # nothing cancels.
     nearest = jnp.clip(mean, low, high)
     far = jnp.abs(nearest - mean) / deviation
-    reach = 80 / (far + jnp.sqrt(far**2 + 80))  # where the density has fallen by e⁻⁴⁰
+    reach = 80 / (far + jnp.sqrt(far**2 + 80))  # distance at which the density has fallen by e⁻⁴⁰
     start, end = (low - nearest) / deviation, (high - nearest) / deviation
     t, weights = _rule(jnp.maximum(start, -reach), jnp.minimum(end, reach))
     density = normal_density(jnp.clip((nearest / deviation)[..., None] + t, -40.0, 40.0))
@@ -94,7 +104,10 @@ def _between(p: DiagonalGaussian, f: Matern, g: Matern, one: Pairs, two: Pairs) 
 
 
 def box_matern(p: Box, f: Matern) -> Float[Array, "*outputs"]:
-    """Σᵢ wᵢ Πⱼ ∫ k(a |x − cᵢⱼ|) dx / (upper − lower) + constant: an integral on either side of the centre."""
+    """Σᵢ wᵢ Πⱼ ∫ k(a |x − cᵢⱼ|) dx / (upper − lower) + constant.
+
+    The integral is taken on each side of the centre.
+    """
     return f.weigh(_box_bases(p, f)) + f.constant
 
 
@@ -107,10 +120,10 @@ def _box_bases(p: Box, f: Matern) -> Float[Array, "m"]:
 
 
 def box_matern_covariance(p: Box, f: Matern, g: Matern) -> Float[Array, "*both"]:
-    """Σᵢⱼ wᵢ w′ⱼ (Π E[k k′] − Π E[k] E[k′]), with E[k k′] by the rule on each of the three intervals.
+    """Σᵢⱼ wᵢ w′ⱼ (Π E[k k′] − Π E[k] E[k′]), with E[k k′] by quadrature on three intervals.
 
-    Each integrand is a polynomial of degree four at most times an exponential, and the rule exact to rounding over as
-    much of it as counts.
+    Each integrand is a polynomial of degree at most four times an exponential. The rule covers the
+    part with relevant mass, and is exact to rounding there.
     """
     one, two = f.centers[:, None], g.centers[None]
     low, high = (jnp.clip(each, p.lower, p.upper) for each in (jnp.minimum(one, two), jnp.maximum(one, two)))
@@ -133,7 +146,7 @@ def box_matern_covariance(p: Box, f: Matern, g: Matern) -> Float[Array, "*both"]
 
 
 def _rule(start: Pairs, end: Pairs) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
-    """Nodes and weights of Gauss and Legendre's rule from `start` to `end`."""
+    """Returns nodes and weights of the Gauss–Legendre rule from `start` to `end`."""
     nodes, weights = (jnp.asarray(each, start.dtype) for each in (_NODES, _WEIGHTS))
     half = ((end - start) / 2)[..., None]
     return ((start + end) / 2)[..., None] + half * nodes, half * weights
@@ -146,7 +159,7 @@ def _kernel(f: Matern, away: Float[Array, "..."]) -> Float[Array, "..."]:
 
 
 def _beside(f: Matern, start: Array, side: Array | int) -> list[Array]:
-    """The coefficients of y⁰, y¹, … in the polynomial of k(a (start + side · y)), without its exponential."""
+    """Returns the coefficients of y⁰, y¹, … in k(a (start + side · y)), without its exponential."""
     given = MATERN[f.nu]
     return [
         sum(c * comb(k, j) * f.rates**k * start ** (k - j) for k, c in enumerate(given) if k >= j) * side**j
@@ -155,7 +168,7 @@ def _beside(f: Matern, start: Array, side: Array | int) -> list[Array]:
 
 
 def _multiply(one: Sequence[Array], two: Sequence[Array]) -> list[Array]:
-    """The coefficients of the product of two polynomials."""
+    """Returns the coefficients of the product of two polynomials."""
     product = []
     for k in range(len(one) + len(two) - 1):
         terms = [one[i] * two[k - i] for i in range(len(one)) if 0 <= k - i < len(two)]
@@ -164,13 +177,15 @@ def _multiply(one: Sequence[Array], two: Sequence[Array]) -> list[Array]:
 
 
 def _beyond(start: Float[Array, "m d"], length: Float[Array, "m d"], f: Matern) -> Float[Array, "m d"]:
-    """∫ k(ay) dy over a `length` from `start` ≥ 0 on: −(1/a) (c₀′ + c₁′ t + c₂′ t²) e⁻ᵗ between the ends, t = ay.
+    """∫ k(ay) dy over an interval of the given length that begins at `start` ≥ 0.
 
-    Written with expm1, so that nothing is lost for a narrow interval.
+    The antiderivative is −(1/a) (c₀′ + c₁′ t + c₂′ t²) e⁻ᵗ with t = ay. The difference is written
+    with expm1, so that a narrow interval loses no precision.
     """
     primitive = {0.5: (1.0,), 1.5: (2.0, 1.0), 2.5: (8 / 3, 5 / 3, 1 / 3)}[f.nu]
     t, step = f.rates * start, f.rates * length
     at_start = sum(c * t**k for k, c in enumerate(primitive))
-    # p(t) − p(t + s) e⁻ˢ = −p(t) expm1(−s) − (p(t + s) − p(t)) e⁻ˢ, and the last difference has a factor s.
+    # p(t) − p(t + s) e⁻ˢ = −p(t) expm1(−s) − (p(t + s) − p(t)) e⁻ˢ. The last difference has a
+    # factor s.
     slopes = {0.5: 0 * t, 1.5: 1 + 0 * t, 2.5: 5 / 3 + (2 * t + step) / 3}[f.nu]
     return jnp.exp(-t) * (-at_start * jnp.expm1(-step) - slopes * step * jnp.exp(-step)) / f.rates

@@ -1,4 +1,4 @@
-"""From pairs of bases to pairs of outputs."""
+"""Sums over pairs of bases."""
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +8,7 @@ from moca.moments.functions.base import Features
 
 
 def weigh_pairs(f: Features, g: Features, values: Float[Array, "m n"]) -> Float[Array, "*both"]:
-    """Σᵢⱼ wᵢ w′ⱼ valuesᵢⱼ for every output of f and every output of g: two matrix products."""
+    """Σᵢⱼ wᵢ w′ⱼ valuesᵢⱼ for every pair of outputs of f and g, as two matrix products."""
     return weigh_last(g, f.weigh(values))
 
 
@@ -18,5 +18,5 @@ def weigh_last(g: Features, values: Float[Array, "*rest n"]) -> Float[Array, "*r
 
 
 def not_negative(variance: Float[Array, "*outputs"]) -> Float[Array, "*outputs"]:
-    """Zero where rounding made it negative, with the formula's own gradient everywhere."""
+    """Clips negative rounding errors to zero; the gradient is that of the unclipped formula."""
     return variance + jax.lax.stop_gradient(jnp.maximum(variance, 0) - variance)

@@ -1,6 +1,7 @@
 """Polynomials under elliptical distributions, x = μ + √τ S^½ ε.
 
-Given τ, E[∇ᵏf] = Σⱼ (τ/2)ʲ / j! (S:)ʲ ∇^{k+2j} f(μ), which ends at degree four: every moment is a polynomial in τ.
+Given τ, E[∇ᵏf] = Σⱼ (τ/2)ʲ / j! (S:)ʲ ∇^{k+2j} f(μ). The sum ends at degree four, so every moment
+is a polynomial in τ.
 """
 
 from collections.abc import Callable
@@ -27,7 +28,7 @@ def elliptical_quadratic(p: Elliptical, f: Quadratic) -> Float[Array, "*outputs"
 def elliptical_polynomial(p: Elliptical, f: Polynomial) -> Float[Array, "*outputs"]:
     """f(μ) + E[τ] ½ S:∇²f(μ) + E[τ²] ⅛ S:∇⁴f:S, exact up to degree four.
 
-    The odd orders vanish by symmetry, and E[exp(½ τ S:∇²) f] ends at the second power.
+    Odd orders vanish by symmetry, and the series of E[exp(½ τ S:∇²) f] ends at the second power.
     """
     p.require_moment(len(f.tensors) - 1)
     value = f(p.mean)
@@ -42,10 +43,11 @@ def elliptical_polynomial(p: Elliptical, f: Polynomial) -> Float[Array, "*output
 def elliptical_polynomial_covariance(
     p: Elliptical, f: Polynomial | Quadratic, g: Polynomial | Quadratic
 ) -> Float[Array, "*both"]:
-    """Σₖ E[τᵏ ⟨E[∇ᵏf | τ], E[∇ᵏg | τ]⟩_S] / k! − E[f] E[g], where ⟨·,·⟩_S joins the k axes of both by S.
+    """Σₖ E[τᵏ ⟨E[∇ᵏf | τ], E[∇ᵏg | τ]⟩_S] / k! − E[f] E[g].
 
-    Given τ this is the expansion of a Gaussian covariance in the mean derivatives, Cov(f, g) = Σ_{k ≥ 1}
-    ⟨E[∇ᵏf], E[∇ᵏg]⟩_Σ / k!, which ends with the lower degree. The term k = 0 is what the spread of τ adds.
+    ⟨·,·⟩_S contracts the k axes of both arguments with S. Given τ, this is the expansion of a
+    Gaussian covariance in mean derivatives, Cov(f, g) = Σ_{k ≥ 1} ⟨E[∇ᵏf], E[∇ᵏg]⟩_Σ / k!, which
+    ends at the lower degree. The term k = 0 is the contribution of the spread of τ.
     """
     f, g = f.as_polynomial(), g.as_polynomial()
     p.require_moment(f.degree + g.degree)
@@ -63,7 +65,7 @@ def elliptical_polynomial_covariance(
 
 
 def mean_derivatives(p: Elliptical, f: Polynomial) -> list[list[Float[Array, "..."]]]:
-    """For each k the coefficients of τ⁰, τ¹, … in E[∇ᵏf | τ]."""
+    """Returns, for each k, the coefficients of τ⁰, τ¹, … in E[∇ᵏf | τ]."""
     tensors = f.symmetric()
     result = []
     for k in range(len(tensors)):
@@ -98,7 +100,10 @@ def elliptical_polynomial_cross(p: Elliptical, f: Polynomial | Quadratic) -> Flo
 def gaussian_polynomial_ridge_covariance(
     p: DiagonalGaussian | Gaussian, f: Polynomial | Quadratic, g: Ridge
 ) -> Float[Array, "*both"]:
-    """Σₖ E[∇ᵏf][Σuⱼ, …, Σuⱼ] E[σ⁽ᵏ⁾(aⱼ)] / k! for every unit j; the mean derivatives of σ are those of its mean."""
+    """Σₖ E[∇ᵏf][Σuⱼ, …, Σuⱼ] E[σ⁽ᵏ⁾(aⱼ)] / k! for every unit j.
+
+    The mean derivatives of σ are the derivatives of its mean.
+    """
     f = f.as_polynomial()
     variances, rows = p.along(g.rows), dot(g.rows, p.shape_matrix)
     total = jnp.zeros((*f.outputs, g.count), p.mean.dtype)
@@ -115,5 +120,5 @@ def gaussian_polynomial_ridge_covariance(
 
 
 def _derivative(f: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    """The elementwise derivative of an elementwise function."""
+    """Returns the elementwise derivative of an elementwise function."""
     return lambda x: jax.jvp(f, (x,), (jnp.ones_like(x),))[1]

@@ -1,7 +1,7 @@
 """Ridge functions: sums of units σ(uᵢᵀx + bᵢ), whose arguments are Gaussian when x is.
 
-The argument of unit i has mean mᵢ = uᵢᵀμ + bᵢ and variance uᵢᵀΣuᵢ; those of two units have the covariance uᵢᵀΣuⱼ.
-Each covariance costs one number per pair of units.
+The argument of unit i has mean mᵢ = uᵢᵀμ + bᵢ and variance uᵢᵀΣuᵢ. Two arguments have the
+covariance uᵢᵀΣuⱼ. Each covariance costs one number per pair of units.
 """
 
 import jax
@@ -26,9 +26,9 @@ def gaussian_ridge(p: DiagonalGaussian | Gaussian, f: Ridge) -> Float[Array, "*o
 
 
 def _erf_means(p: DiagonalGaussian | Gaussian, f: Erf) -> Float[Array, "m"]:
-    """erf(m / √(1 + 2v)) for each unit. Where v overflows, the one beside it is nothing, and rows are shortened."""
+    """erf(m / √(1 + 2v)) for each unit. Long rows are scaled down, so that v does not overflow."""
     longest = jnp.maximum(jnp.max(jnp.abs(f.rows), axis=1), 1)
-    scale = jax.lax.stop_gradient(jnp.exp2(jnp.floor(jnp.log2(longest))))  # a power of two, so that nothing is rounded
+    scale = jax.lax.stop_gradient(jnp.exp2(jnp.floor(jnp.log2(longest))))  # a power of two, so that scaling is exact
     rows = f.rows / scale[:, None]
     mean, variance = dot(rows, p.mean) + f.shifts / scale, p.along(rows)
     most = float(jnp.finfo(variance.dtype).max)
@@ -46,7 +46,7 @@ def unit_mean(f: Ridge, mean: Numbers, variance: Numbers) -> Numbers:
             return jnp.exp(-variance / 2) * jnp.cos(mean)
         case Gated():
             return _gate_mean(f.gate, mean, variance)
-    raise TypeError(f"the mean of a unit of {type(f).__name__} is not known")
+    raise TypeError(f"no closed form for the mean of a unit of {type(f).__name__}")
 
 
 def unit_variance(f: Ridge, mean: Numbers, variance: Numbers) -> Numbers:
@@ -56,30 +56,39 @@ def unit_variance(f: Ridge, mean: Numbers, variance: Numbers) -> Numbers:
             return _wave_covariance(mean, variance, mean, variance, variance)
         case Gated():
             return gate_covariance(f.gate, mean, variance, f.gate, mean, variance, variance)
-    raise TypeError(f"the variance of a unit of {type(f).__name__} is not known")
+    raise TypeError(f"no closed form for the variance of a unit of {type(f).__name__}")
 
 
 def _gate_mean(gate: Gate, m: Numbers, v: Numbers) -> Numbers:
-    """E[a Φ(a / √η)] = m Φ(h) + v φ(h) / √(v + η), with h = m / √(v + η); η = 0 is the ReLU, η = 1 the GELU."""
+    """E[a Φ(a / √η)] = m Φ(h) + v φ(h) / √(v + η), with h = m / √(v + η).
+
+    η = 0 is the ReLU, η = 1 the GELU.
+    """
     deviation, h = _standardised(gate, m, v)
     return m * ndtr(h) + v * normal_density(h) / deviation
 
 
 def _standardised(gate: Gate, m: Numbers, v: Numbers) -> tuple[Numbers, Numbers]:
-    """√(v + η), and m over it. Far out every density below is zero, so h is cut off there, and v at the least."""
+    """√(v + η), and h = m / √(v + η), clipped where every density is zero.
+
+    The variance v is bounded from below.
+    """
     least = float(jnp.finfo(m.dtype).eps) ** 2
     deviation = jnp.sqrt(jnp.maximum(v + gate.blur, least))
     return deviation, jnp.clip(m / deviation, -40.0, 40.0)
 
 
 def elliptical_fourier(p: Elliptical, f: Fourier) -> Float[Array, "*outputs"]:
-    """Σᵢ wᵢ χ(ωᵢᵀSωᵢ) cos(ωᵢᵀμ + bᵢ) + constant, with χ the characteristic function; exp(−½ ωᵀΣω) for a Gaussian."""
+    """Σᵢ wᵢ χ(ωᵢᵀSωᵢ) cos(ωᵢᵀμ + bᵢ) + constant, with χ the characteristic function.
+
+    For a Gaussian, χ is exp(−½ ωᵀΣω).
+    """
     damping = p.characteristic(p.along(f.frequencies))
     return f.weigh(damping * jnp.cos(f.arguments(p.mean))) + f.constant
 
 
 def elliptical_fourier_covariance(p: Elliptical, f: Fourier, g: Fourier) -> Float[Array, "*both"]:
-    """½ χ₊ cos(θᵢ + θⱼ) + ½ χ₋ cos(θᵢ − θⱼ) − χᵢ χⱼ cos θᵢ cos θⱼ, with χ± taken at the frequency ωᵢ ± ωⱼ."""
+    """½ χ₊ cos(θᵢ + θⱼ) + ½ χ₋ cos(θᵢ − θⱼ) − χᵢ χⱼ cos θᵢ cos θⱼ, with χ± at ωᵢ ± ωⱼ."""
     between = dot(dot(f.frequencies, p.shape_matrix), g.frequencies.T)
     squares = p.along(f.frequencies)[:, None], p.along(g.frequencies)[None]
     angles = f.arguments(p.mean)[:, None], g.arguments(p.mean)[None]
@@ -91,7 +100,10 @@ def elliptical_fourier_covariance(p: Elliptical, f: Fourier, g: Fourier) -> Floa
 
 
 def elliptical_fourier_cross(p: Elliptical, f: Fourier) -> Float[Array, "*outputs d"]:
-    """Cov(x, f) = Σᵢ wᵢ 2χ′(ωᵢᵀSωᵢ) sin(ωᵢᵀμ + bᵢ) Sωᵢ: Stein's lemma given τ, and E[τ exp(−½τq)] = −2χ′(q)."""
+    """Cov(x, f) = Σᵢ wᵢ 2χ′(ωᵢᵀSωᵢ) sin(ωᵢᵀμ + bᵢ) Sωᵢ.
+
+    This is Stein's lemma given τ, with E[τ exp(−½τq)] = −2χ′(q).
+    """
     squares = p.along(f.frequencies)
     _, slope = jax.jvp(p.characteristic, (squares,), (jnp.ones_like(squares),))
     return f.weigh((2 * slope * jnp.sin(f.arguments(p.mean)))[:, None] * dot(f.frequencies, p.shape_matrix))
@@ -103,7 +115,7 @@ def gaussian_fourier_covariance(p: DiagonalGaussian | Gaussian, f: Fourier, g: F
 
 
 def _pairs_of_arguments(p: DiagonalGaussian | Gaussian, f: Ridge, g: Ridge) -> tuple[Numbers, ...]:
-    """Means and variances of the arguments of f as a column, of g as a row, and all their covariances."""
+    """Returns means and variances of f's (a column) and g's (a row) arguments, and covariances."""
     between = dot(dot(f.rows, p.shape_matrix), g.rows.T)
     one = f.arguments(p.mean)[:, None], p.along(f.rows)[:, None]
     two = g.arguments(p.mean)[None], p.along(g.rows)[None]
@@ -111,7 +123,10 @@ def _pairs_of_arguments(p: DiagonalGaussian | Gaussian, f: Ridge, g: Ridge) -> t
 
 
 def _wave_covariance(m_a: Numbers, v_a: Numbers, m_b: Numbers, v_b: Numbers, c: Numbers) -> Numbers:
-    """½ exp(−½(v_a + v_b)) [(e⁻ᶜ − 1) cos(m_a + m_b) + (eᶜ − 1) cos(m_a − m_b)]: the covariance of two cosines."""
+    """The covariance of two cosines.
+
+    ½ exp(−½(v_a + v_b)) [(e⁻ᶜ − 1) cos(m_a + m_b) + (eᶜ − 1) cos(m_a − m_b)].
+    """
     exponent = -(v_a + v_b) / 2
     plus = _exp_times_expm1(exponent, -c) * jnp.cos(m_a + m_b)
     minus = _exp_times_expm1(exponent, c) * jnp.cos(m_a - m_b)
@@ -119,13 +134,13 @@ def _wave_covariance(m_a: Numbers, v_a: Numbers, m_b: Numbers, v_b: Numbers, c: 
 
 
 def _exp_times_expm1(a: Numbers, c: Numbers) -> Numbers:
-    """eᵃ (eᶜ − 1), where eᶜ alone may overflow: c is at most −a here."""
+    """eᵃ (eᶜ − 1) for c ≤ −a, where eᶜ alone may overflow."""
     up, down = jnp.where(c > 0, c, 0), jnp.where(c > 0, 0, c)
     return jnp.where(c > 0, -jnp.exp(a + up) * jnp.expm1(-up), jnp.exp(a) * jnp.expm1(down))
 
 
 def gaussian_gated_covariance(p: DiagonalGaussian | Gaussian, f: Gated, g: Gated) -> Float[Array, "*both"]:
-    """Σᵢⱼ wᵢ wⱼ Cov(σ(aᵢ), σ(aⱼ)) for units of erf, ReLU and GELU, alike or not."""
+    """Σᵢⱼ wᵢ wⱼ Cov(σ(aᵢ), σ(aⱼ)) for units of erf, ReLU and GELU, in any combination."""
     m_a, v_a, m_b, v_b, c = _pairs_of_arguments(p, f, g)
     return weigh_pairs(f, g, gate_covariance(f.gate, m_a, v_a, g.gate, m_b, v_b, c))
 
@@ -133,19 +148,20 @@ def gaussian_gated_covariance(p: DiagonalGaussian | Gaussian, f: Gated, g: Gated
 def gate_covariance(f: Gate, m_a: Numbers, v_a: Numbers, g: Gate, m_b: Numbers, v_b: Numbers, c: Numbers) -> Numbers:
     """Cov(σ(a), τ(b)) of two gates of Gaussians with means m, variances v and covariance c.
 
-    P(z < a, z′ < b) = Φ₂(h, k; ρ) =: B, with h = m_a / √A, A = v_a + η_a, and k alike, and ρ = c / √(AB). A factor a in
-    a unit is the operator m_a + v_a ∂_a + c ∂_b applied to B (Stein's lemma); its derivatives are elementary.
+    P(z < a, z′ < b) = Φ₂(h, k; ρ) =: B, with h = m_a / √A, A = v_a + η_a, k likewise, and ρ = c /
+    √(AB). By Stein's lemma, a factor a in a unit is the operator m_a + v_a ∂_a + c ∂_b applied to
+    B, whose derivatives are elementary.
     """
     if g.power < f.power:
         return gate_covariance(g, m_b, v_b, f, m_a, v_a, c)
     (root_a, h), (root_b, k) = _standardised(f, m_a, v_a), _standardised(g, m_b, v_b)
-    most = 1 - 4 * float(jnp.finfo(c.dtype).eps)  # equal arguments: one in exact arithmetic
+    most = 1 - 4 * float(jnp.finfo(c.dtype).eps)  # for equal arguments ρ is exactly one
     rho = jnp.clip(c / (root_a * root_b), -most, most)
     c, h, k, rho = jnp.broadcast_arrays(rho * root_a * root_b, h, k, rho)
     excess = bivariate_excess(h, k, rho)
     if f.power == g.power == 0:
         return f.scale * g.scale * excess
-    # Derivatives of B by the means; `over` are those of B − Φ(h) Φ(k).
+    # Derivatives of B by the means; those of B − Φ(h) Φ(k) are called `over`.
     by_a = normal_density(h) * ndtr(conditional(k, h, rho)) / root_a
     by_b = normal_density(k) * ndtr(conditional(h, k, rho)) / root_b
     over_a = by_a - normal_density(h) * ndtr(k) / root_a

@@ -1,6 +1,7 @@
-"""Functions whose expectations are closed form.
+"""Functions whose expectations have closed forms.
 
-Each is a pytree of trainable arrays and maps one state to one number, or to m of them; batches go through `jax.vmap`.
+Each is a pytree of trainable arrays that maps one state to one number, or to m numbers. Use
+`jax.vmap` for batches.
 """
 
 from moca.moments.functions.base import Function, Sum, role

@@ -1,4 +1,4 @@
-"""The base class of functions: a dimension, a shape of outputs, sums and multiples."""
+"""The base class of functions: dimension, shape of outputs, sums and multiples."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -13,17 +13,20 @@ from moca.moments import _checks as check
 
 
 def role(name: str) -> Any:
-    """Declares what a field of a function is to a learner; without it a function is linear in the field.
+    """Declares the role of a field in learning.
+
+    Without a role, the function is linear in the field.
 
     Args:
-        name: "basis" for what the function is not linear in (centres, directions), "positive" for a basis that
-            must stay positive (precisions), "constant" for the value of a basis that is one everywhere.
+        name: "basis" for a field in which the function is not linear (centres, directions),
+            "positive" for a basis that must stay positive (precisions), "constant" for an additive
+            constant.
     """
     return eqx.field(metadata={"role": name})
 
 
 class Function(eqx.Module):
-    """A function of a state in Rᵈ, with one output or m of them."""
+    """A function of a state in Rᵈ, with one output or m outputs."""
 
     @property
     @abstractmethod
@@ -32,7 +35,7 @@ class Function(eqx.Module):
 
     @property
     def outputs(self) -> tuple[int, ...]:
-        """Shape of f(x): () for one number, (m,) for m of them."""
+        """Shape of f(x): () for one number, (m,) for m numbers."""
         return ()
 
     @abstractmethod
@@ -53,8 +56,8 @@ class Function(eqx.Module):
     def __mul__(self, scale: Any) -> "Sum":
         if isinstance(scale, Function):
             raise TypeError(
-                f"{type(self).__name__} × {type(scale).__name__} is no Function: product(p, f, g) has the expectation "
-                "of the product of two functions"
+                f"{type(self).__name__} × {type(scale).__name__} is not a Function: product(p, f, g) returns "
+                "the expectation of the product of two functions"
             )
         return Sum(_terms(self), tuple(jnp.multiply(check.as_float(scale, like=s), s) for s in _scales(self)))
 
@@ -69,11 +72,13 @@ class Function(eqx.Module):
 
 
 class Sum(Function):
-    """V(x) = Σₖ scaleₖ termₖ(x): what `f + g`, `f - g` and `2.0 * f` make. Moments are those of the terms, combined.
+    """V(x) = Σₖ scaleₖ termₖ(x), the result of `f + g`, `f - g` and `2.0 * f`.
+
+    Its moments are combinations of the moments of its terms.
 
     Args:
-        terms: functions of one dimension and one shape of outputs, of any classes.
-        scales: one number for each, one by default.
+        terms: Functions of any classes, with the same dimension and shape of outputs.
+        scales: One number per term, one by default.
     """
 
     terms: tuple[Function, ...]
@@ -94,8 +99,9 @@ class Sum(Function):
         for f in self.terms:
             if (f.dimension, f.outputs) != (first.dimension, first.outputs):
                 raise ValueError(
-                    f"the terms of a Sum must be alike, but {type(first).__name__} maps dimension {first.dimension} to "
-                    f"outputs {first.outputs} and {type(f).__name__} dimension {f.dimension} to {f.outputs}"
+                    "the terms of a Sum must have equal dimensions and outputs, but "
+                    f"{type(first).__name__} maps dimension {first.dimension} to outputs {first.outputs}, and "
+                    f"{type(f).__name__} maps dimension {f.dimension} to outputs {f.outputs}"
                 )
         for number, scale in enumerate(self.scales):
             check.has_shape(self, f"scales[{number}]", scale, (), "one number per term")
@@ -122,14 +128,14 @@ def _scales(f: Function) -> tuple[Float[Array, ""], ...]:
 
 
 def _like(f: Function) -> Array:
-    """An array of f, for its dtype."""
+    """Returns an array of f, for its dtype."""
     return next((leaf for leaf in jax.tree.leaves(f) if eqx.is_inexact_array(leaf)), jnp.zeros(()))
 
 
 class Features(Function):
     """V(x) = Σᵢ wᵢ φᵢ(x) + constant: linear in its weights.
 
-    `weights` is (M,) for one output and (m, M) for m of them; None makes every basis an output of its own.
+    `weights` is (M,) for one output and (m, M) for m outputs. None makes every basis an output.
     """
 
     weights: eqx.AbstractVar[Float[Array, "*outputs m"] | None]
@@ -156,8 +162,8 @@ class Features(Function):
         return self.weigh(self.features(x)) + self.constant
 
 
-def set_weights(weights: check.Numbers | None, constant: check.Numbers, rows: Array) -> tuple:
-    """`weights` and `constant` as arrays; a constant that is one number serves all outputs."""
+def set_weights(weights: check.Numbers | None, constant: check.Numbers, rows: Array) -> tuple[Any, ...]:
+    """Returns `weights` and `constant` as arrays; a scalar constant applies to all outputs."""
     weights = None if weights is None else check.as_float(weights)
     constant = check.as_float(constant, like=rows if weights is None else weights)
     if constant.ndim == 0:

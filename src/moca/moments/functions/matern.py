@@ -12,16 +12,17 @@ from moca.moments.functions.base import Features, check_rows, role, set_weights
 
 
 class Matern(Features):
-    """V(x) = Σᵢ wᵢ Πⱼ k(√(2ν) |xⱼ − cᵢⱼ| / ℓⱼ) + constant, with k(t) = e⁻ᵗ, (1 + t) e⁻ᵗ or (1 + t + t²/3) e⁻ᵗ.
+    """V(x) = Σᵢ wᵢ Πⱼ k(√(2ν) |xⱼ − cᵢⱼ| / ℓⱼ) + constant, a product of Matérn kernels.
 
-    A product over dimensions, not a function of the distance: that is what has closed forms.
+    k(t) is e⁻ᵗ, (1 + t) e⁻ᵗ or (1 + t + t²/3) e⁻ᵗ. The kernel is a product over dimensions, not a
+    function of the distance, because only the product has closed forms.
 
     Args:
-        weights: wᵢ, shape (M,); (m, M) for m outputs; None for the bases themselves as outputs.
+        weights: wᵢ, shape (M,); (m, M) for m outputs; None makes the bases the outputs.
         centers: cᵢ, shape (M, d).
         lengthscales: ℓ, shape (d,).
         nu: 0.5, 1.5 or 2.5.
-        constant: added everywhere, zero by default.
+        constant: Added everywhere, zero by default.
     """
 
     weights: Float[Array, "*outputs m"] | None
@@ -62,7 +63,7 @@ class Matern(Features):
 
     @property
     def rates(self) -> Float[Array, "d"]:
-        """√(2ν) / ℓ, by which the kernel decays in each dimension."""
+        """√(2ν) / ℓ, the rate of decay in each dimension."""
         return math.sqrt(2 * self.nu) / self.lengthscales
 
     def features(self, x: Float[Array, "d"]) -> Float[Array, "m"]:

@@ -1,4 +1,4 @@
-"""Polynomials of degree four at most."""
+"""Polynomials of degree at most four."""
 
 from itertools import permutations
 from math import factorial
@@ -53,21 +53,22 @@ class Quadratic(Function):
 
 
 class Polynomial(Function):
-    """V(x) = c + bᵀx + ½ A[x, x] + ⅙ T[x, x, x] + ¹⁄₂₄ F[x, x, x, x], of degree four at most.
+    """V(x) = c + bᵀx + ½ A[x, x] + ⅙ T[x, x, x] + ¹⁄₂₄ F[x, x, x, x], of degree at most four.
 
-    The tensors are the derivatives at zero, so that a degree-two polynomial is a `Quadratic`. A tensor need not be
-    symmetric: only its symmetric part matters. `from_monomials` builds one from a list of monomials.
+    The tensors are the derivatives at zero, so a polynomial of degree two equals a `Quadratic`.
+    Only the symmetric part of a tensor matters. `from_monomials` builds a polynomial from a list of
+    monomials.
 
     Args:
-        tensors: (c, b), (c, b, A), (c, b, A, T) or (c, b, A, T, F), of shapes (), (d,), (d, d), …; for m outputs each
-            has a leading axis of length m.
+        tensors: (c, b), (c, b, A), (c, b, A, T) or (c, b, A, T, F), with shapes (), (d,), (d, d),
+            …; for m outputs each has a leading axis of length m.
     """
 
     tensors: tuple[Float[Array, "..."], ...] = eqx.field(converter=lambda ts: tuple(map(check.as_float, ts)))
 
     def __check_init__(self) -> None:
         if not 2 <= len(self.tensors) <= 5:
-            raise ValueError(f"Polynomial takes two to five tensors (degree one to four), got {len(self.tensors)}")
+            raise ValueError(f"Polynomial needs two to five tensors (degree one to four), got {len(self.tensors)}")
         check.at_least_rank(self, "tensors[1]", self.tensors[1], 1)
         check.at_most_rank(self, "tensors[1]", self.tensors[1], 2)
         for degree, tensor in enumerate(self.tensors):
@@ -77,7 +78,7 @@ class Polynomial(Function):
 
     @classmethod
     def from_monomials(cls, weights: check.Numbers, powers: check.Numbers) -> "Polynomial":
-        """Σᵢ weightsᵢ Πⱼ xⱼ^powersᵢⱼ, for non-negative integer powers that sum to four at most.
+        """Σᵢ weightsᵢ Πⱼ xⱼ^powersᵢⱼ, for non-negative integer powers with sums of at most four.
 
         Example:
             `Polynomial.from_monomials([3.0, -1.0], [[2, 1], [0, 4]])` is 3 x₀² x₁ − x₁⁴.
@@ -87,7 +88,7 @@ class Polynomial(Function):
         if exponents.ndim != 2 or exponents.shape[0] != len(weights):
             raise ValueError(f"powers must have shape ({len(weights)}, d), got {exponents.shape}")
         if not np.issubdtype(exponents.dtype, np.integer) or (exponents < 0).any() or (exponents.sum(1) > 4).any():
-            raise ValueError("powers must be non-negative integers that sum to four at most in each monomial")
+            raise ValueError("powers must be non-negative integers with a sum of at most four in each monomial")
         d = exponents.shape[1]
         degree = max(1, int(exponents.sum(1).max(initial=0)))
         tensors = [jnp.zeros((d,) * k, weights.dtype) for k in range(degree + 1)]
@@ -110,11 +111,11 @@ class Polynomial(Function):
         return len(self.tensors) - 1
 
     def as_polynomial(self) -> "Polynomial":
-        """Itself."""
+        """Returns the polynomial itself."""
         return self
 
     def symmetric(self) -> tuple[Float[Array, "..."], ...]:
-        """The tensors, each averaged over the orders of its axes; the axis of the outputs stays in front."""
+        """The tensors, symmetrised over the axes of x; the axis of outputs stays first."""
         lead = tuple(range(len(self.outputs)))
         return tuple(
             jnp.stack([jnp.transpose(t, (*lead, *order)) for order in permutations(range(len(lead), t.ndim))]).mean(
@@ -128,7 +129,7 @@ class Polynomial(Function):
 
 
 def horner(tensors: tuple[Float[Array, "..."], ...], x: Float[Array, "d"]) -> Float[Array, "..."]:
-    """Σₖ tensorsₖ[x, …, x] / k!, the k-fold product taken over the last k axes of the k-th tensor."""
+    """Σₖ tensorsₖ[x, …, x] / k!, contracted over the last k axes of the k-th tensor."""
     value = tensors[-1]
     for degree in range(len(tensors) - 1, 0, -1):
         value = tensors[degree - 1] + dot(value, x) / degree

@@ -12,10 +12,11 @@ class RBF(Features):
     """V(x) = Σᵢ wᵢ exp(−½ (x − cᵢ)ᵀ Λᵢ (x − cᵢ)) + constant [Eq. 6].
 
     Args:
-        weights: wᵢ, shape (M,); (m, M) for m outputs; None for the bases themselves as outputs.
+        weights: wᵢ, shape (M,); (m, M) for m outputs; None makes the bases the outputs.
         centers: cᵢ, shape (M, d).
-        precision: Λ. Diagonal and shared: (d,); diagonal per basis: (M, d); full: (M, d, d), or (1, d, d) shared.
-        constant: value of a basis that is one everywhere, zero by default.
+        precision: Λ. Diagonal: (d,) if shared, (M, d) per basis. Full: (1, d, d) if shared, (M, d,
+            d) per basis.
+        constant: Added everywhere, zero by default.
     """
 
     weights: Float[Array, "*outputs m"] | None
@@ -73,10 +74,10 @@ def squared_distances(
 ) -> Float[Array, "m"]:
     """Σⱼ Λⱼ (xⱼ − cᵢⱼ)² for every centre, as one matrix product; plus Σⱼ `plus`ⱼ ≥ 0.
 
-    The square is expanded to Λx² − 2Λxc + Λc². Its three terms cancel, so each dimension's three stand side by
-    side in the product (partial sums stay as small as the answer) and the centres' mean is the origin. In
-    float32, ten lengthscales out and in eight dimensions, that leaves a relative error of 1e-5 on a basis, and of
-    2.1e-5 at worst; three separate products leave 8e-5.
+    The square is expanded to Λx² − 2Λxc + Λc². Because these three terms cancel, the terms of each
+    dimension are adjacent in the product, so that partial sums stay as small as the result, and the
+    origin is the mean of the centres. In float32, ten lengthscales out and in eight dimensions, the
+    relative error on a basis is 1e-5, and at worst 2.1e-5; three separate products have 8e-5.
     """
     origin = centers.mean(axis=0)
     x, c = x - origin, centers - origin
@@ -87,11 +88,14 @@ def squared_distances(
     else:
         of_x = jnp.stack([x * x, -2 * x, jnp.ones_like(x)], axis=-1)
         of_c = jnp.stack([precision, precision * c, precision * c * c + plus], axis=-1)
-    # Rounding can leave a small negative number, and a basis must not exceed one.
+    # Rounding can leave a small negative number, but a basis must not exceed one.
     return jnp.maximum(dot(of_c.reshape(len(c), -1), of_x.reshape(-1)), 0)
 
 
 def cut_off(gap: Float[Array, "..."], precision: Float[Array, "..."]) -> Float[Array, "..."]:
-    """The gap, no longer than what has a finite square in units of the lengthscale; the basis is zero long before."""
+    """Clips the gap so that its square in units of the lengthscale is finite.
+
+    The basis is zero there.
+    """
     longest = float(jnp.finfo(gap.dtype).max) ** 0.5 / 32 / jnp.sqrt(precision)
     return jnp.clip(gap, -longest, longest)

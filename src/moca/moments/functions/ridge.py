@@ -1,6 +1,6 @@
-"""Ridge functions: sums of one-dimensional units σ(uᵢᵀx + bᵢ). One hidden layer of a network is such a sum.
+"""Ridge functions: sums of units σ(uᵢᵀx + bᵢ). One hidden layer of a network is such a sum.
 
-Under a Gaussian the arguments of the units are Gaussian themselves. A class says what σ is; its moments stand in
+Under a Gaussian the arguments of the units are Gaussian. Each class defines σ; the moments are in
 `closed_forms/ridge.py`.
 """
 
@@ -55,13 +55,13 @@ class Ridge(Features):
 class Fourier(Ridge):
     """V(x) = Σᵢ wᵢ cos(ωᵢᵀx + bᵢ) + constant: random Fourier features, or learned ones.
 
-    A sine is a cosine with its phase moved back by π/2.
+    A sine is a cosine with phase −π/2.
 
     Args:
-        weights: wᵢ, shape (M,); (m, M) for m outputs; None for the bases themselves as outputs.
+        weights: wᵢ, shape (M,); (m, M) for m outputs; None makes the bases the outputs.
         frequencies: ωᵢ, shape (M, d).
         phases: bᵢ, shape (M,).
-        constant: added everywhere, zero by default.
+        constant: Added everywhere, zero by default.
     """
 
     weights: Float[Array, "*outputs m"] | None
@@ -87,7 +87,7 @@ class Fourier(Ridge):
 
     @property
     def rows(self) -> Float[Array, "m d"]:
-        return jnp.asarray(self.frequencies)  # a restored one holds NumPy arrays
+        return jnp.asarray(self.frequencies)  # NumPy arrays after loading
 
     @property
     def shifts(self) -> Float[Array, "m"]:
@@ -99,7 +99,7 @@ class Fourier(Ridge):
 
 
 class Gate(NamedTuple):
-    """σ(a) = scale · aᵖ · P(z < a) (up to a constant) with z ~ N(0, blur): the form that erf, ReLU and GELU share."""
+    """σ(a) = scale · aᵖ · P(z < a) + constant, z ~ N(0, blur): the form of erf, ReLU and GELU."""
 
     scale: float
     power: int
@@ -110,10 +110,10 @@ class Gated(Ridge):
     """A ridge function whose unit is a gate, aᵖ P(z < a).
 
     Args:
-        weights: wᵢ, shape (M,); (m, M) for m outputs; None for the bases themselves as outputs.
+        weights: wᵢ, shape (M,); (m, M) for m outputs; None makes the bases the outputs.
         directions: uᵢ, shape (M, d).
         offsets: bᵢ, shape (M,).
-        constant: added everywhere, zero by default.
+        constant: Added everywhere, zero by default.
     """
 
     weights: Float[Array, "*outputs m"] | None
@@ -140,7 +140,7 @@ class Gated(Ridge):
 
     @property
     def rows(self) -> Float[Array, "m d"]:
-        return jnp.asarray(self.directions)  # a restored one holds NumPy arrays
+        return jnp.asarray(self.directions)  # NumPy arrays after loading
 
     @property
     def shifts(self) -> Float[Array, "m"]:
@@ -148,9 +148,9 @@ class Gated(Ridge):
 
 
 class Erf(Gated):
-    """V(x) = Σᵢ wᵢ erf(uᵢᵀx + bᵢ) + constant: a one-layer network that stays closed form while u and b learn."""
+    """V(x) = Σᵢ wᵢ erf(uᵢᵀx + bᵢ) + constant: a network with one hidden layer."""
 
-    gate: ClassVar[Gate] = Gate(2.0, 0, 0.5)  # less one, which no covariance sees
+    gate: ClassVar[Gate] = Gate(2.0, 0, 0.5)  # minus one, which does not affect covariances
     __init__ = Gated.__init__
 
     @staticmethod
@@ -170,7 +170,7 @@ class ReLU(Gated):
 
 
 class GELU(Gated):
-    """V(x) = Σᵢ wᵢ aᵢ Φ(aᵢ) + constant with aᵢ = uᵢᵀx + bᵢ: Φ is the normal distribution function, not its fit."""
+    """V(x) = Σᵢ wᵢ aᵢ Φ(aᵢ) + constant with aᵢ = uᵢᵀx + bᵢ and the exact normal CDF Φ."""
 
     gate: ClassVar[Gate] = Gate(1.0, 1, 1.0)
     __init__ = Gated.__init__

@@ -1,8 +1,8 @@
 """The paper's empirical claims, each judged by what studies measured.
 
-The rules are those of docs/replication.md. `judge` gives a `Verdict` for every claim and preset: *holds*, *refuted*,
-*equal*, *undecided* or *not measured*. `statements` lists the claims, `scores` makes scores of runs, `rules` has the
-tests.
+The rules are those of docs/replication.md. `judge` returns a `Verdict` for every claim and preset:
+*holds*, *refuted*, *equal*, *undecided* or *not measured*. `statements` lists the claims, `scores`
+computes scores of runs, and `rules` contains the tests.
 
     verdicts = claims.judge(moca.load_results("results/cartpole"))
     print(claims.to_markdown(verdicts))

@@ -1,7 +1,7 @@
-"""The paper's claims that hang on no preset: what the closed form costs, and the numbers of Figure 1.
+"""The paper's claims that do not depend on a preset: the cost of the closed form, and Figure 1.
 
-No test decides them. A claim about time holds if it is true of every program that was timed, and is refuted if it is
-true of none; a printed number holds if ours has the same digits.
+They are not tested statistically. A claim about time holds if it is true of every program timed,
+and is refuted if it is true of none of them. A printed number holds if ours has the same digits.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,10 +18,10 @@ PRINTED = {"A": 0.057, "B": 0.025}
 
 
 def judge_fixed(benchmarks: Sequence[Mapping[str, Any]]) -> list[Verdict]:
-    """The verdicts on cost and on Figure 1; their preset is empty.
+    """Returns the verdicts on cost and on Figure 1; their preset is empty.
 
     Args:
-        benchmarks: the files that `moca benchmark agents --out` writes, as data.
+        benchmarks: The files that `moca benchmark agents --out` writes, as data.
     """
     return [*_cost(benchmarks), *_figure_1()]
 

@@ -1,4 +1,4 @@
-"""From tables of results to verdicts on the paper's claims."""
+"""Judging: verdicts on the paper's claims from tables of results."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,16 +21,17 @@ from moca.studies.statistics import Estimate
 if TYPE_CHECKING:
     import pandas as pd
 
-DELTA = {CARTPOLE: 20.0, PENDULUM: 40.0}  # the smallest difference of returns of interest [choice]
-DELTA_STEPS = 0.1  # of all training steps
-DELTA_SHARE = 0.1  # of seeds
+DELTA = {CARTPOLE: 20.0, PENDULUM: 40.0}  # the smallest difference in return that matters [choice]
+DELTA_STEPS = 0.1  # fraction of all training steps
+DELTA_SHARE = 0.1  # fraction of seeds
 OF_RETURN = ("final", "area", "peak", "drop", "spread")
 
 
 class Verdict(NamedTuple):
-    """The verdict of the studies on a claim, under one preset.
+    """The verdict on a claim under one preset.
 
-    Of a claim of several parts, the numbers are those of the part that decided. `p` and `p_equal` are corrected.
+    For a claim of several parts, the numbers are those of the decisive part. `p` and `p_equal` are
+    corrected.
     """
 
     claim: str
@@ -59,7 +60,7 @@ class Part(NamedTuple):
     delta: float = np.nan
     p: float = np.nan
     p_equal: float = np.nan
-    margin: float = np.inf  # how far the value lies on the claimed side; of parts with one verdict the least decides
+    margin: float = np.inf  # distance to the claimed side; among parts with equal verdicts the smallest decides
 
 
 _NO_ESTIMATE = Estimate(np.nan, np.nan, np.nan, 0, 0)
@@ -67,12 +68,12 @@ _Key = tuple[str, Side, Side]
 
 
 def judge(tables: "pd.DataFrame | Sequence[pd.DataFrame]", nothing: Mapping[str, float] = NOTHING) -> list[Verdict]:
-    """A verdict for every claim about the tasks in the tables, under every preset in them.
+    """Returns a verdict for every claim about the tasks in the tables, under every preset in them.
 
     Args:
-        tables: as `load_results` gives them, one per study, or a single one. A cell that several studies have, or rows
-            that are there several times, count as repetitions: the scores of a seed are averaged.
-        nothing: the return of doing nothing for each task.
+        tables: Tables from `load_results`, one per study, or a single one. A cell in several
+            studies, or duplicate rows, count as repetitions: the scores of a seed are averaged.
+        nothing: The return of doing nothing for each task.
     """
     import pandas as pd
 
@@ -90,7 +91,7 @@ def judge(tables: "pd.DataFrame | Sequence[pd.DataFrame]", nothing: Mapping[str,
 
 
 def _repetitions(table: "pd.DataFrame") -> list["pd.DataFrame"]:
-    """The table without rows that are there again, and tables of those."""
+    """Returns the table without its duplicate rows, and tables of these."""
     number = table.groupby(["preset", "env", "agent", "noise", "seed", "step"]).cumcount()
     return [rows for _, rows in table.groupby(number)]
 
@@ -101,7 +102,7 @@ def _cells(table: "pd.DataFrame") -> set[Cell]:
 
 @dataclass
 class _Compared:
-    """A comparison with what a reader is shown of it, and its p-values once they are known."""
+    """A comparison with the text shown to readers, and its p-values once known."""
 
     comparison: Comparison
     estimate: Estimate
@@ -110,7 +111,10 @@ class _Compared:
 
 
 class _Preset:
-    """All claims under one preset. What several claims compare is tested, and counted by Holm's method, once."""
+    """All claims under one preset.
+
+    A comparison shared by claims is tested, and counted by Holm, once.
+    """
 
     def __init__(self, preset: str, scores: Mapping[str, Scores], listed: Sequence[Claim]) -> None:
         self.preset, self.scores, self.listed = preset, scores, listed
@@ -120,7 +124,7 @@ class _Preset:
         self.region_p: dict[tuple[str, Region], np.ndarray] = {}
 
     def verdicts(self) -> list[Verdict]:
-        """The verdict on every claim."""
+        """Returns the verdict on every claim."""
         for claim in self.listed:
             for part in claim.parts:
                 self._measure(claim, part)
@@ -189,7 +193,7 @@ def _judged_difference(compared: _Compared, part: Difference, alike: bool) -> Pa
 
 
 def _deciding(parts: Sequence[Part]) -> Part:
-    """The part that speaks most against the claim."""
+    """Returns the part that contradicts the claim most."""
     for verdicts in ((REFUTED, EQUAL), (ABSENT,), (UNDECIDED,), (HOLDS,)):
         if found := [part for part in parts if part.verdict in verdicts]:
             return min(found, key=lambda part: part.margin)
@@ -197,7 +201,7 @@ def _deciding(parts: Sequence[Part]) -> Part:
 
 
 def _side(scores: Scores, side: Side) -> "pd.Series":
-    """The scores of a side by seed."""
+    """Returns the scores of a side, by seed."""
     try:
         found = scores.of(side.agent, side.noise, side.score)
         if side.before:
@@ -239,7 +243,7 @@ def _comparison(series: Sequence["pd.Series"], delta: float, paired: bool = Fals
 
 
 def _bimodal(scores: Scores, part: Difference) -> bool:
-    """Returns True if solved seeds are to be counted in place of final returns."""
+    """Returns True if solved seeds are counted instead of averaging final returns."""
     sides = (part.ours, part.theirs)
     final = all(side.score == "final" and not side.before for side in sides)
     return scores.task == PENDULUM and final and any(scores.bimodal(side.agent, side.noise) for side in sides)
@@ -252,7 +256,10 @@ def _delta(scores: Scores, side: Side) -> float:
 
 
 def _reached(scores: Scores, sides: Sequence[Side]) -> str:
-    """`10 of 10 against 3 of 10`; an error if neither side gets there in half of its seeds."""
+    """Returns `10 of 10 against 3 of 10`.
+
+    Raises if neither side reaches it in half of its seeds.
+    """
     shares = [scores.reached(side.agent, side.noise, side.score) for side in sides]
     sizes = [scores.of(side.agent, side.noise, side.score).size for side in sides]
     counts = [f"{round(share * size, 1):g} of {size}" for share, size in zip(shares, sizes, strict=True)]
@@ -262,7 +269,7 @@ def _reached(scores: Scores, sides: Sequence[Side]) -> str:
 
 
 def _region_values(scores: Scores, part: Region) -> list[np.ndarray]:
-    """One array of scores per test: one in all, or one per evaluation."""
+    """Returns one array of scores per test: one in total, or one per evaluation."""
     side = part.side
     _side(scores, side)
     if part.kind == "every":
@@ -285,7 +292,10 @@ def _ranking(scores: Scores, claim: Claim) -> str:
 
 
 def _rates_fall(preset: str, task: str) -> bool:
-    """Returns True if learning rates fall during training under the preset; those of unknown presets are constant."""
+    """Returns True if learning rates decay under the preset.
+
+    Unknown presets have constant rates.
+    """
     try:
         return presets.build(preset, task, {}).train.decay < 1
     except ConfigError:

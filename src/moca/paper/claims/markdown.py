@@ -9,7 +9,7 @@ from math import isfinite
 from moca.paper.claims.judging import Verdict
 from moca.paper.claims.rules import ABSENT, WORDS
 
-REASONS = 5  # that are told in full
+REASONS = 5  # listed in full
 
 NOTES = """\
 - A claim holds, or is refuted, if the difference is significant and at least as large as the smallest effect of interest: 20 points of return on Cartpole, 40 on Pendulum, a tenth of all steps, ten percentage points of seeds. It is equal if the difference is significantly smaller than that, and otherwise undecided. All tests are corrected for the number of claims under the preset. The full rules are in docs/replication.md.
@@ -24,9 +24,9 @@ NOTES = """\
 
 
 def to_markdown(verdicts: Sequence[Verdict]) -> str:
-    """The verdicts as a table: a row for each claim, task and noise, a column for each preset.
+    """Returns the verdicts as a table: a row per claim, task and noise, a column per preset.
 
-    Claims that were measured under no preset are one line below it.
+    Claims that were not measured under any preset are one line below it.
     """
     presets = list(dict.fromkeys(verdict.preset for verdict in verdicts))
     rows: dict[tuple[str, str, str], dict[str, Verdict]] = {}
@@ -46,9 +46,9 @@ def to_markdown(verdicts: Sequence[Verdict]) -> str:
 
 
 def not_measured(rows: Sequence[Sequence[Verdict]]) -> str:
-    """The number of claims that were not measured, and the reasons; a claim is its verdicts under each preset."""
+    """Returns the number of claims that were not measured, and the reasons."""
     found = Counter(why for row in rows for why in {re.sub(r" \([^()]*\)$", "", verdict.measured) for verdict in row})
-    often = sorted(found.items(), key=lambda item: (-item[1], item[0]))  # equal counts in one order, always
+    often = sorted(found.items(), key=lambda item: (-item[1], item[0]))  # ties in a fixed order
     told = [f"{why} ({count})" for why, count in often[:REASONS]]
     more = len(found) - REASONS
     told += [f"{more} other reason{'s' * (more > 1)}"] if more > 0 else []
@@ -56,7 +56,7 @@ def not_measured(rows: Sequence[Sequence[Verdict]]) -> str:
 
 
 def counts(verdicts: Sequence[Verdict]) -> str:
-    """Counts the claims by verdict, as a table: a row for each verdict, a column for each preset."""
+    """Returns the counts of claims as a table: a row per verdict, a column per preset."""
     presets = list(dict.fromkeys(verdict.preset for verdict in verdicts))
     found = Counter((verdict.verdict, verdict.preset) for verdict in verdicts)
     lines = [f"| verdict | {' | '.join(presets)} |", "|---" * (1 + len(presets)) + "|"]
@@ -66,7 +66,10 @@ def counts(verdicts: Sequence[Verdict]) -> str:
 
 
 def to_json(verdicts: Sequence[Verdict], studies: Sequence[str] = ()) -> str:
-    """The names of the studies, and the verdicts with their numbers; a number that does not exist is null."""
+    """Returns the names of the studies, and the verdicts with their numbers.
+
+    Missing numbers are null.
+    """
     keys = ("claim", "preset", "task", "noise", "beyond", "verdict")
     numbers = ("value", "delta", "p", "p_equal")
     lines = []

@@ -1,7 +1,8 @@
 """The tests and verdicts of the rules in docs/replication.md, on plain arrays.
 
-Nothing here knows about tasks or agents. `compare` tests a list of comparisons, `correct` applies Holm's method to the
-p-values of one preset, and `verdict_on` and its neighbours turn corrected p-values into words.
+Nothing here depends on tasks or agents. `compare` tests a list of comparisons, `correct` applies
+Holm's method to the p-values of one preset, and `verdict_on` and similar functions turn corrected
+p-values into verdicts.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,18 +18,18 @@ WORDS = (HOLDS, REFUTED, EQUAL, UNDECIDED, ABSENT)
 
 LEVEL = 0.05
 DRAWS = 20_000
-MORE_DRAWS = (60_000, 1_000_000)  # for corrected p-values that fewer draws cannot place above or below the level
+MORE_DRAWS = (60_000, 1_000_000)  # for corrected p-values too close to the level for fewer draws
 SEED = 0
 BLOCK = 4_000  # draws held in memory at once
 TIE = 1e-9  # relative; statistics this close count as equal
 
 
 class Comparison(NamedTuple):
-    """Two sets of scores to be compared, and the smallest difference of interest.
+    """Two sets of scores to compare, and the smallest difference that matters.
 
-    `ours` and `theirs` are arrays of shape (runs,), in the same order of seeds if `paired`. If `counted`, they hold
-    zeros and ones, and Fisher's exact test compares the shares of ones. Without a smallest effect of interest `delta`
-    is zero, and equivalence is not tested.
+    `ours` and `theirs` are arrays of shape (runs,), in the same order of seeds if `paired`. If
+    `counted`, they hold zeros and ones, and Fisher's exact test compares the shares of ones. If
+    `delta` is zero, equivalence is not tested.
     """
 
     ours: np.ndarray
@@ -39,23 +40,23 @@ class Comparison(NamedTuple):
 
     @property
     def difference(self) -> float:
-        """Our mean less theirs."""
+        """Our mean minus theirs."""
         return float(self.ours.mean() - self.theirs.mean())
 
 
 class Tested(NamedTuple):
-    """The p-values of a comparison: that there is no difference, and that it is not within ± delta.
+    """The p-values of a comparison: for no difference, and for a difference outside ± delta.
 
-    Either is NaN where the test does not exist.
+    Either is NaN if the test does not exist.
     """
 
     p: float
     p_equal: float
-    draws: int = 0  # how many random draws they come from; 0 if they are exact
+    draws: int = 0  # number of random draws; 0 if exact
 
 
 class Tails(NamedTuple):
-    """For each test, the share of draws whose statistic is at least as large, as small, and as far from zero."""
+    """The shares of draws with a statistic at least as large, as small, and as far from zero."""
 
     greater: np.ndarray
     less: np.ndarray
@@ -87,10 +88,10 @@ def compare(comparisons: Sequence[Comparison], draws: int = DRAWS) -> list[Teste
 
 
 def sign_flips(differences: np.ndarray, draws: int = DRAWS, seed: int = SEED) -> Tails:
-    """The sign-flip test of paired differences, of shape (runs, tests), for each column.
+    """Runs the sign-flip test of paired differences, of shape (runs, tests), for each column.
 
-    The statistic is the mean. If there are no more patterns of signs than draws asked for beyond the usual number, all
-    of them are enumerated and the p-values are exact.
+    The statistic is the mean. If there are few enough patterns of signs, all are enumerated and the
+    p-values are exact.
     """
     runs = len(differences)
     exact = draws > DRAWS and 2**runs <= draws
@@ -101,10 +102,11 @@ def sign_flips(differences: np.ndarray, draws: int = DRAWS, seed: int = SEED) ->
 
 
 def label_permutations(ours: np.ndarray, theirs: np.ndarray, draws: int = DRAWS, seed: int = SEED) -> Tails:
-    """The permutation test of two independent groups, of shapes (runs, tests), for each column.
+    """Runs the permutation test of two independent groups (runs, tests) for each column.
 
-    The statistic is Welch's t: with it the test also keeps its level where the groups differ in spread and size, which
-    the difference of means does not. All permutations are enumerated under the same condition as in `sign_flips`.
+    The statistic is Welch's t. Unlike the difference of means, it keeps the level also if the
+    groups differ in spread and size. All permutations are enumerated under the same condition as in
+    `sign_flips`.
     """
     size, total = len(ours), len(ours) + len(theirs)
     exact = draws > DRAWS and comb(total, size) <= draws
@@ -119,13 +121,13 @@ def label_permutations(ours: np.ndarray, theirs: np.ndarray, draws: int = DRAWS,
 
 
 def fisher(ours: np.ndarray, theirs: np.ndarray) -> float:
-    """The two-sided p-value of Fisher's exact test that two arrays of zeros and ones have the same share of ones."""
+    """Returns the two-sided p-value of Fisher's exact test for equal shares of ones."""
     counts = [[int(side.sum()), side.size - int(side.sum())] for side in (ours, theirs)]
     return float(stats.fisher_exact(counts).pvalue)
 
 
 def holm(p: np.ndarray) -> np.ndarray:
-    """Holm's step-down correction of the p-values that are not NaN."""
+    """Applies Holm's step-down correction to the p-values that are not NaN."""
     p = np.asarray(p, dtype=float)
     corrected = np.full(p.shape, np.nan)
     known = np.flatnonzero(~np.isnan(p))
@@ -135,10 +137,11 @@ def holm(p: np.ndarray) -> np.ndarray:
 
 
 def correct(comparisons: Sequence[Comparison]) -> tuple[list[Tested], list[Tested]]:
-    """The p-values of one preset's comparisons as they are, and corrected by Holm's method.
+    """Returns the p-values of one preset's comparisons, uncorrected and corrected by Holm's method.
 
-    Differences and equivalences are corrected separately. Where the corrected value is within four standard errors of
-    the level, so that other draws could decide otherwise, the test is repeated with more draws.
+    Differences and equivalences are corrected separately. If a corrected value is within four
+    standard errors of the level, so that other draws could decide otherwise, the test is repeated
+    with more draws.
     """
     tested = compare(comparisons)
     for draws in MORE_DRAWS:
@@ -151,9 +154,9 @@ def correct(comparisons: Sequence[Comparison]) -> tuple[list[Tested], list[Teste
 
 
 def region_p(values: np.ndarray, low: float, high: float) -> float:
-    """One less the highest level at which the t interval of the mean lies wholly inside or wholly outside a region.
+    """Returns 1 − the highest level at which a t interval is inside or outside a region.
 
-    NaN values are left out. Fewer than two values never decide.
+    NaN values are ignored. With fewer than two values there is no decision.
     """
     values = values[np.isfinite(values)]
     if values.size < 2:
@@ -166,26 +169,26 @@ def region_p(values: np.ndarray, low: float, high: float) -> float:
 
 
 def verdict_on(difference: float, sign: int, delta: float, p: float, p_equal: float) -> str:
-    """The verdict on the claim that a difference is positive (`sign` 1) or negative (−1), from corrected p-values."""
+    """Returns the verdict on the claim that a difference has this sign."""
     if p <= LEVEL and abs(difference) >= delta:
         return HOLDS if difference * sign > 0 else REFUTED
     return EQUAL if p_equal <= LEVEL else UNDECIDED
 
 
 def verdict_on_region(mean: float, low: float, high: float, p: float) -> str:
-    """The verdict on the claim that a mean lies in a region, from the corrected value of `region_p`."""
+    """Returns the verdict on the claim that a mean is in a region."""
     if not p <= LEVEL:
         return UNDECIDED
     return HOLDS if low < mean < high else REFUTED
 
 
 def alike(verdict: str) -> str:
-    """The verdict on the claim that two agents are alike, from the one on their difference."""
+    """Returns the verdict on the claim that two agents are equal, from that on their difference."""
     return {EQUAL: HOLDS, HOLDS: REFUTED, REFUTED: REFUTED}.get(verdict, verdict)
 
 
 def together(verdicts: Sequence[str]) -> str:
-    """The verdict on a claim of several parts."""
+    """Returns the verdict on a claim of several parts."""
     if len(verdicts) == 1:
         return verdicts[0]
     if all(verdict == HOLDS for verdict in verdicts):
@@ -200,7 +203,7 @@ def _factors(count: int) -> np.ndarray:
 
 
 def _unsure(tested: Sequence[Tested]) -> list[int]:
-    """The tests whose decision at the level could change with other draws."""
+    """Returns the tests whose decision at the level could change with other draws."""
     draws = np.array([each.draws for each in tested])
     found: set[int] = set()
     for kind in (0, 1):
@@ -215,7 +218,7 @@ def _unsure(tested: Sequence[Tested]) -> list[int]:
 
 
 def _tails(blocks: Iterator[np.ndarray], own: np.ndarray, exact: bool) -> Tails:
-    """Counts how often the statistics of the draws, in blocks of shape (draws, tests), reach those of the data."""
+    """Counts how often the statistics of draws, in blocks, reach those of the data."""
     slack = TIE * np.maximum(1, np.abs(own))
     counts, total = np.zeros((3, own.size)), 0
     for drawn in blocks:
@@ -223,13 +226,13 @@ def _tails(blocks: Iterator[np.ndarray], own: np.ndarray, exact: bool) -> Tails:
         counts[1] += (drawn <= own + slack).sum(axis=0)
         counts[2] += (np.abs(drawn) >= np.abs(own) - slack).sum(axis=0)
         total += len(drawn)
-    # The data themselves are one of the patterns; a random sample has to be told so.
+    # The data themselves are one of the patterns; a random sample must include them.
     greater, less, both = counts / total if exact else (1 + counts) / (1 + total)
     return Tails(greater, less, both, exact)
 
 
 def _welch(labels: np.ndarray, pooled: np.ndarray) -> np.ndarray:
-    """Welch's t of the groups that each row of labels, of shape (draws, runs), picks from the columns of `pooled`."""
+    """Returns Welch's t of the groups that each row of labels selects from `pooled`."""
     size = int(labels[0].sum())
     rest = len(pooled) - size
     sums, squares = labels @ pooled, labels @ pooled**2
@@ -237,7 +240,8 @@ def _welch(labels: np.ndarray, pooled: np.ndarray) -> np.ndarray:
     spread = (squares - sums * sums / size) / ((size - 1) * size)
     spread += (other_squares - others * others / rest) / ((rest - 1) * rest)
     gap = sums / size - others / rest
-    # Without any spread within the groups the statistic is infinite, or zero where the groups are the same too.
+    # Without spread within the groups the statistic is infinite, or zero if the groups are equal
+    # too.
     gap[np.abs(gap) < TIE] = 0
     return gap / np.sqrt(np.maximum(spread, TIE**2, out=spread), out=spread)
 

@@ -1,22 +1,24 @@
 """Scores of runs, as the rules in docs/replication.md define them.
 
-`Scores` holds the evaluations of all runs of one preset and task. `Scores.of` gives one number per seed:
+`Scores` holds the evaluations of all runs of one preset and task. `Scores.of` returns one number
+per seed:
 
 | score | meaning |
 |---|---|
 | `final` | mean return over the last tenth of training |
 | `area` | mean return over all evaluations |
 | `peak` | largest mean of three evaluations in a row |
-| `drop` | peak less final |
+| `drop` | peak minus final |
 | `spread` | distance of the final return from the median over seeds |
 | `stuck` | 1 if the final return is less than a tenth of the way above doing nothing, else 0 |
-| `above the bar` | peak less the return at which an agent has learned |
+| `above the bar` | peak minus the return at which an agent has learned |
 | `steps` | steps to 90 % of the best agent's mean final return at that noise |
 | `steps of its own` | steps to 90 % of the agent's own mean final return at σ 0.025 |
-| a metric | its mean over all evaluations; `metric, second half` over those in the second half of training |
+| a metric | its mean over evaluations; `metric, second half`: over the second half |
 
-A run that diverged scores as low as the task allows in whatever is made of returns and steps. It is left out of the
-means of other metrics. Where a cell was run in several studies, the scores of a seed are averaged.
+A diverged run gets the lowest score that the task allows in all scores of returns and steps. It is
+excluded from the means of other metrics. If a cell was run in several studies, the scores of a seed
+are averaged.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,31 +37,31 @@ LOW = "0.025"
 
 MOST = 1000.0  # the largest return of either task
 NOTHING = {CARTPOLE: 697.6, PENDULUM: 0.8}  # the mean return of the zero action: results/nothing.py
-LEARNED = 0.1  # of the way from doing nothing to the largest return
-LAST = 0.1  # the share of training that final returns average
+LEARNED = 0.1  # fraction of the way from doing nothing to the largest return
+LAST = 0.1  # the fraction of training over which final returns are averaged
 SECOND_HALF = ", second half"
 
 
 class AbsentError(Exception):
-    """A score cannot be computed; the message tells a reader why."""
+    """A score cannot be computed; the message says why."""
 
 
 class Curves:
     """The evaluations of one cell in one study.
 
     Args:
-        rows: those of the table.
+        rows: The rows of the table.
     """
 
     def __init__(self, rows: "pd.DataFrame") -> None:
         lost = rows.groupby("seed")["diverged"].max() > 0  # sorted by seed
         self.rows, self.seeds = rows, lost.index.to_numpy()
         self.steps = np.sort(rows["step"].unique())
-        self.diverged = lost.to_numpy()  # (seeds,), whether the run was given up
+        self.diverged = lost.to_numpy()  # (seeds,), whether the run diverged
         self._values: dict[str, np.ndarray] = {}
 
     def values(self, metric: str) -> np.ndarray:
-        """A metric as (evaluations, seeds), NaN from where a run diverged on."""
+        """Returns a metric as (evaluations, seeds), NaN after a run diverged."""
         if metric not in self._values:
             rows = self.rows[["step", "seed"]].assign(value=self.rows[metric].astype("float64"))
             rows.loc[self.rows["diverged"] > 0, "value"] = np.nan
@@ -67,7 +69,7 @@ class Curves:
         return self._values[metric]
 
     def in_last(self, share: float) -> np.ndarray:
-        """A mask of the evaluations that lie in the last share of training."""
+        """Returns a mask of the evaluations in the last fraction of training."""
         return self.steps > (1 - share) * self.steps[-1]
 
 
@@ -75,10 +77,10 @@ class Scores:
     """The runs of one preset on one task.
 
     Args:
-        tables: one per study, as `load_results` gives them.
-        preset: of the runs.
-        task: of the runs.
-        nothing: the return of doing nothing for each task.
+        tables: Tables from `load_results`, one per study.
+        preset: The preset of the runs.
+        task: The task of the runs.
+        nothing: The return of doing nothing for each task.
     """
 
     def __init__(
@@ -94,10 +96,10 @@ class Scores:
         self._known: dict[tuple[str, str, str], pd.Series] = {}
 
     def of(self, agent: str, noise: str, score: str) -> "pd.Series":
-        """The score of every seed, without those that have none.
+        """Returns the score of every seed that has one.
 
         Raises:
-            AbsentError: if the cell was not run or its metric was not recorded.
+            AbsentError: If the cell was not run or its metric was not recorded.
         """
         key = (agent, noise, score)
         if key not in self._known:
@@ -107,28 +109,31 @@ class Scores:
         return self._known[key]
 
     def learned(self, agent: str, noise: str) -> bool:
-        """Returns True if the 95 % interval of the mean peak lies above the bar; a single seed cannot show it."""
+        """Returns True if the 95 % interval of the mean peak is above the bar.
+
+        One seed is not enough.
+        """
         return bool(mean_t(self.of(agent, noise, "above the bar")).low > 0)
 
     def solved(self, agent: str, noise: str) -> "pd.Series":
-        """Returns 1 for each seed that has solved the task, else 0."""
+        """Returns 1 for each seed that solved the task, else 0."""
         return (self.of(agent, noise, "final") >= SOLVED[self.task]).astype(float)
 
     def bimodal(self, agent: str, noise: str) -> bool:
-        """Returns True if at least a tenth of the seeds has solved the task and at least a tenth has not."""
+        """Returns True if at least a tenth of the seeds solved the task, and a tenth did not."""
         return bool(0.1 <= self.solved(agent, noise).mean() <= 0.9)
 
     def all_steps(self, agent: str, noise: str) -> float:
-        """The steps of the whole training."""
+        """Returns the total number of training steps."""
         return float(self.cells[agent, noise][0].steps[-1])
 
     def reached(self, agent: str, noise: str, score: str) -> float:
-        """The share of seeds that reach the threshold of a score in steps."""
+        """Returns the share of seeds that reach the threshold of a score in steps."""
         threshold = self._threshold(agent, noise, score)
         return float(self._merged(agent, noise, lambda c: np.isfinite(_steps(c, threshold)).astype(float)).mean())
 
     def every(self, agent: str, noise: str, metric: str) -> "pd.DataFrame":
-        """A metric at every evaluation: a row per step, a column per seed."""
+        """Returns a metric at every evaluation: a row per step, a column per seed."""
         import pandas as pd
 
         self.of(agent, noise, metric)
@@ -136,7 +141,7 @@ class Scores:
         return pd.concat(tables).groupby(level=0).mean()
 
     def change(self, agent: str, noise: str, metric: str) -> "pd.Series":
-        """The change of a line through the last fifth of training, as a share of the mean there."""
+        """Returns the relative change of a line fitted to the last fifth of training."""
         self.of(agent, noise, metric)
         return self._merged(agent, noise, lambda c: _change(c, metric)).dropna()
 
@@ -177,7 +182,7 @@ class Scores:
 
 
 def _by_seed(cells: Sequence[Curves], score: Callable[[Curves], np.ndarray]) -> "pd.Series":
-    """A score of every seed, averaged over the studies that have it."""
+    """Returns a score of every seed, averaged over the studies that have it."""
     import pandas as pd
 
     return pd.concat([pd.Series(score(each), each.seeds) for each in cells]).groupby(level=0).mean()
@@ -202,7 +207,7 @@ def _drop(curves: Curves) -> np.ndarray:
 
 
 def _steps(curves: Curves, threshold: float) -> np.ndarray:
-    """Steps to a threshold, infinite for runs that never get there or diverged."""
+    """Returns the steps to a threshold, infinite for runs that never reach it or diverged."""
     return np.where(curves.diverged, np.inf, steps_to(curves.steps, curves.values("return_mean"), threshold))
 
 

@@ -1,8 +1,8 @@
 """The paper's claims about its experiments, in our words, as data.
 
-A `Claim` has one part or several: a `Difference` between two sides, or a `Region` in which the mean of one side should
-lie. `claims` lists them for the cells that there are: those of the paper always, and what goes beyond the paper (noise
-or agents that it does not have) where it was run.
+A `Claim` has one or several parts: a `Difference` between two sides, or a `Region` in which the
+mean of one side should be. `claims` lists them for the available cells: the paper's always, and
+those beyond the paper (other noise or agents) if they were run.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,15 +18,15 @@ from moca.studies.statistics import NOMINAL
 
 FEW, MANY = "moca-mc-4", "moca-mc-16"
 BASELINES = {CARTPOLE: ("sac", "bnaf", "moca-ce"), PENDULUM: ("sac", "bnaf", "moca-ce", FEW, MANY)}
-FURTHER = ("sac-usual", "moca-mc-1", FEW, MANY)  # agents to compare with that the paper does not have on every task
+FURTHER = ("sac-usual", "moca-mc-1", FEW, MANY)  # further agents, which the paper does not compare on every task
 
 NONE, HIGH, STRONG, SCALED, SCALED_STRONG = "0", "0.05", "0.1", "state-norm 0.05", "state-norm 0.2"
 NOISES = {CARTPOLE: (LOW, HIGH, SCALED), PENDULUM: (LOW, HIGH)}
 BEYOND = {CARTPOLE: (STRONG, SCALED_STRONG), PENDULUM: (STRONG,)}
-ACTION = "action "  # what the labels of process noise start with
+ACTION = "action "  # prefix of the labels of process noise
 
 COVERAGE_MARGIN = 0.05
-SETTLED = 0.1  # of its level
+SETTLED = 0.1  # fraction of its level
 NEAR = (NOMINAL - COVERAGE_MARGIN, NOMINAL + COVERAGE_MARGIN)
 
 Cell = tuple[str, str, str]  # task, agent, noise
@@ -34,7 +34,7 @@ Cell = tuple[str, str, str]  # task, agent, noise
 
 @dataclass(frozen=True)
 class Side:
-    """The scores of an agent at a noise level, or how they change from the noise level `before` to it."""
+    """The scores of an agent at a noise level, or their change from the noise level `before`."""
 
     agent: str
     noise: str
@@ -44,16 +44,21 @@ class Side:
 
 @dataclass(frozen=True)
 class Difference:
-    """Our mean score less theirs, which the claim says is positive (`sign` 1) or negative (−1)."""
+    """Our mean score minus theirs.
+
+    The claim says that it is positive (`sign` 1) or negative (−1).
+    """
 
     ours: Side
     theirs: Side
     sign: int = 1
-    learned: tuple[tuple[str, str], ...] | None = None  # agents and noises that must have learned, if not both sides
+    learned: tuple[tuple[str, str], ...] | None = (
+        None  # agents and noises that must have learned, by default both sides
+    )
 
     @property
     def gate(self) -> tuple[tuple[str, str], ...]:
-        """Agents and noises that must have learned: of a change, at the lower noise."""
+        """Agents and noises that must have learned; for a change, at the lower noise."""
         if self.learned is not None:
             return self.learned
         return tuple((side.agent, side.before or side.noise) for side in (self.ours, self.theirs))
@@ -61,33 +66,33 @@ class Difference:
 
 @dataclass(frozen=True)
 class Region:
-    """The mean of a score lies between two numbers; with `every`, at each evaluation."""
+    """The mean of a score is between two numbers; with kind "every", at each evaluation."""
 
     side: Side
     low: float
     high: float
-    kind: str = "mean"  # or "every": the metric at each evaluation, or "change": by how much it moves at the end
+    kind: str = "mean"  # or "every" for the metric at each evaluation, or "change" for its final change
     gate: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement of the paper and the parts that are tested."""
+    """A statement of the paper, and the parts to test."""
 
     name: str
     statement: str
-    rule: str  # what is measured, and where it should lie
+    rule: str  # the measurement and its claimed range
     task: str
     noise: str
     parts: tuple[Difference | Region, ...]
-    alike: bool = False  # whether it says that the two sides do not differ
-    beyond: bool = False  # whether the paper does not have this noise or agent
-    constant_rates: bool = False  # whether it can only be judged where learning rates do not fall
-    shown: str = ""  # "ranking": all agents' means stand in place of the difference
+    alike: bool = False  # whether it claims that the two sides are equal
+    beyond: bool = False  # whether this noise or agent is not in the paper
+    constant_rates: bool = False  # whether it can be judged only with constant learning rates
+    shown: str = ""  # "ranking": show all agents' means instead of the difference
 
 
 def claims(cells: Iterable[Cell]) -> tuple[Claim, ...]:
-    """All claims about the tasks in these cells."""
+    """Returns all claims about the tasks in these cells."""
     known = set(cells)
     found: list[Claim] = []
     for task in (CARTPOLE, PENDULUM):
@@ -147,7 +152,7 @@ def _ends_higher(ours: str, theirs: str, task: str, noise: str) -> Claim:
 
 
 _STEPS = "difference of the steps to 90 % of the best final return < 0"
-_LEARNING = (  # what the paper says of learning curves: name, statement, rule, score and sign
+_LEARNING = (  # claims about learning curves: name, statement, rule, score and sign
     ("faster-than", "MoCA learns faster than {}", _STEPS, "steps", -1),
     ("area-above", "MoCA's learning curve has more area than that of {}", "difference of areas > 0", "area", 1),
     (
@@ -162,7 +167,7 @@ _LEARNING = (  # what the paper says of learning curves: name, statement, rule, 
 
 
 def _while_learning(task: str, agent: str, noise: str) -> Iterator[Claim]:
-    """Speed, sample efficiency, stability."""
+    """Yields claims about speed, sample efficiency and stability."""
     for name, statement, rule, score, sign in _LEARNING:
         part = Difference(Side("moca", noise, score), Side(agent, noise, score), sign)
         yield Claim(f"{name}-{agent}", statement.format(label(agent)), rule, task, noise, (part,))

@@ -1,6 +1,6 @@
-"""One greedy episode, step by step: what an agent observed, believed, predicted and valued, as a page.
+"""One greedy episode as a page: observations, beliefs, predictions and values at every step.
 
-`episode` computes all of it from the agent's own functions, `page` makes the page.
+`episode` computes them with the agent's own functions, and `page` makes the page.
 """
 
 from moca.runs.inspection.episode import watch

@@ -1,4 +1,4 @@
-"""What an agent thought in one greedy episode, from its own functions: one compiled program over all steps."""
+"""An agent's beliefs, predictions and values along one greedy episode, as one compiled program."""
 
 from typing import Any
 
@@ -20,11 +20,11 @@ from moca.loop import PolicyState, agent_steps, follow
 from moca.replay import Transition
 
 Arrays = dict[str, Float[Array, "steps *rest"]]
-PLACES = (-1.0, 0.0, 1.0)  # of the box, where Q is noted: three points are a parabola
+PLACES = (-1.0, 0.0, 1.0)  # points of the action range at which Q is stored: three points define a parabola
 
 
 def watch(config: Config, learner: Any, env: Environment, steps: int, key: Key[Array, ""]) -> tuple[Any, Arrays]:
-    """The states of an episode in a compiled environment, which are those of a film of it, and what `describe` says."""
+    """Returns the states of an episode in a compiled environment, and the arrays of `describe`."""
     agent, noise = make_agent(config, env), make_noise(config.noise, env.observation_size)
     keep = lambda state, moment: (state, moment)  # noqa: E731
     (states, moments), happened = rollout(agent, learner, env, noise, steps, key, keep=keep)
@@ -32,7 +32,7 @@ def watch(config: Config, learner: Any, env: Environment, steps: int, key: Key[A
 
 
 def watch_on_host(config: Config, learner: Any, env: HostEnvironment, seed: int) -> Arrays:
-    """The same in an environment of the host, but for the last step, whose outcome nobody acts in."""
+    """Does the same on the host, except for the last step, after which no action follows."""
     noise, times = make_noise(config.noise, env.observation_size), iter(range(agent_steps(config)))
     seen: list[tuple[Any, PolicyState, Any]] = []
 
@@ -56,12 +56,13 @@ def watch_on_host(config: Config, learner: Any, env: HostEnvironment, seed: int)
 
 
 def describe(agent: Agent, learner: Any, moments: Moment, happened: Episode) -> Arrays:
-    """What the agent thought at every step; what it has no notion of is not there.
+    """Returns arrays over the steps; those that the agent does not have are omitted.
 
-    `observed`, `believed`, `uncertainty` (with a filter: the deviation of the belief), `action`, `executed`, `reward`,
-    `running`, `value` of every agent; of one with a model what `_predictions` adds; of a quadratic one `greedy`, the
-    best action, `vertex`, where Q(s, ·) peaks along each dimension, and `advantage`, Q(s, a) − V(s) at both ends and in
-    the middle of each; and where s′ is predicted the fields of `Stakes`.
+    For every agent: `observed`, `believed`, `uncertainty` (the belief's deviation, with a filter),
+    `action`, `executed`, `reward`, `running`, `value`. With a model: those of `_predictions`. For a
+    quadratic agent: `greedy`, the best action; `vertex`, the maximum of Q(s, ·) along each
+    dimension; and `advantage`, Q(s, a) − V(s) at both ends and in the middle of each dimension. If
+    s′ is predicted: the fields of `Stakes`.
     """
     belief, action = moments.policy
     found = {"observed": moments.observed, "believed": belief.mean, "action": action, "executed": moments.executed}
@@ -81,8 +82,11 @@ def describe(agent: Agent, learner: Any, moments: Moment, happened: Episode) -> 
 
 
 def _predictions(agent: Agent, learner: Any, episode: Transition) -> Arrays:
-    """`predicted` and `deviation` of what is observed next, the `members` of which it is made, their two kinds of
-    uncertainty as deviations, the outcome (`following`) and its `distance` in predicted deviations."""
+    """Returns predictions of the next observation and their outcomes.
+
+    `predicted` and `deviation`, the `members` of the mixture, their two kinds of uncertainty as
+    deviations, the outcome (`following`) and its `distance` in predicted deviations.
+    """
     mixtures = learner.model.ensemble.predict_batch(episode.observation, episode.action)
     seen = outlook(mixtures, episode, agent.filter.noise_variance(learner.model, episode.next_observation))
     roots = (seen.variance, seen.aleatoric, seen.epistemic)
@@ -94,7 +98,7 @@ def _predictions(agent: Agent, learner: Any, episode: Transition) -> Arrays:
 
 
 def _parabolas(env: Spaces, at: ActionSlice) -> Arrays:
-    """Q(s, ·) along each dimension of the action, the others at the best one, in the environment's units."""
+    """Returns Q(s, ·) along each action dimension, with the others at the best action."""
     own = jnp.eye(env.action_size, dtype=bool)
     moved = [jnp.where(own, place, at.greedy) for place in PLACES]
     advantage = jnp.stack([jax.vmap(at.advantage)(actions) for actions in moved], axis=-1)

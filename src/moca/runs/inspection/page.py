@@ -1,4 +1,4 @@
-"""The page about one episode: made from the templates beside this module, one file that opens offline."""
+"""The page about one episode, one file that opens offline."""
 
 import base64
 import dataclasses
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 OURS, SHARED = "moca.runs.inspection", "moca"
 STYLE = ((SHARED, "page.css"), (SHARED, "charts.css"), (OURS, "inspect.css"))
 SCRIPT = ((OURS, "panels.js"), (SHARED, "drawing.js"), (OURS, "inspect.js"))
-UNSENT = ("running", "distance")  # arrays that the script has no use for
-SHARES = {1: 68.27, 2: 95.45}  # % of a Gaussian within so many standard deviations
-DIMENSIONS = {  # what the paper's tasks show
+UNSENT = ("running", "distance")  # arrays that the script does not need
+SHARES = {1: 68.27, 2: 95.45}  # % of a Gaussian within this many standard deviations
+DIMENSIONS = {  # observed dimensions of the paper's tasks
     "CartpoleBalance": ("x", "cos θ", "sin θ", "ẋ", "θ̇"),
     "PendulumSwingup": ("sin θ", "cos θ", "θ̇"),
 }
-NO_MODEL = "{} has no model of the next state: nothing is predicted."
-NO_PARABOLA = "{} has no quadratic Q(s, ·): there is no parabola, only the action."
-NO_STAKES = "{} takes the next state as it is observed: it has no E[V(s′)]."
-NO_FILTER = "{} has no filter: it takes each observation for the state."
+NO_MODEL = "{} has no model of the next state, so there is no prediction."
+NO_PARABOLA = "{} has no quadratic Q(s, ·), so only the action is shown."
+NO_STAKES = "{} uses the observed next state, so there is no E[V(s′)]."
+NO_FILTER = "{} has no filter: it uses each observation as the state."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,14 +44,14 @@ class View:
     """One agent in the episode."""
 
     look: Look
-    told: str  # which run of which settings it is
-    arrays: dict[str, np.ndarray]  # see `episode.describe`; as many steps as the episode has
+    told: str  # the run and its settings
+    arrays: dict[str, np.ndarray]  # see `episode.describe`; one entry per step of the episode
     film: bytes | None
-    unfilmed: str  # why there is no film
+    unfilmed: str  # why there is no video
 
     @property
     def lacks(self) -> dict[str, str]:
-        """A sentence for each panel that stays empty."""
+        """Returns a sentence for each empty panel."""
         need = {"filter": ("uncertainty", NO_FILTER), "model": ("predicted", NO_MODEL)}
         need |= {"parabola": ("vertex", NO_PARABOLA), "stakes": ("expected", NO_STAKES)}
         found = {panel: text for panel, (name, text) in need.items() if name not in self.arrays}
@@ -61,7 +61,7 @@ class View:
 
     @property
     def film_text(self) -> str:
-        """The film, as a page holds it."""
+        """The video in base64."""
         return base64.b64encode(self.film or b"").decode()
 
     @property
@@ -73,7 +73,7 @@ class View:
 
 @dataclasses.dataclass(frozen=True)
 class Inspection:
-    """An episode, as a page; a notebook shows it where it is the last line of a cell."""
+    """An episode as a page. In a notebook it is displayed if it is the last line of a cell."""
 
     env: str
     episode: int
@@ -102,7 +102,7 @@ class Inspection:
 
     @property
     def _data(self) -> dict[str, Any]:
-        """All that the script needs."""
+        """Returns the data for the script."""
         return {
             "names": self.names,
             "low": self.spaces.action_low,
@@ -159,20 +159,20 @@ def _other(number: int | None, first: int) -> int:
 
 
 def _refuse_stranger(run: "Run", beside: Any) -> "Run":
-    """The run to show beside another, if it is a run in the same environment."""
+    """Returns the run to show beside another; raises unless it is a run in the same environment."""
     if not isinstance(beside, type(run)):
-        raise ConfigError(f"beside = {shown(beside)} must be a run, as moca.load gives it")
+        raise ConfigError(f"beside = {shown(beside)} must be a run, as moca.load returns it")
     for name, ours, theirs in (
         ("env.name", run.config.env.name, beside.config.env.name),
         ("env.action_repeat", run.config.env.action_repeat, beside.config.env.action_repeat),
     ):
         if ours != theirs:
-            raise ConfigError(f"beside: {beside.path} has {name} = {theirs}, {run.path} has {ours}: they must agree")
+            raise ConfigError(f"beside: {beside.path} has {name} = {theirs}, {run.path} has {ours}: they must be equal")
     return beside
 
 
 def _view(run: "Run", number: int, episode: int, steps: int) -> View:
-    """What one agent makes of the episode."""
+    """Runs the episode with one agent and returns its view."""
     config, learner = run._at(number)
     settings, env = run.directory.configs[number], run.environment
     if isinstance(env, HostEnvironment):
@@ -182,7 +182,7 @@ def _view(run: "Run", number: int, episode: int, steps: int) -> View:
         states, found = run._programs["watch"](steps, config, learner, jax.random.key(episode))
     count = int(np.sum(found["running"][:steps]))
     if count == 0:
-        raise ConfigError(f"episode = {episode} ends at once: there is nothing to show; choose another")
+        raise ConfigError(f"episode = {episode} ends immediately, so there is nothing to show: choose another")
     arrays = {name: np.asarray(array, np.float32)[:count] for name, array in found.items()}
     if states is not None:
         states = jax.tree.map(lambda leaf: leaf[:count], states)
@@ -194,7 +194,7 @@ def _view(run: "Run", number: int, episode: int, steps: int) -> View:
 
 
 def _film(run: "Run", number: int, episode: int, states: Any, rewards: np.ndarray) -> tuple[bytes | None, str]:
-    """A small film of the episode, or why there is none."""
+    """Returns a small video of the episode, or the reason why there is none."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "film.mp4"
         try:
@@ -203,14 +203,14 @@ def _film(run: "Run", number: int, episode: int, states: Any, rewards: np.ndarra
                 film.record(path, run.environment, config, learner, episode, small=True)
             else:
                 film.write(path, run.environment, states, rewards, small=True)
-        except Exception as error:  # pictures are not what the page is for, and foreign drawing fails in many ways
+        except Exception as error:  # the page is useful without a video, and rendering fails in many ways
             return None, str(error) or type(error).__name__
         return path.read_bytes(), ""
 
 
 def _packed(array: np.ndarray) -> dict[str, Any]:
-    """An array as its shape and its 32-bit floats."""
+    """Returns an array as its shape and its 32-bit floats."""
     numbers = np.ascontiguousarray(array, "<f4")
     if not np.isfinite(numbers).all():
-        raise ConfigError("the policy has no numbers to show here: they overflow")
+        raise ConfigError("the policy's numbers overflow in this episode: there is nothing to show")
     return {"shape": numbers.shape, "data": base64.b64encode(numbers.tobytes()).decode()}

@@ -1,1 +1,1 @@
-"""The figures of a study: its cells, the looks of lines, and one module for each kind of figure."""
+"""The figures of a study: data of its cells, looks of lines, and one module per kind of figure."""

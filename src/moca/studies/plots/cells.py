@@ -1,4 +1,4 @@
-"""The results of a study under one preset, as figures need them."""
+"""The results of a study under one preset, prepared for figures."""
 
 import re
 from functools import cached_property
@@ -15,7 +15,7 @@ from moca.studies.statistics import CELL, by_cell, curve_of, mean_t
 if TYPE_CHECKING:
     import pandas as pd
 
-TOP = 1000.0  # the greatest return of an episode
+TOP = 1000.0  # the largest return of an episode
 
 
 class Middle(NamedTuple):
@@ -31,11 +31,11 @@ class Series(NamedTuple):
 
     steps: np.ndarray
     values: np.ndarray  # (steps, seeds that did not diverge)
-    lost: np.ndarray  # (steps, seeds that diverged), NaN from there on
+    lost: np.ndarray  # (steps, diverged seeds), NaN after the divergence
 
     @property
     def asked(self) -> int:
-        """Seeds there were."""
+        """The number of seeds, diverged ones included."""
         return self.values.shape[1] + self.lost.shape[1]
 
     def percent(self) -> "Series":
@@ -43,7 +43,7 @@ class Series(NamedTuple):
         return self._replace(values=100 * self.values, lost=100 * self.lost)
 
     def middle(self, typical: bool) -> Middle:
-        """The median and the middle half of the seeds, or their mean with its 95 % interval."""
+        """Returns median and middle half of the seeds, or mean with its 95 % interval."""
         if typical:
             low, line, high = np.quantile(self.values, (0.25, 0.5, 0.75), axis=1)
             return Middle(line, low, high)
@@ -61,23 +61,23 @@ class Cells:
 
     @property
     def title(self) -> str:
-        """The task, if it is the only one, and the preset."""
+        """The preset, and the task if there is only one."""
         return f"{f'{spaced(self.envs[0])}, ' if len(self.envs) == 1 else ''}preset {self.preset}"
 
     def agents(self, env: str) -> list[str]:
-        """Those of a task."""
+        """Returns the agents of a task."""
         return ordered(agent for task, agent, _ in self._rows if task == env)
 
     def noises(self, env: str) -> list[str]:
-        """The noise levels of a task."""
+        """Returns the noise levels of a task."""
         return list(dict.fromkeys(noise for task, _, noise in self._rows if task == env))
 
     def bounded(self, env: str) -> bool:
-        """Returns True if a task has returns like those of MuJoCo Playground, so that tasks share a scale."""
+        """Returns True if a task's returns are within Playground's range, a common scale."""
         return bool(self.table.loc[self.table["env"] == env, "return_mean"].dropna().between(0, TOP).all())
 
     def series(self, env: str, agent: str, noise: str, metric: str) -> Series | None:
-        """A metric over training, or nothing where the agent does not have it."""
+        """Returns a metric over training, or None if the agent does not have it."""
         if metric not in self.table or (env, agent, noise) not in self._rows:
             return None
         steps, values = curve_of(self._rows[env, agent, noise], metric)
@@ -87,30 +87,30 @@ class Cells:
         return Series(steps, values[:, left], values[:, ~left])
 
     def finals(self, metric: str = "return_mean", last: float = 0.1) -> dict[tuple[str, str, str], np.ndarray]:
-        """The scores of the seeds after training, for each task, agent and noise; NaN for a seed that diverged."""
+        """Returns the seeds' final scores, by task, agent and noise; NaN for a diverged seed."""
         return {key[1:]: scores for key, scores in by_cell(self.table, metric, last).items()}
 
     @cached_property
     def returns(self) -> dict[tuple[str, str, str], np.ndarray]:
-        """The final returns of the seeds, as `finals` gives them."""
+        """The seeds' final returns, as in `finals`."""
         return self.finals()
 
     def solved(self, env: str, agent: str, noise: str) -> tuple[int, int] | None:
-        """Counts the seeds that have solved a task, and all of them; None if it is not known what solves it."""
+        """Returns how many seeds solved a task, and how many there are; None if unknown."""
         return task(env).count(self.returns.get((env, agent, noise), ()))
 
     def typical(self, env: str) -> bool:
-        """Returns True if some agent's seeds form two groups, solved and not: then a mean would lie between them."""
+        """Returns True if some agent's seeds form two groups, with the mean between them."""
         return any(task(env).splits(scores) for (own, *_), scores in self.returns.items() if own == env)
 
 
 def spaced(env: str) -> str:
-    """`Cartpole Balance`."""
+    """Returns a task's name with spaces, such as `Cartpole Balance`."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", env.removeprefix(GYMNASIUM))
 
 
 def noise_label(noise: str) -> str:
-    """`σ = 0.025`, `state-norm, σ ≤ 0.05`, `action noise 0.5`, or `no noise`."""
+    """Returns `σ = 0.025`, `state-norm, σ ≤ 0.05`, `action noise 0.5`, or `no noise`."""
     kind, sigma = parse_noise(noise)
     if sigma == 0:
         return "no noise"
@@ -120,7 +120,7 @@ def noise_label(noise: str) -> str:
 
 
 def by_kind(noises: list[str]) -> list[list[str]]:
-    """The levels of each kind of noise, the lowest first."""
+    """Returns the levels of each kind of noise, lowest first."""
     kinds: dict[str, list[str]] = {}
     for noise in noises:
         kinds.setdefault(parse_noise(noise)[0], []).append(noise)

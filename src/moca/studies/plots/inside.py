@@ -1,4 +1,4 @@
-"""Figures of the inside of agents: targets, what certainty equivalence leaves out, saturation, calibration, values."""
+"""Diagnostic figures: targets, certainty-equivalence bias, saturation, calibration, values."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,11 +27,11 @@ from moca.studies.plots.looks import (
 )  # fmt: skip
 from moca.studies.statistics import mean_t
 
-COLUMNS = 3  # at most, side by side
+COLUMNS = 3  # at most
 
 
 class Panel(NamedTuple):
-    """A panel of the diagnostics: a metric of one agent over training, or sampled targets against their number."""
+    """A diagnostic panel: a metric of one agent over training, or sampled targets against K."""
 
     title: str
     metric: str
@@ -49,7 +49,7 @@ PANELS = (
 
 
 def diagnostics(cells: Cells) -> Figure | None:
-    """For each task the panels for which there is data; a noise level has a colour and a marker."""
+    """Draws, for each task, the panels with data; each noise level has a colour and a marker."""
     found = [(env, panel, draw) for env in cells.envs for panel in PANELS if (draw := _drawer(cells, env, panel))]
     if not found:
         return None
@@ -63,7 +63,7 @@ def diagnostics(cells: Cells) -> Figure | None:
 
 
 def _drawer(cells: Cells, env: str, panel: Panel) -> Callable[[Axes], None] | None:
-    """Returns a function that fills a panel, or None without data for it."""
+    """Returns a function that fills a panel, or None if there are no data."""
     looks = noise_looks([noise for levels in by_kind(cells.noises(env)) for noise in levels])
     if not panel.agent:
         scores = {
@@ -78,7 +78,7 @@ def _drawer(cells: Cells, env: str, panel: Panel) -> Callable[[Axes], None] | No
 
 
 def _variances(axes: Axes, scores: Mapping[tuple[int, str], np.ndarray], looks: Mapping[str, Look]) -> None:
-    """Variance against the number of samples, a line for each noise level."""
+    """Draws variance against the number of samples, one line per noise level."""
     samples = sorted({number for number, _ in scores})
     shown = [noise for noise in looks if any(noise == level for _, level in scores)]
     for noise in shown:
@@ -102,7 +102,7 @@ def _variances(axes: Axes, scores: Mapping[tuple[int, str], np.ndarray], looks: 
 
 
 def _over_training(axes: Axes, panel: Panel, found: Mapping[str, Series], looks: Mapping[str, Look]) -> None:
-    """A metric of one agent over training, a line for each noise level."""
+    """Draws a metric of one agent over training, one line per noise level."""
     drawn, handles = [], []
     for place, (noise, series) in enumerate(found.items()):
         own = looks[noise]
@@ -127,7 +127,7 @@ Calibrated = tuple[str, str, list[tuple[int, Series]]]  # task, noise, and cover
 
 
 def _calibrated(cells: Cells) -> Iterator[Calibrated]:
-    """Yields the coverage of every task and noise level that has any."""
+    """Yields the coverage of every task and noise level that has one."""
     for env in cells.envs:
         for noise in (noise for levels in by_kind(cells.noises(env)) for noise in levels):
             found = [(level, cells.series(env, "moca", noise, f"calibration_{level}")) for level in range(10, 100, 10)]
@@ -136,7 +136,7 @@ def _calibrated(cells: Cells) -> Iterator[Calibrated]:
 
 
 def calibration(cells: Cells) -> Figure | None:
-    """Coverage of central intervals of MoCA's prediction against what they should cover, early and late."""
+    """Draws the coverage of central intervals of MoCA's prediction against the nominal one."""
     found = list(_calibrated(cells))
     if not found:
         return None
@@ -150,7 +150,7 @@ def calibration(cells: Cells) -> Figure | None:
             noise_label(noise) if len(cells.envs) == 1 else f"{spaced(env)}, {noise_label(noise)}", fontsize=9
         )
     for place, axes in enumerate(panels.flat[: len(found)]):
-        if place + columns >= len(found):  # nothing below it
+        if place + columns >= len(found):  # no panel below it
             axes.set_xlabel("nominal coverage (%)")
             axes.tick_params(labelbottom=True)
         if place % columns == 0:
@@ -172,7 +172,7 @@ def _early_and_late(axes: Axes, levels: Sequence[tuple[int, Series]]) -> None:
         (True, figures.COLOURS["moca"], "o-", "last tenth"),
     ):
         each = [mean_t(100 * _tenth(series, late)) for _, series in levels]
-        # One is larger than the other, so that both are seen where they are the same.
+        # Different sizes, so that both are visible where they coincide.
         dots: dict[str, Any] = {"markersize": 4 if late else 7, "markerfacecolor": colour if late else "none"}
         values, halves = ([getattr(estimate, name) for estimate in each] for name in ("value", "half_width"))
         line: dict[str, Any] = {"fmt": marker, "capsize": 2, "linewidth": 1.2, "color": colour, "label": label}
@@ -180,7 +180,7 @@ def _early_and_late(axes: Axes, levels: Sequence[tuple[int, Series]]) -> None:
 
 
 def _tenth(series: Series, late: bool) -> np.ndarray:
-    """The mean of every seed over the first or the last tenth of training."""
+    """Returns the mean of every seed over the first or the last tenth of training."""
     share = series.steps / series.steps[-1]
     kept = share > 0.9 if late else share <= max(0.1, share[0])
     return series.values[kept].mean(axis=0)

@@ -14,11 +14,11 @@ from moca.studies.plots.cells import noise_label, spaced
 from moca.studies.plots.looks import titled
 from moca.studies.results import read_landscape
 
-FAR = 3.0  # times the median: where the values of one agent reach so far, the others would show nothing on its scale
+FAR = 3.0  # times the median: if one agent's values exceed this, each agent gets a separate colour scale
 
 
 def of_file(path: Path, env: str, preset: str) -> Figure:
-    """Value above and greedy action below, at the largest noise; a column per agent."""
+    """Draws value above and greedy action below, at the strongest noise, one column per agent."""
     arrays = read_landscape(path)
     noises = {name.split("/")[2] for name in arrays if "/" in name}
     noise = max(sorted(noises), key=lambda text: parse_noise(text)[1])
@@ -43,7 +43,7 @@ def of_file(path: Path, env: str, preset: str) -> Figure:
 
 
 def _ranges(values: Sequence[np.ndarray]) -> tuple[list[tuple[float, float]], bool]:
-    """From what to what each agent's colours go, and whether each has a scale of its own."""
+    """Returns the colour range of each agent, and whether the ranges differ."""
     finite = [each[np.isfinite(each)] for each in values]
     ranges = [(float(each.min(initial=0)), float(each.max(initial=1e-9))) for each in finite]
     lengths = [high - low for low, high in ranges]
@@ -61,7 +61,7 @@ def _maps(
     ranges: Sequence[tuple[float, float]],
     label: str,
 ) -> None:
-    """A row of maps with one colour bar."""
+    """Draws a row of maps with one colour bar."""
     for axes, each, (low, high) in zip(row, shown, ranges, strict=True):
         image = axes.pcolormesh(*plane, each.T, cmap=colours, vmin=low, vmax=high, shading="nearest", rasterized=True)
         axes.grid(visible=False)

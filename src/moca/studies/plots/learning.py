@@ -1,4 +1,4 @@
-"""Learning curves: one figure for each task, in the paper's rows, or one for many tasks."""
+"""Learning curves: one figure per task, in the paper's rows, or one for many tasks."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -15,13 +15,13 @@ from moca.studies.plots.looks import GREY, counted, grid_of, legend, middle_of, 
 from moca.studies.registry import task
 from moca.studies.statistics import NOMINAL
 
-COLUMNS = 4  # at most, side by side
-HEIGHT, LOWER = 2.5, 1.5  # of a panel of returns, and of one of MoCA's uncertainty, in inches
+COLUMNS = 4  # at most
+HEIGHT, LOWER = 2.5, 1.5  # in inches: panels of returns, panels of MoCA's uncertainty
 CALIBRATION = {"coverage_1sigma": "1σ coverage\nof MoCA (%)", "epistemic_std": "epistemic sd\nof MoCA"}
 
 
 def of_task(cells: Cells, env: str) -> Figure:
-    """The return of all agents: a row for each kind of noise; for some tasks MoCA's uncertainty below it."""
+    """Draws the returns of all agents, one row per kind of noise, and MoCA's uncertainty."""
     rows = _arranged(cells.noises(env))
     typical, lower = cells.typical(env), _lower(cells, env, rows)
     figure, panels = _panels(rows, len(lower))
@@ -38,7 +38,7 @@ def of_task(cells: Cells, env: str) -> Figure:
 
 
 def of_tasks(cells: Cells) -> Figure:
-    """A panel for each task: the return of all agents."""
+    """Draws the returns of all agents, one panel per task."""
     figure, panels = grid_of(len(cells.envs), 3, 0.7 + 3.2 * 3, 0.9 + 2.5 * -(-len(cells.envs) // 3))
     for env, axes in zip(cells.envs, panels.flat, strict=False):
         (noise,) = cells.noises(env)
@@ -50,7 +50,7 @@ def of_tasks(cells: Cells) -> Figure:
 
 
 def overestimation(cells: Cells, env: str) -> Figure | None:
-    """V of the states that a policy visits less the return that follows: a panel for each noise level."""
+    """Draws V of the visited states minus the following return, one panel per noise level."""
     rows = _arranged(cells.noises(env))
     found = {
         (agent, noise): series
@@ -87,7 +87,7 @@ def overestimation(cells: Cells, env: str) -> Figure | None:
 
 
 def _arranged(noises: list[str]) -> list[list[str]]:
-    """The levels of each kind in a row, or in several where one would be too long."""
+    """Arranges the levels of each kind in rows, several if one would be too long."""
     rows = []
     for levels in by_kind(noises):
         count = -(-len(levels) // COLUMNS)
@@ -98,7 +98,7 @@ def _arranged(noises: list[str]) -> list[list[str]]:
 def _panels(
     rows: Sequence[Sequence[str]], lower: int = 0, share: Literal["row", "all"] = "row"
 ) -> tuple[Figure, np.ndarray]:
-    """Axes for rows of noise levels, and as many rows below; those that stay empty are hidden."""
+    """Creates axes for rows of noise levels, and `lower` rows below; hides empty ones."""
     columns = max(map(len, rows))
     size, heights = (0.7 + 3.1 * columns, 1.0 + (HEIGHT + 0.4) * len(rows) + LOWER * lower), [HEIGHT] * len(rows)
     shared: dict[str, Any] = {"sharex": True, "sharey": share, "squeeze": False}
@@ -112,7 +112,7 @@ def _panels(
 
 
 def _bottom_axes(panels: np.ndarray, rows: Sequence[Sequence[str]], lower: int) -> None:
-    """Steps below the last panel of each column, and their numbers below every panel of returns."""
+    """Labels the axes of steps below the last panel of each column."""
     for column, axes_of_column in enumerate(panels.T):
         last = len(panels) - 1 if lower else max(i for i, row in enumerate(rows) if len(row) > column)
         steps_axis(axes_of_column[last])
@@ -121,9 +121,9 @@ def _bottom_axes(panels: np.ndarray, rows: Sequence[Sequence[str]], lower: int) 
 
 
 def _returns(cells: Cells, axes: Axes, env: str, noise: str, typical: bool) -> None:
-    """Draws the return of all agents, MoCA on top, with a closer look and a short name at the end of each line.
+    """Draws the returns of all agents, MoCA on top, with an inset and labels at line ends.
 
-    Where a task is solved or not, the name is followed by how many seeds solved it.
+    If a task is solved or not, the label includes how many seeds solved it.
     """
     agents = cells.agents(env)
     drawn: dict[Look, tuple[np.ndarray, Middle]] = {}
@@ -143,7 +143,7 @@ def _returns(cells: Cells, axes: Axes, env: str, noise: str, typical: bool) -> N
 
 
 def _lower(cells: Cells, env: str, rows: Sequence[Sequence[str]]) -> dict[str, list[Series | None]]:
-    """Returns the metrics of MoCA's uncertainty that the task asks for, each with a series for every column."""
+    """Returns the task's metrics of MoCA's uncertainty, with one series per column."""
     if len(rows) > 1:
         return {}
     found = {metric: [cells.series(env, "moca", noise, metric) for noise in rows[0]] for metric in task(env).below}

@@ -1,4 +1,4 @@
-"""Lines over training: a cell with its band, the labels at their ends, and a closer look where they coincide."""
+"""Lines over training: bands, labels at line ends, and an inset where lines coincide."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,19 +10,19 @@ from moca.looks import Look
 from moca.studies.plots.cells import Middle, Series
 from moca.studies.plots.looks import LOST
 
-ALIKE = 0.1  # of the axis: final values closer than this, of all agents, cannot be told apart
-HUGE = 30.0  # times the usual size: beyond it an axis has to be logarithmic
+ALIKE = 0.1  # fraction of the axis: final values closer than this cannot be distinguished
+HUGE = 30.0  # times the usual size, beyond which an axis becomes logarithmic
 
 
 def band(axes: Axes, series: Series, look: Look, typical: bool, place: float = 0.0) -> Middle | None:
-    """The line of a cell with its band, and each seed that diverged up to there.
+    """Draws the line of a cell with its band, and each diverged seed up to its divergence.
 
     Args:
-        axes: where to draw.
-        series: what to draw.
-        look: how.
-        typical: whether as median and middle half, else as mean with its interval.
-        place: of the markers, from 0 to 1, so that those of several lines do not hide each other.
+        axes: Where to draw.
+        series: The data.
+        look: The look of the line.
+        typical: Draw median and middle half, instead of the mean with its interval.
+        place: Phase of the markers, from 0 to 1, so that those of several lines do not overlap.
     """
     for seed in series.lost.T:
         _lost(axes, series.steps, seed, look, scale=not series.values.shape[1])
@@ -37,7 +37,7 @@ def band(axes: Axes, series: Series, look: Look, typical: bool, place: float = 0
 
 
 def _lost(axes: Axes, steps: np.ndarray, seed: np.ndarray, look: Look, scale: bool) -> None:
-    """A thin line that ends in a cross at the last evaluation before the seed diverged."""
+    """Draws a thin line that ends in a cross at the last evaluation before the seed diverged."""
     known = np.isfinite(seed)
     if not known.any():
         return
@@ -46,16 +46,16 @@ def _lost(axes: Axes, steps: np.ndarray, seed: np.ndarray, look: Look, scale: bo
         axes.add_line(line)
         axes.autoscale_view()
     else:
-        axes.add_artist(line)  # what a seed does before it diverges may be huge, and is not to set the axis
+        axes.add_artist(line)  # values before divergence may be huge and must not set the axis limits
 
 
 def end_labels(axes: Axes, ends: Sequence[tuple[float, str, str]], inches: float) -> None:
-    """A text in its colour at the end of each line, moved so far that none covers another.
+    """Writes a coloured label at the end of each line, shifted so that labels do not overlap.
 
     Args:
-        axes: whose limits are final.
-        ends: the last value of each line, its text and its colour.
-        inches: how high the axes will be, about.
+        axes: Axes with final limits.
+        ends: The last value of each line, its text and its colour.
+        inches: Approximate height of the axes.
     """
     ends = [end for end in sorted(ends) if np.isfinite(end[0])]
     if not ends:
@@ -67,8 +67,8 @@ def end_labels(axes: Axes, ends: Sequence[tuple[float, str, str]], inches: float
 
 
 def _apart(heights: np.ndarray, gap: float) -> np.ndarray:
-    """The heights, from low to high, moved as little as leaves a gap between them and keeps them beside the axes."""
-    groups: list[tuple[float, int]] = []  # middle and number of texts that touch
+    """Moves sorted heights as little as possible to leave gaps, within the axes."""
+    groups: list[tuple[float, int]] = []  # middle and number of labels that touch
     for height in np.clip(heights, 0, 1):
         middle, count = float(height), 1
         while groups:
@@ -84,12 +84,15 @@ def _apart(heights: np.ndarray, gap: float) -> np.ndarray:
 
 
 def closer(axes: Axes, drawn: Mapping[Look, tuple[np.ndarray, Middle]], finals: Sequence[float]) -> bool:
-    """A small panel with the second half of training where lines coincide and leave room for it, and whether.
+    """Adds an inset with the second half of training if lines coincide and leave room.
+
+    Returns True if it was added.
 
     Args:
-        axes: whose limits are final.
-        drawn: steps and line of each agent.
-        finals: the mean final value of each agent; lines coincide if all lie within a tenth of the axis.
+        axes: Axes with final limits.
+        drawn: Steps and line of each agent.
+        finals: The mean final value of each agent; lines coincide if all are within a tenth of the
+            axis.
     """
     low, high = axes.get_ylim()
     if len(finals) < 2 or max(finals) - min(finals) > ALIKE * (high - low):
@@ -118,23 +121,26 @@ def closer(axes: Axes, drawn: Mapping[Look, tuple[np.ndarray, Middle]], finals: 
 
 
 def thousands(x: float, _: object = None) -> str:
-    """`25k`."""
+    """Formats a number in thousands, such as `25k`."""
     return f"{x / 1000:g}k" if x else "0"
 
 
 def steps_axis(axes: Axes) -> None:
-    """From zero on, in thousands."""
+    """Formats the axis of steps, from zero and in thousands."""
     axes.set_xlabel("environment steps")
     axes.xaxis.set_major_formatter(thousands)
     axes.set_xlim(left=0)
 
 
 def signed_axis(panels: Sequence[Axes], drawn: Sequence[Middle]) -> bool:
-    """A logarithmic axis to either side of zero, where some values are far larger than most, and whether."""
+    """Makes the axis symmetric-logarithmic if some values are far larger than most.
+
+    Returns True if it did.
+    """
     sizes = np.concatenate([np.abs(np.concatenate(middle)) for middle in drawn] or [np.zeros(1)])
     sizes = sizes[np.isfinite(sizes) & (sizes > 0)]
     usual = float(np.median(sizes)) if sizes.size else 0.0
-    if not usual or sizes.max() < HUGE * max(usual, 1 / HUGE):  # less than one is little in any case
+    if not usual or sizes.max() < HUGE * max(usual, 1 / HUGE):  # values below one always count as small
         return False
     linear = 10.0 ** np.round(np.log10(usual))
     for axes in panels:

@@ -17,7 +17,7 @@ GREY = figures.COLOURS["grey"]
 
 
 LOST: dict[str, Any] = {"linewidth": 0.7, "zorder": 3, "marker": "x", "markersize": 5, "markevery": [-1]}
-# Of noise levels, the lowest first: blue where the noise is the same everywhere, red where it grows with the state.
+# Of noise levels, lowest first: blue for constant noise, red for noise that grows with the state.
 SHADES = {
     "homoscedastic": ("#8fb8de", "#4f8ecb", "#1f5fa8", "#12376b", "#000000"),
     "": ("#f0a060", "#c04a10", "#7a2400"),
@@ -26,7 +26,7 @@ NOISE_MARKERS = {"homoscedastic": "ovsD^", "": "PX*"}
 
 
 def noise_looks(noises: Sequence[str]) -> dict[str, Look]:
-    """Returns the looks of the noise levels that a panel tells apart."""
+    """Returns the looks of the noise levels in a panel."""
     found: dict[str, Look] = {}
     counts: dict[str, int] = {}
     for noise in noises:
@@ -39,7 +39,7 @@ def noise_looks(noises: Sequence[str]) -> dict[str, Look]:
 
 
 def counted(finals: Mapping[tuple[str, str, str], np.ndarray]) -> dict[str, list[tuple[int, int]]]:
-    """Counts, in each of an agent's cells, the seeds that have a score and all of them."""
+    """Returns, for each of an agent's cells, the number of seeds with a score and of all seeds."""
     counts: dict[str, list[tuple[int, int]]] = {}
     for (_, agent, _), scores in finals.items():
         counts.setdefault(agent, []).append((int(np.isfinite(scores).sum()), scores.size))
@@ -49,7 +49,7 @@ def counted(finals: Mapping[tuple[str, str, str], np.ndarray]) -> dict[str, list
 def legend(
     figure: Figure, counts: Mapping[str, Sequence[tuple[int, int]]], title: str, unit: str = "seeds", lost: bool = False
 ) -> None:
-    """The agents, below all panels, with the number of runs wherever some are missing."""
+    """Adds a legend of the agents below all panels, with the number of runs if some are missing."""
     handles = []
     for agent in ordered(counts):
         own = look(agent)
@@ -61,32 +61,37 @@ def legend(
 
 
 def lost_handle() -> Line2D:
-    """Returns a legend's line for all seeds that diverged."""
+    """Returns the legend entry for diverged seeds."""
     return Line2D([], [], color=GREY, label="diverged", **LOST)
 
 
 def _columns(labels: Sequence[str], inches: float) -> int:
-    """The most columns of a legend that fit; constrained layout does not see to that."""
-    widths = np.array([0.7 + 0.066 * len(label) for label in labels])  # of a line, its spaces and letters of 8 pt
+    """Returns the largest number of legend columns that fits.
+
+    Constrained layout does not ensure this.
+    """
+    widths = np.array(
+        [0.7 + 0.066 * len(label) for label in labels]
+    )  # of a line sample, its spaces and letters in 8 pt
     fitting = [n for n in range(1, len(labels) + 1) if sum(map(max, np.array_split(widths, n))) <= inches]
     return max(fitting, default=1)
 
 
 def legend_below(axes: Axes, title: str, handles: Sequence[Any] = ()) -> None:
-    """Adds a legend below a panel, where it hides no line."""
+    """Adds a legend below a panel, where it covers no line."""
     handles = handles or axes.get_legend_handles_labels()[0]
     columns: dict[str, Any] = {"ncols": 1 + (len(handles) > 3), "handlelength": 3.2, "columnspacing": 1}
     axes.legend(handles=handles, title=title, loc="upper center", bbox_to_anchor=(0.5, -0.17), **columns)
 
 
 def missing(label: str, counts: Sequence[tuple[int, int]], unit: str = "seeds") -> str:
-    """The label, and how many runs are left where that is not all."""
+    """Returns the label, with the number of remaining runs if some are missing."""
     complete = all(left == asked for left, asked in counts)
     return label if complete else f"{label}, {seeds(counts, unit)}"
 
 
 def middle_of(asked: Iterable[int], typical: bool) -> str:
-    """Says in words what a line and its band are, of how many seeds."""
+    """Describes a line and its band, and the number of seeds."""
     text = number(asked)
     if text == "one seed":
         return text
@@ -94,14 +99,14 @@ def middle_of(asked: Iterable[int], typical: bool) -> str:
 
 
 def number(asked: Iterable[int]) -> str:
-    """`10 seeds`, or `40 to 120 seeds` where cells differ."""
+    """Returns `10 seeds`, or `40 to 120 seeds` if cells differ."""
     asked = set(asked)
     few, many = min(asked), max(asked)
     return f"{few} to {many} seeds" if few < many else "one seed" if many == 1 else f"{many} seeds"
 
 
 def seeds(counts: Sequence[tuple[int, int]], unit: str = "seeds") -> str:
-    """`10 seeds`, `9 of 10 seeds`, or from the fewest to the most where the cells differ."""
+    """Returns `10 seeds`, `9 of 10 seeds`, or a range if the cells differ."""
     few, many = min(left for left, _ in counts), max(left for left, _ in counts)
     asked = max(asked for _, asked in counts)
     if few == asked:
@@ -110,14 +115,14 @@ def seeds(counts: Sequence[tuple[int, int]], unit: str = "seeds") -> str:
 
 
 def grid_of(count: int, columns: int, width: float, height: float, **shared: Any) -> tuple[Figure, np.ndarray]:
-    """A figure with `count` panels in rows of `columns`, and its axes; those that stay empty are hidden.
+    """Creates a figure with `count` panels in rows of `columns`; hides empty ones.
 
     Args:
-        count: how many panels there are.
-        columns: how many stand side by side.
-        width: of the figure, in inches.
-        height: likewise.
-        shared: what the panels share, as for `plt.subplots`.
+        count: Number of panels.
+        columns: Number of columns.
+        width: Width of the figure, in inches.
+        height: Height of the figure, in inches.
+        shared: Further arguments of `plt.subplots`, such as shared axes.
     """
     rows = -(-count // columns)
     figure, panels = plt.subplots(rows, columns, figsize=(width, height), squeeze=False, **shared)
@@ -127,7 +132,7 @@ def grid_of(count: int, columns: int, width: float, height: float, **shared: Any
 
 
 def titled(figure: Figure, title: str) -> Figure:
-    """Returns the figure with a title above all panels, and room for everything."""
+    """Adds a title above all panels and lays the figure out; returns it."""
     figure.suptitle(title, fontsize=11)
     figure.set_layout_engine("constrained", w_pad=0.07)
     return figure

@@ -15,7 +15,7 @@ from moca.studies.statistics import Estimate, bootstrap, iqm, mean_t, profile
 
 
 def against_noise(cells: Cells) -> Figure:
-    """Final return against the noise: for each task a panel, and beside it one for every other kind of noise."""
+    """Draws final return against noise, one panel per task and kind of noise."""
     shown = [(env, noises) for env in cells.envs for noises in by_kind(cells.noises(env)) if noises]
     widths = [max(1.6, 0.75 * len(noises)) for _, noises in shown]
     figure, panels = plt.subplots(
@@ -28,7 +28,7 @@ def against_noise(cells: Cells) -> Figure:
         span = (max(levels.values()) - min(levels.values())) or 1.0
         for place, agent in enumerate(agents):
             own = [n for n in noises if (env, agent, n) in finals]
-            shift = 0.012 * span * (place - (len(agents) - 1) / 2)  # so that no bar hides another
+            shift = 0.012 * span * (place - (len(agents) - 1) / 2)  # so that bars do not overlap
             _bars(axes, [levels[n] + shift for n in own], [mean_t(finals[env, agent, n]) for n in own], agent)
         axes.set_xticks(list(levels.values()), [f"{level:g}" for level in levels.values()])
         axes.set_xlim(min(levels.values()) - 0.12 * span, max(levels.values()) + 0.12 * span)
@@ -37,7 +37,7 @@ def against_noise(cells: Cells) -> Figure:
         if noises == by_kind(cells.noises(env))[0]:
             axes.set_title(spaced(env))
     if all(map(cells.bounded, cells.envs)):
-        low, high = panels[0, 0].get_ylim()  # the scores alone: there is no curve that starts at zero
+        low, high = panels[0, 0].get_ylim()  # limits of the scores alone: no curve starts at zero
         panels[0, 0].set_ylim(max(0, low), min(high, 1.02 * TOP))
     panels[0, 0].set_ylabel("return, last tenth of training")
     legend(figure, counted(finals), middle_of((each.size for each in finals.values()), typical=False))
@@ -52,8 +52,7 @@ def _bars(axes: Axes, places: Sequence[float], estimates: Sequence[Estimate], ag
 def profiles(cells: Cells) -> Figure | None:
     """Draws the share of each agent's runs that end above a return, and their inter-quartile mean.
 
-    Agents are only comparable where they were run on the same tasks and noise: those that were not run on all are left
-    out.
+    Agents are comparable only on the same tasks and noise: those not run on all are omitted.
     """
     finals = {key: scores for key, scores in cells.returns.items() if cells.bounded(key[0])}
     places = {agent: {(env, noise) for env, name, noise in finals if name == agent} for _, agent, _ in finals}
@@ -88,7 +87,7 @@ def profiles(cells: Cells) -> Figure | None:
 
 
 def _table(of_cells: Sequence[np.ndarray]) -> np.ndarray:
-    """Stacks scores as (runs, cells), NaN where one has fewer runs than another."""
+    """Stacks scores as (runs, cells), padded with NaN."""
     table = np.full((max(map(len, of_cells)), len(of_cells)), np.nan)
     for column, scores in zip(table.T, of_cells, strict=True):
         column[: scores.size] = scores

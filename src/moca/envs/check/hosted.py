@@ -1,0 +1,186 @@
+"""A trial of an environment on the host, step by step: what it returns, and what its numbers do.
+
+It is tried as training uses it: made anew, reset with a seed, and reset without one after each end.
+"""
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from moca.envs.check.faults import Findings, line_of, said
+from moca.envs.check.results import good_reset, good_step
+from moca.envs.check.trial import SCALE, SOON, Actions, action_sequences, actions_matter, restarted
+from moca.envs.environment import Step
+from moca.envs.host import HostEnvironment
+
+QUICK = 100  # steps of each of three sequences of actions, which training spends on the check
+PATIENCE = 2.0  # seconds after which training has seen enough
+FIRST = "at the start"
+
+
+class _Broken(Exception):
+    """A fault was noted after which the trial cannot go on."""
+
+
+def check_hosted(env: HostEnvironment, steps: int, seed: int, found: Findings) -> None:
+    """Tries the environment with a dozen sequences of actions, and goes as far as what is found lets it."""
+    sequences = action_sequences(env, steps, np.random.default_rng(seed))
+    if played := _play_all(env, sequences, seed, found):
+        _repeatable(env, sequences, seed, played, found)
+        _look_over(env, sequences, played, found)
+
+
+def check_quickly(env: HostEnvironment, found: Findings) -> None:
+    """Finds what training would soon stop at, in a second or two."""
+    sequences = action_sequences(env, QUICK, np.random.default_rng(0))
+    few = Actions(sequences.names[:3], sequences.sequences[:3], 3)
+    _play_all(env, few, 0, found, deadline=time.monotonic() + PATIENCE)
+
+
+class _Played(NamedTuple):
+    """The outcome of one sequence of actions, with an axis over steps."""
+
+    shown: np.ndarray  # observations before the actions
+    observation: np.ndarray
+    reward: np.ndarray
+    ended: np.ndarray  # by itself or by a time limit
+    firsts: list[np.ndarray]  # the observations of first states
+    again: np.ndarray  # that of another reset with the same seed, in the end
+
+
+def _play_all(
+    env: HostEnvironment, sequences: Actions, seed: int, found: Findings, deadline: float = np.inf
+) -> list[_Played]:
+    """What all sequences lead to; nothing if there is a fault, or if the environment cannot be tried here."""
+    played: list[_Played] = []
+    try:
+        if not _well_formed(env, seed, found):
+            return []
+        for number, name in enumerate(sequences.names):
+            own = seed + max(number - sequences.alike + 1, 0)  # those that are to be compared begin alike
+            played.append(_play(env, sequences.sequences[number], own, f"with actions {name}", found, deadline))
+    except _Broken:
+        return []
+    return played
+
+
+def _called(function: Callable, where: str, found: Findings, *args: Any, **options: Any) -> Any:
+    """What the function returns; raises `_Broken` if it raises anything."""
+    try:
+        return function(*args, **options)
+    except Exception as error:
+        name = f"{getattr(function, '__name__', 'make')}()"
+        if isinstance(error, TypeError) and "unexpected keyword" in str(error) and name == "reset()":
+            found.once("reset-signature", f"reset() does not take what it is given ({said(error)})")
+        else:
+            found.once("raises", f"{name}{line_of(error)} raises {said(error)} {where}")
+        raise _Broken from None
+
+
+def _well_formed(env: HostEnvironment, seed: int, found: Findings) -> bool:
+    """True if the bare environment returns as many items as it should: a wrapper would stop at others."""
+    made = env.single()
+    if made is None:
+        return False
+    bare = made.unwrapped
+    try:
+        first = _called(bare.reset, FIRST, found, seed=seed, options=None)
+        if not good_reset(None, first, FIRST, found):
+            return False
+        stepped = _called(bare.step, "at step 1", found, bare.action_space.sample())
+        return good_step(None, stepped, "at step 1", found)
+    finally:
+        _close(made)
+
+
+def _close(env: Any) -> None:
+    with suppress(Exception):
+        env.close()
+
+
+def _play(
+    env: HostEnvironment, actions: np.ndarray, seed: int, how: str, found: Findings, deadline: float = np.inf
+) -> _Played:
+    """What these actions lead to; raises `_Broken` at a fault."""
+    one: Any = env.single()
+    space, box = one.observation_space, one.action_space
+    rows: list[tuple] = []
+    firsts: list[np.ndarray] = []
+
+    def begin(**options: Any) -> np.ndarray:
+        returned = _called(one.reset, f"{FIRST} {how}", found, **options)
+        if not good_reset(space, returned, f"{FIRST} {how}", found):
+            raise _Broken
+        firsts.append(np.array(returned[0], np.float64).ravel())
+        return returned[0]
+
+    try:
+        now = begin(seed=seed)
+        for number, action in enumerate(actions, 1):
+            where, before = f"at step {number} {how}", np.array(now, np.float64)
+            given = action.reshape(box.shape).clip(box.low, box.high).astype(box.dtype)
+            returned = _called(one.step, where, found, given)
+            if not good_step(space, returned, where, found):
+                raise _Broken
+            if np.any(np.asarray(now, np.float64) != before):
+                found.once("aliased", f"step() changes the observation that was returned before it {where}", "note")
+            last, reward, *ends, _ = returned
+            rows.append((before.ravel(), np.array(last, np.float64).ravel(), float(reward), any(ends)))
+            now = begin() if any(ends) else last
+            if time.monotonic() > deadline:
+                break
+        begin(seed=seed)
+    finally:
+        _close(one)
+    shown, observation, rewards, ended = (np.array(part) for part in zip(*rows, strict=True))
+    return _Played(shown, observation, rewards, ended, firsts[:-1], firsts[-1])
+
+
+def _repeatable(env: HostEnvironment, sequences: Actions, seed: int, played: list[_Played], found: Findings) -> None:
+    """Finds results that differ although seed and actions are the same."""
+    lane = sequences.names.index("drawn uniformly")
+    once = played[lane]
+    try:
+        again = _play(env, sequences.sequences[lane][:SOON], seed, "", found)
+    except _Broken:
+        return
+    if difference := _difference(once.firsts[0], again.firsts[0]):
+        found.once("ignores-seed", f"two resets with seed={seed} differ: {difference}")
+        return
+    if difference := _difference(once.firsts[0], once.again):
+        found.once("unrepeatable", f"reset(seed={seed}) differs before and after an episode: {difference}")
+        return
+    for number in range(len(again.shown)):
+        if difference := _difference(once.observation[number], again.observation[number]):
+            found.once(
+                "unrepeatable", f"the same seed and actions lead to two results at step {number + 1}: {difference}"
+            )
+            return
+    if len(np.unique([each.firsts[0] for each in played], axis=0)) == 1:
+        found.once("same-start", "reset() gives one observation for every seed", "note")
+
+
+def _difference(one: np.ndarray, other: np.ndarray) -> str:
+    """The first index at which two observations differ by more than rounding, in words; empty if they do not."""
+    for (index,) in np.argwhere(~np.isclose(one, other, rtol=1e-3, atol=1e-5))[:1]:
+        return f"observation[{index}] is {one[index]:g} and {other[index]:g}"
+    return ""
+
+
+def _look_over(env: HostEnvironment, sequences: Actions, played: list[_Played], found: Findings) -> None:
+    """Finds observations that are too large, restarts that hide the last one, and actions that change nothing."""
+    shown, observation, reward, ended = (np.stack(part) for part in list(zip(*played, strict=True))[:4])
+    largest = np.abs(observation).max(axis=(0, 1))
+    if largest.max() > SCALE:
+        found.note("scale", f"the observation's dimension {largest.argmax()} reaches {largest.max():.0e}")
+    firsts = np.array([first for each in played[sequences.alike - 1 :] for first in each.firsts])
+    step: Any = (observation, reward, ended)
+    trial: Any = SimpleNamespace(actions=sequences, shown=shown, step=Step(*step), firsts=firsts, keys=[])
+    if ended.any() and (how := restarted(env, trial)):
+        found.fault("auto-reset", f"at the end of an episode step() seems to return a first observation ({how})")
+    if not found.of("fault"):
+        actions_matter(env, trial, found)

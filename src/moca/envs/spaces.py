@@ -1,0 +1,92 @@
+"""Gymnasium's spaces: which of them an agent can use, and what to do about the others."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
+from gymnasium.spaces.utils import flatten_space
+
+from moca.config import ConfigError
+
+FLATTEN = "set env.flatten to true: --set env.flatten=true, or moca.MoCA(env, env__flatten=True)"
+
+
+def refuse_spaces(observed: Space, acted: Space, flatten: bool) -> None:
+    """Raises unless observations are a vector of numbers, or can be made one, and actions a bounded Box.
+
+    Args:
+        observed: the space of observations.
+        acted: the space of actions.
+        flatten: whether observations of several parts are to be flattened.
+    """
+    if wrong := [*_observations(observed, flatten), *_actions(acted)]:
+        raise ConfigError("; and ".join(wrong))
+
+
+def _observations(space: Space, flatten: bool) -> Iterator[str]:
+    """Returns what keeps these observations from being used."""
+    for name, part in _parts(space):
+        if isinstance(part, Box) and (len(part.shape) >= 3 or (part.dtype == np.uint8 and len(part.shape) == 2)):
+            yield (
+                f"{name} are images ({part.dtype}, {'×'.join(map(str, part.shape))}), and MoCA's agents learn a model "
+                "of a vector: show the state instead (positions and speeds), or a few features of the image, with "
+                "gymnasium.wrappers.TransformObservation"
+            )
+            return
+        if not isinstance(part, Box | Discrete | MultiDiscrete | MultiBinary):
+            yield f"{name} are a {type(part).__name__}, whose length is not fixed: wrap the environment in a Box"
+            return
+    if not isinstance(space, Box) and not flatten:
+        size = int(np.prod(flatten_space(space).shape or ()))
+        kind = "parts as one" if isinstance(space, Dict | Tuple) else "values as a one-hot"
+        yield f"observations must be a Box, not {_short(space)}; to have its {kind} vector of {size} numbers, {FLATTEN}"
+
+
+def _parts(space: Space, name: str = "observations") -> Iterator[tuple[str, Space]]:
+    """Returns the spaces that one of several parts is made of, in depth, with a name for each."""
+    if isinstance(space, Dict):
+        inner = [(f"{name}[{key!r}]", each) for key, each in space.spaces.items()]
+    elif isinstance(space, Tuple):
+        inner = [(f"{name}[{number}]", each) for number, each in enumerate(space.spaces)]
+    else:
+        yield name, space
+        return
+    for inside, each in inner:
+        yield from _parts(each, inside)
+
+
+def _actions(space: Space) -> Iterator[str]:
+    """Returns what keeps these actions from being chosen."""
+    if isinstance(space, Dict | Tuple):
+        yield (
+            f"actions must be one Box, not {_short(space)}: write a gymnasium.ActionWrapper that takes a vector and "
+            "splits it into the parts"
+        )
+    elif not isinstance(space, Box) or not np.issubdtype(space.dtype, np.floating):
+        yield (
+            f"actions must be a Box of real numbers, not {_short(space)}: MoCA's agents choose from a continuum. Take "
+            "the continuous version of the task if there is one (MountainCarContinuous-v0 for MountainCar-v0, "
+            "continuous=True for LunarLander-v3), or an algorithm for discrete actions, such as DQN"
+        )
+    else:
+        bounded = np.isfinite(space.low) & np.isfinite(space.high)
+        for what, good in (("finite", bounded), ("low < high", ~bounded | (space.low < space.high))):
+            for index in np.argwhere(~good)[:1]:
+                low, high = (float(bound[tuple(index)]) for bound in (space.low, space.high))
+                yield (
+                    f"action bounds must be {what} in every dimension, and dimension {_place(index)} has low = {low:g} "
+                    f"and high = {high:g}: give the range that actions are to come from, in the environment or as in "
+                    "Gymnasium(lambda: gymnasium.wrappers.TransformAction(env, lambda a: a, "
+                    "gymnasium.spaces.Box(-1.0, 1.0, env.action_space.shape)))"
+                )
+
+
+def _place(index: np.ndarray) -> str:
+    return ", ".join(map(str, index))
+
+
+def _short(space: Space) -> str:
+    """A space in a few words."""
+    if isinstance(space, Dict):
+        return f"Dict({', '.join(space.spaces)})"
+    return f"Tuple of {len(space.spaces)}" if isinstance(space, Tuple) else str(space)

@@ -1,0 +1,157 @@
+"""What a notebook displays of runs, metrics, films and progress."""
+
+import re
+import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
+from types import SimpleNamespace
+
+import IPython
+import IPython.display
+import numpy as np
+import pytest
+from rich.console import Console
+
+import moca
+from moca.config import Config, override
+from moca.drivers import Report
+from moca.runs import BEST, notebook
+from moca.runs.directory import RunDirectory
+from moca.runs.display import Display, make_console, working
+from moca.runs.run import Run
+
+
+class Tags(HTMLParser):
+    """The tags and the text of some HTML; raises where an element is not closed."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.text, self.open = [], "", []
+        self.feed(text)
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.text += data
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Two runs that never learned, with three evaluations."""
+    settings = {"agent": "sac", "seeds": 2, "noise.sigma": 0.05, "train.steps": 3000}
+    directory = RunDirectory(tmp_path / "a <b> & c")
+    directory.path.mkdir()
+    directory.begin(override(Config(), settings), [{"seed": 0}, {"seed": 1}])
+    for step, returns in ((1000, [1.0, np.nan]), (2000, [10.0, 30.0]), (3000, [20.0, 40.0])):
+        unknown = dict.fromkeys(("return_noise_free", "critic_loss"), np.full(2, np.nan))
+        metrics = {"return_mean": np.array(returns), "diverged": np.zeros(2), **unknown}
+        directory.append(Report(step, metrics), 0.1)
+    directory.write_status("finished", 3000)
+    return Run(directory)
+
+
+def test_a_run_in_a_line(run):
+    assert repr(run) == (
+        f"Run({str(run.path)!r}: SAC on CartpoleBalance, 2 runs, finished, 3,000 of 3,000 steps, "
+        "homoscedastic noise σ = 0.05, return 30.0 ± 10.0)"
+    )
+    assert "the best policies" in repr(Run(run.directory, which=BEST))
+
+
+def test_a_run_as_html(run):
+    shown = Tags(html := run._repr_html_())
+    assert "SAC on CartpoleBalance" in shown.text
+    assert "return 30.0 ± 10.0" in shown.text
+    assert str(run.path) in shown.text  # as text: its brackets are no tag
+    assert not {"b>", "script", "style"} & {tag for tag, _ in shown.tags}
+    assert not re.search(r"#[0-9a-f]{3,6}|rgb|white|black", html)  # colours are those of the page
+    svg = ET.fromstring(re.search(r"<svg.*</svg>", html)[0])
+    lines = [each.get("points").split() for each in svg.iter("polyline")]
+    assert [len(line) for line in lines] == [3, 2]
+    assert lines[1][-1] == "300.0,2.0"  # the highest return, at the end
+
+
+def test_a_directory_that_cannot_be_read_has_a_repr(tmp_path, run):
+    (run.path / "config.json").write_text("{")
+    assert repr(Run(RunDirectory(run.path))).startswith(f"Run({str(run.path)!r}: ")
+
+
+def test_an_agent_says_whether_it_has_learned():
+    agent = moca.SAC("CartpoleBalance")
+    assert repr(agent) == "SAC('CartpoleBalance'): nothing learned yet, call learn(steps)"
+    assert agent._repr_html_() is None
+    assert repr(moca.pretrained("CartpoleBalance")) == (
+        "Policy(moca on CartpoleBalance: 5 numbers observed, 1 action, a filter)"
+    )
+
+
+def test_rows_are_a_list_and_a_table(run):
+    assert run.rows == run.directory.rows()
+    shown = Tags(run.rows._repr_html_())
+    assert [tag for tag, _ in shown.tags].count("tr") == 1 + 6
+    assert "critic_loss" not in shown.text  # nothing was measured
+    many = notebook.Rows({"<name>": number} for number in range(100))
+    shown = Tags(many._repr_html_())
+    assert "the last 20 of 100 rows" in shown.text
+    assert "<name>" in shown.text
+    assert [tag for tag, _ in shown.tags].count("tr") == 1 + 20
+
+
+def test_a_film_plays_inline(tmp_path):
+    path = tmp_path / "film.mp4"
+    film = notebook.Film(path, "drawn <here>", 3.21)
+    assert "video" not in dict(Tags(film._repr_html_()).tags)  # it is not there
+    path.write_bytes(b"film")
+    shown = Tags(film._repr_html_())
+    assert dict(shown.tags)["video"]["src"] == "data:video/mp4;base64,ZmlsbQ=="
+    assert "return 3.2, drawn <here>" in shown.text
+    where, how, total = film
+    assert (where, how, total) == (path, "drawn <here>", 3.21)
+
+
+@pytest.fixture
+def kernel(monkeypatch):
+    """A notebook, as far as we look at it; what it displayed."""
+    shown = []
+
+    def display(what, display_id):
+        assert display_id is True
+        shown.append(what._repr_html_())
+        return SimpleNamespace(update=lambda again: shown.append(again._repr_html_()))
+
+    monkeypatch.setattr(IPython, "get_ipython", lambda: SimpleNamespace(kernel=None))
+    monkeypatch.setattr(IPython.display, "display", display)
+    return shown
+
+
+def test_progress_in_a_notebook(kernel, capsys, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as Jupyter sets it
+    assert notebook.in_notebook()
+    with working(make_console(quiet=False), "compiling"):
+        assert capsys.readouterr().out == "compiling\n"
+    with Display(make_console(quiet=False), steps=3000, runs=1).live() as display:
+        for step in (1000, 2000, 3000):
+            report = Report(step, {"return_mean": np.array([12.3]), "diverged": np.zeros(1)})
+            display.update(report, seconds=0.5, steps=1000)
+    assert 'value="0" max="3000"' in kernel[0]
+    assert 'value="3000"' in kernel[-1]
+    assert "3,000/3,000 steps  2,000 steps/s  return 12" in kernel[-1]
+    assert len(kernel) == 3  # begun, once within a tenth of a second, ended
+    assert capsys.readouterr().out == ""
+    with Display(make_console(quiet=True), steps=3000, runs=1).live() as display:
+        display.update(report, seconds=0.5, steps=1000)
+    assert len(kernel) == 3
+
+
+def test_elsewhere_there_is_no_notebook(capsys):
+    assert not notebook.in_notebook()
+    with working(Console(), "compiling"):
+        assert capsys.readouterr().out == "compiling\n"

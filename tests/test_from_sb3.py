@@ -1,0 +1,111 @@
+"""Every line of the table for those who come from other libraries is run."""
+
+import ast
+import re
+import shlex
+from pathlib import Path
+
+import gymnasium
+import jax
+import numpy as np
+import pandas
+import pytest
+
+import moca
+from moca import api
+from moca.cli import main
+from moca.runs.callbacks import Training
+
+ROOT = Path(__file__).parent.parent
+PAGE = (ROOT / "docs" / "from-sb3.md").read_text()
+ROWS = [
+    [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+    for line in PAGE.splitlines()
+    if line.startswith("| ") and not line.startswith("| to do")
+]
+LINES = [match for row in ROWS for match in re.findall(r"`([^`]+)`", row[2])]
+PYTHON = [line for line in LINES if not line.startswith("moca ")]
+COMMANDS = [line for line in LINES if line.startswith("moca ")]
+
+SMALL = {
+    "belief.filter": False,
+    "env.episode_length": 20,
+    "train.batch": 8,
+    "train.warmup": 10,
+    "train.eval_episodes": 2,
+    "critic.width": 8,
+    "dynamics.width": 8,
+    "dynamics.members": 2,
+    "value.bases": 8,
+}
+
+
+def test_every_row_has_a_line_or_says_why_not():
+    for row in ROWS:
+        assert len(row) == 4, row
+        assert re.fullmatch(r"`[^`]+`", row[2]) or (row[2] == "—" and row[3]), row
+    assert len(PYTHON) > 35
+    assert len(COMMANDS) > 4
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory):
+    """All lines of Python in order, on tiny networks for a few steps; what each of them raised, and the names."""
+    names = {"moca": moca, "gymnasium": gymnasium, "pandas": pandas, "jax": jax, "obs": [1.0, 0.0, 0.0]}
+    names["folder"] = folder = tmp_path_factory.mktemp("session")
+    raised = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        build = api.presets.build
+
+        def small(preset, task, chosen, *found):
+            return build(preset, task, {**SMALL, **chosen}, *found)
+
+        patch.setattr(api.presets, "build", small)
+        patch.setattr(moca.KeepBest.__init__, "__defaults__", (2, *moca.KeepBest.__init__.__defaults__[1:]))
+        for line in PYTHON:
+            shorter = re.sub(r"(?<=learn\()(20|10)_000", lambda steps: {"20": "40", "10": "20"}[steps[1]], line)
+            try:
+                exec(compile(shorter, line, "exec"), names)
+            except Exception as error:
+                raised[line] = error
+    return names, raised
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", PYTHON)
+def test_a_line_runs(session, line):
+    ast.parse(line)
+    error = session[1].get(line)
+    if "cannot draw" in str(error):
+        pytest.skip(str(error))  # what draws Gymnasium's environments is not installed
+    if error:
+        raise error
+
+
+@pytest.mark.slow
+def test_the_lines_do_what_the_table_says(session):
+    names, _ = session
+    agent = names["agent"]
+    steps = [row["step"] for row in agent.rows]
+    assert steps == list(range(20, 20 * len(steps) + 1, 20))  # every call of learn went on
+    assert names["action"].shape == (1,)
+    assert len(names["rows"]) == 1
+    assert len(names["table"]) == len(names["longer"].rows) - 1 == 3
+    returns = [Training(0, {"return_mean": np.array([number])}, None, None) for number in (-300.0, -100.0)]
+    assert [names["enough"](each) for each in returns] == [True, False]
+    assert names["events"].is_dir()
+    assert names["saved"]
+    assert names["picture"].is_file()
+    assert names["best"].which == "best"
+    assert any(name.startswith("critics.") for name in names["parameters"])
+    assert names["tuned"].config.noise.sigma == 0.1
+    again = moca.load(names["folder"] / names["path"])  # it was saved before `longer` learned in the same directory
+    assert again.predict(names["obs"]) == pytest.approx(agent.predict(names["obs"]), abs=1e-6)
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_a_command_is_understood(line, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    main([*shlex.split(line)[1:], "--dry-run"])
+    assert capsys.readouterr().out

@@ -1,12 +1,14 @@
 """# A policy at 100 Hz
 
-An exported policy in a control loop: 100 decisions a second from NumPy alone, as on a machine that has no JAX. The
-plant is a cart with a pole, simulated here, that is measured with noise. Some samples get lost, and once the loop
-stalls, as loops do on a busy computer. Ten seconds, or as many as you say:
+An exported policy in a control loop: 100 decisions a second from NumPy alone, as on a
+machine that has no JAX. The plant is a cart with a pole, simulated here, that is
+measured with noise. Some samples get lost, and once the loop stalls, as loops do on a
+busy computer. Ten seconds, or as many as you say:
 
     python examples/control_loop.py [SECONDS] [FILE]
 
-FILE is what `moca export` wrote for CartpoleBalance; by default it is the trained policy that comes with the package.
+FILE is what `moca export` wrote for CartpoleBalance; by default it is the trained
+policy that comes with the package.
 """
 
 import gc
@@ -24,9 +26,12 @@ STALL = 0.025  # seconds for which the loop stands still, once
 
 
 class Cartpole:
-    """A cart of 1 kg on a rail, a pole of 0.1 kg and 1 m on it; state: x, θ, ẋ, θ̇, with θ = 0 upright.
+    """A cart of 1 kg on a rail, with a pole of 0.1 kg and 1 m on it.
 
-    A decision of the policy stands for 0.02 s of it. It is simulated, and so it can run at twice its speed here.
+    State: x, θ, ẋ, θ̇, with θ = 0 upright.
+
+    A decision of the policy stands for 0.02 s of it. It is simulated, and so it can run
+    at twice its speed here.
     """
 
     def __init__(self, rng):
@@ -59,7 +64,7 @@ class Cartpole:
 
 
 def run(policy, plant, seconds):
-    """Returns how long each decision took, how late it began (ms), cos θ at each, and counts of what went wrong."""
+    """Returns how long decisions took, how late they began (ms), cos θ, and faults."""
     took, late, upright, counts = [], [], [], {"deadlines missed": 0, "actions held": 0}
     ticks = round(seconds / PERIOD)
     action = np.zeros(1)
@@ -73,7 +78,7 @@ def run(policy, plant, seconds):
         decided = time.perf_counter()
         try:
             new = policy(measured)  # after a lost sample the filter relies on its model
-        except ValueError:  # no belief and no sample: hold the last action; a real plant should stop here
+        except ValueError:  # no belief, no sample: hold; a real plant should stop here
             new, counts["actions held"] = action, counts["actions held"] + 1
             policy.reset()
         took.append(time.perf_counter() - decided)
@@ -86,14 +91,16 @@ def run(policy, plant, seconds):
             due += PERIOD
         if missed > 0:
             counts["deadlines missed"] += 1
-            policy.reset()  # the filter assumes that `new` was applied in time: start again with the next sample
+            # The filter assumes that `new` was applied in time: start again.
+            policy.reset()
         plant.hold(action := new)
     return 1000 * np.array(took), 1000 * np.array(late), np.array(upright), counts
 
 
 def told(name, milliseconds):
     median, most = np.percentile(milliseconds, [50, 99])
-    return f"{name}: median {median:.2f} ms, 99 % below {most:.2f} ms, worst {milliseconds.max():.2f} ms"
+    worst = milliseconds.max()
+    return f"{name}: median {median:.2f} ms, 99 % below {most:.2f}, worst {worst:.2f}"
 
 
 seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 10.0
@@ -104,7 +111,7 @@ plant = Cartpole(np.random.default_rng(0))
 for _ in range(20):  # warm up: the first calls are slow
     policy(np.zeros(5))
 policy.reset()
-gc.disable()  # no pauses of the garbage collector; nothing here creates reference cycles
+gc.disable()  # no pauses for garbage; nothing here creates reference cycles
 
 took, late, upright, counts = run(policy, plant, seconds)
 assert not {"jax", "jaxlib", "equinox"} & set(sys.modules)

@@ -6,9 +6,7 @@ from pathlib import Path
 import pytest
 
 PROSE = runpy.run_path(str(Path(__file__).parent.parent / "tools" / "prose.py"), run_name="prose")
-CHECKS = {
-    name: check for name, check in PROSE["CHECKS"].items() if name != "reference"
-}  # tests/test_reference.py is run
+CHECKS = {name: check for name, check in PROSE["CHECKS"].items() if name != "reference"}  # tests/test_site.py is run
 
 
 def _is_code(finding) -> bool:

@@ -9,7 +9,7 @@ Exits with 1 if a list is not empty.
 - `riddles`: phrases that must be read twice, in pages, docstrings, comments and messages;
 - `lines`: lines of prose over 100 characters;
 - `figures`: a measured figure that stands in two hand-written places;
-- `reference`: public names that the site's reference lacks (`tests/test_reference.py`).
+- `reference`: public names that the site's reference lacks (`tests/test_site.py`).
 """
 
 import ast
@@ -177,7 +177,7 @@ def figures() -> list[Finding]:
 
 def reference() -> list[Finding]:
     """Returns the output of the tests of the reference, if they fail."""
-    command = [sys.executable, "-m", "pytest", "-q", "tests/test_reference.py"]
+    command = [sys.executable, "-m", "pytest", "-q", "tests/test_site.py"]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     return [Finding(ROOT / "docs/reference.md", 1, run.stdout.strip())] if run.returncode else []
 

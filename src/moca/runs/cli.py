@@ -42,25 +42,19 @@ def add_commands(command: Callable[[str, Callable[[argparse.Namespace], None], s
     train.add_argument(
         "--from", dest="start", type=a_path, metavar="DIR", help="start from the weights of the run in DIR"
     )
-    train.add_argument(
-        "--patience", type=at_least_one, metavar="N", help="stop after N evaluations without improvement"
-    )
-    train.add_argument(
-        "--keep-best", action="store_true", help="keep each run's best policy, for evaluate --which best"
-    )
+    train.add_argument("--patience", type=at_least_one, metavar="N", help="stop after N evaluations without a rise")
+    train.add_argument("--keep-best", action="store_true", help="keep each run's best policy: evaluate --which best")
     train.add_argument(
         "--overlap", action="store_true", help="train one run on two CPU cores: faster, same result up to rounding"
     )
 
     sweep_ = command("sweep", _sweep, "search over real-valued settings, in one compiled program")
     _add_run_options(sweep_)
+    sweep_.add_argument("--grid", action="append", default=[], metavar="NAME=A,B,…", help="every combination of these")
     sweep_.add_argument(
-        "--grid", action="append", default=[], metavar="NAME=A,B,…", help="try every combination of these values"
+        "--random", action="append", default=[], metavar="NAME=LOW:HIGH", help="drawn at random from a range"
     )
-    sweep_.add_argument(
-        "--random", action="append", default=[], metavar="NAME=LOW:HIGH", help="draw values at random from this range"
-    )
-    sweep_.add_argument("--samples", type=at_least_one, default=8, help="number of random points (default: 8)")
+    sweep_.add_argument("--samples", type=at_least_one, default=8, help="random points (default: 8)")
 
     evaluate = command("evaluate", _evaluate, "evaluate the learned policies over new episodes")
     evaluate.add_argument("--episodes", type=at_least_one, default=10, help="episodes per run (default: 10)")
@@ -69,21 +63,15 @@ def add_commands(command: Callable[[str, Callable[[argparse.Namespace], None], s
 
     render = command("render", _render, "render a video of a learned policy")
     render.add_argument("--run", type=from_zero, default=0, help="which run in the directory (default: 0, the first)")
-    render.add_argument("--seed", type=from_zero, default=0, help="seed of the episode (default: 0)")
+    render.add_argument("--seed", type=from_zero, default=0, help="episode's seed (default: 0)")
     add_device(render)
 
     inspect = command("inspect", _inspect, "write a page that plays one episode: state, prediction, value, Q")
     inspect.add_argument("--run", type=from_zero, default=0, help="which run in the directory (default: 0, the first)")
-    inspect.add_argument(
-        "--episode", type=from_zero, default=0, metavar="SEED", help="seed of the episode (default: 0)"
-    )
+    inspect.add_argument("--episode", type=from_zero, default=0, metavar="SEED", help="episode's seed (default: 0)")
     inspect.add_argument("--steps", type=at_least_one, help="number of decisions to show (default: all)")
-    inspect.add_argument(
-        "--beside", type=a_path, metavar="DIR", help="a second run directory, shown from the same initial state"
-    )
-    inspect.add_argument(
-        "--beside-run", type=from_zero, metavar="RUN", help="which run in that directory (default: as --run)"
-    )
+    inspect.add_argument("--beside", type=a_path, metavar="DIR", help="another run directory, from the same start")
+    inspect.add_argument("--beside-run", type=from_zero, metavar="RUN", help="which run there (default: as --run)")
     inspect.add_argument(
         "--out", type=a_path, metavar="FILE", help="file to write (default: inspect.html in the directory)"
     )
@@ -144,7 +132,7 @@ def _add_run_options(parser: Parser) -> None:
         metavar="SECONDS",
         help="seconds between checkpoints (default: 60)",
     )
-    parser.add_argument("--keep", type=at_least_one, default=2, help="number of checkpoints to keep (default: 2)")
+    parser.add_argument("--keep", type=at_least_one, default=2, help="checkpoints to keep (default: 2)")
     parser.add_argument("--dry-run", action="store_true", help="print the config and exit without training")
     add_trust(parser)
 

@@ -87,10 +87,7 @@ class RunDirectory:
             self.__dict__.pop(name, None)
 
     def begin(self, config: Config, runs: list[dict[str, float]]) -> None:
-        """Writes the settings to a locked directory.
-
-        Raises if it has another run, or a finished one.
-        """
+        """Writes the settings to a locked directory; raises if it has another or a finished run."""
         if self._holds_a_run():
             self.refuse_other(config, runs)
             return
@@ -135,10 +132,7 @@ class RunDirectory:
 
     @property
     def over(self) -> str:
-        """The final state of the run.
-
-        Empty if steps are left, as after extending a finished run.
-        """
+        """The final state of the run; empty if steps are left, as after an extension."""
         status = self.status
         longer = status["state"] == "finished" and status["step"] < self.config.train.steps
         return status["state"] if status["state"] in OVER and not longer else ""
@@ -187,10 +181,7 @@ class RunDirectory:
         return {name: path.stat().st_size if (path := self.path / name).exists() else 0 for name in LOGS}
 
     def cut(self, lengths: Mapping[str, int]) -> None:
-        """Truncates the logs to these lengths, those at a checkpoint.
-
-        Later rows are computed again.
-        """
+        """Truncates the logs to their lengths at a checkpoint; later rows are computed again."""
         with files.writing(f"to {self.path}"):
             for name in LOGS:
                 files.shorten(self.path / name, lengths[name])

@@ -152,5 +152,5 @@ def test_without_the_extra_it_is_named(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 1
-    assert "onnx is not installed: pip install 'moca-rl[onnx]' brings it" in done.stderr
+    assert "onnx is not installed: run pip install 'moca-rl[onnx]'" in done.stderr
     assert not (tmp_path / "policy.onnx").exists()

@@ -1,7 +1,9 @@
-"""Runs the notebooks with the package that is installed, side by side, and fails where a cell does or no picture shows.
+"""Runs the notebooks in parallel with the installed package.
 
-build/light/bin/python tools/notebooks.py    # as CI: with few training steps, and nothing is written
-python tools/notebooks.py --write            # in full; what the cells print and draw is kept in the files
+Fails if a cell raises or a notebook shows no picture.
+
+    build/light/bin/python tools/notebooks.py  # as in CI: few training steps, nothing is written
+    python tools/notebooks.py --write          # in full; writes the outputs into the notebooks
 """
 
 import os

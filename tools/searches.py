@@ -14,7 +14,7 @@ from moca.studies import statistics
 
 
 def rates(path: Path) -> str:
-    """Each agent at its own best of nine pairs of rates, and all at those of `raw`, by mean final return."""
+    """Returns a table of final returns: each agent at its best learning rates, and at those of `raw`."""
     searched = pd.read_parquet(path)
     for name in ("value.lr", "critic.lr"):
         searched[name] = searched["point"].map(lambda point, name=name: json.loads(point)[name])
@@ -59,7 +59,10 @@ def sac(path: Path) -> str:
 
 
 def ladder(path: Path, nothing: dict[str, float]) -> str:
-    """From what is printed to `raw`, a change a row: final returns, and by the rules which rung learns and orders."""
+    """Returns a table of final returns from the printed settings to `raw`, one change per row.
+
+    Agents that learn are bold. The difference says if MoCA's lead over MoCA-CE holds.
+    """
     searched = pd.read_parquet(path)
     searched = searched.assign(preset=searched["rung"], noise="0.05", diverged=searched["return_mean"].isna())
     heads = [f"{TASKS[env]}: {agent}" for env in TASKS for agent in ("MoCA", "MoCA-CE", "difference")]
@@ -81,7 +84,7 @@ def ladder(path: Path, nothing: dict[str, float]) -> str:
 
 
 def completions(path: Path, with_moca: Path) -> str:
-    """The best completions of what is printed on each task: by seed, with peaks, and the rest's range."""
+    """Returns a table of the best completions of the printed settings, by task and seed."""
     starts = ("value.", "critic.v", "critic.c", "train.g", "train.c", "exp", "own")
     bnaf, moca = (_with_settings(pd.read_parquet(each), starts) for each in (path, with_moca))
     lines = ["| task | completion | BNAF, by seed | MoCA, by seed |", "|---" * 4 + "|"]
@@ -101,14 +104,14 @@ def completions(path: Path, with_moca: Path) -> str:
 
 
 def _by_seed(searched: pd.DataFrame) -> pd.DataFrame:
-    """Mean returns over the last tenth, a row for each setting, the best first, and a column for each seed."""
+    """Returns mean returns over the last tenth: a row per setting, best first, a column per seed."""
     last = searched[searched["step"] > 0.9 * searched.groupby("settings")["step"].transform("max")]
     by_seed = last.groupby(["settings", "seed"])["return_mean"].mean().unstack()
     return by_seed.loc[by_seed.mean(axis=1).sort_values(ascending=False).index]
 
 
 def _peaks(searched: pd.DataFrame) -> pd.DataFrame:
-    """The largest mean of three evaluations in a row, a row for each setting and a column for each seed."""
+    """Returns the largest mean of three consecutive evaluations, by setting and seed."""
     curves = searched.pivot_table("return_mean", "step", ["settings", "seed"])
     return curves.rolling(3).mean().max().unstack()
 

@@ -1,7 +1,8 @@
-"""Builds the pages of the site whose source is not in docs/, mends links between them, and typesets formulas.
+"""Builds pages of the site from sources outside docs/, rewrites links, and typesets formulas.
 
-A link in any page is written as GitHub needs it, relative to the file it stands in. Formulas are LaTeX between dollar
-signs and become MathML when the site is built, so that a page asks nothing of other hosts.
+Links are written for GitHub, relative to the file that contains them. Formulas are LaTeX between
+dollar signs. They become MathML when the site is built, so that a page loads nothing from other
+hosts.
 """
 
 import ast
@@ -51,7 +52,7 @@ def on_files(files, config):
 
 
 def on_page_markdown(markdown, page, **_):
-    """Has links point to where things are on the site; what the site does not have loses its link."""
+    """Rewrites links for the site; removes links to files that the site does not have."""
     uri = page.file.src_uri
     folder = posixpath.dirname(_sources.get(uri, f"docs/{uri}"))
     here = posixpath.dirname(uri)
@@ -79,7 +80,7 @@ def _link(found: re.Match, folder: str, here: str) -> str:
 
 
 def _moved(target: str, folder: str, here: str) -> str | None:
-    """The address of a file as a page of the site needs it; None where the site does not have the file."""
+    """Returns the address of a file relative to a page; None if the site does not have it."""
     path = posixpath.normpath(posixpath.join(folder, target))
     if not (ROOT / path).exists():
         return target  # mkdocs reports it
@@ -100,7 +101,7 @@ def _place(target: str) -> str | None:
 
 
 def _script(source: str) -> str:
-    """A script as a page: what it says of itself, then its code."""
+    """Returns a script as a page: its docstring, then its code."""
     module = ast.parse(source)
     code = "\n".join(source.splitlines()[module.body[0].end_lineno :]).strip()
     return f"{ast.get_docstring(module)}\n\n```python\n{code}\n```\n"

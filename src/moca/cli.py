@@ -95,7 +95,7 @@ def _parser() -> tuple[Parser, dict[str, Parser]]:
     demo = command(
         "demo", _demo, "a first look: closed form against sampling, Figure 1, and the effect of the covariance"
     )
-    demo.add_argument("--out", type=a_path, default=Path("demo"), help="folder for pictures and films (default: demo)")
+    demo.add_argument("--out", type=a_path, default=Path("demo"), help="folder for pictures and videos (default: demo)")
 
     runs.add_commands(command)
 
@@ -154,7 +154,7 @@ def _import_plugins() -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Runs the command named in `argv`."""
-    # XLA's remarks, such as that a compilation is slow, mean nothing to a user; its errors are raised as well.
+    # Hides XLA's log, such as warnings of slow compilation. Errors are raised as exceptions anyway.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     _import_plugins()
     parser, parsers = _parser()

@@ -96,13 +96,13 @@ def _training() -> str:
     return f"50 steps of MoCA, loss {report.metrics['critic_loss'][0]:.2g}"
 
 
-OPTIONAL = ("rendering", "film encoder")  # training works without them
+OPTIONAL = ("rendering", "video encoder")  # training works without them
 CHECKS: dict[str, Callable[[], str]] = {
     "versions": _versions,
     "device": _device,
     "precision": _precision,
     "disk": _disk,
-    "film encoder": _encoder,
+    "video encoder": _encoder,
     "rendering": _rendering,
     "closed forms": _heart,
     "a training program": _training,

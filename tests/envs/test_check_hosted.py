@@ -171,14 +171,14 @@ class NoStart(Cart):
         return first, info
 
 
-@broken("observation-shape", "an observation of shape (3,) at step 1", "the space says (2,)", "observation_space")
+@broken("observation-shape", "an observation of shape (3,) at step 1", "observation_space has (2,)", "squeeze")
 class Longer(Cart):
     def step(self, action):
         last, *rest = super().step(action)
         return np.append(last, 0.0).astype(np.float32), *rest
 
 
-@broken("observation-dtype", "as float32, which a space of int32 cannot hold", "astype")
+@broken("observation-dtype", "as float32, which cannot be cast to the int32 of observation_space", "astype")
 class Truncates(Cart):
     observation_space = Box(-9, 9, (2,), np.int32)
 
@@ -243,7 +243,7 @@ class Chance(Cart):
         return self.state.copy(), {}
 
 
-@broken("unrepeatable", "reset(seed=0) differs before and after an episode: observation[0]", "set all that changes")
+@broken("unrepeatable", "before and after an episode: observation[0]", "set everything that changes")
 class Goes(Cart):
     def __init__(self):
         self.random = np.random.default_rng(0)
@@ -254,7 +254,7 @@ class Goes(Cart):
         return self.state.copy(), {}
 
 
-@broken("unrepeatable", "lead to two results at step 1: observation[", "np.random or random")
+@broken("unrepeatable", "give different results at step 1: observation[", "np.random or random")
 class Hidden(Cart):
     def step(self, action):
         self.state = self.state + np.random.default_rng().normal(0, 0.1, 2).astype(np.float32)
@@ -268,7 +268,7 @@ class Breaks(Cart):
         return result if self.time < 30 else result[1 // 0]
 
 
-@broken("auto-reset", "seems to return a first observation", "the last one")
+@broken("auto-reset", "seems to return the first observation of another", "the last one")
 class Restarts(Falls):
     def step(self, action):
         last, reward, terminated, truncated, info = super().step(action)
@@ -366,12 +366,12 @@ class Same(Cart):
 @pytest.mark.parametrize(
     ("cls", "kind", "words"),
     [
-        (Aliased, "aliased", "step() changes the observation that was returned before it at step 1 with actions"),
+        (Aliased, "aliased", "step() changes the observation that the call before it returned at step 1 with actions"),
         (Beyond, "observation-range", "as observation[1] at"),
-        (Doubled, "observation-dtype", "as float64, and the space says float32"),
-        (Vast, "scale", "dimension 1 reaches"),
+        (Doubled, "observation-dtype", "as float64, but observation_space has float32"),
+        (Vast, "scale", "dimension 1 of the observation reaches"),
         (Deaf, "ignores-action", "step() ignores the action"),
-        (Same, "same-start", "one observation for every seed"),
+        (Same, "same-start", "the same observation for every seed"),
     ],
 )
 def test_what_training_bears_is_noted(cls, kind, words):
@@ -383,7 +383,7 @@ def test_what_training_bears_is_noted(cls, kind, words):
 
 def test_a_value_out_of_range_is_named_with_its_bounds():
     (note,) = moca.check_env(Beyond())
-    assert "and the space says -9 to 0.4; widen observation_space" in note.message
+    assert "but observation_space allows -9 to 0.4; widen observation_space" in note.message
 
 
 def test_training_copies_observations_that_share_memory():

@@ -152,11 +152,11 @@ def spaces(observation=Box(-1, 1, (2,)), action=Box(-1, 1, (1,))):  # noqa: B008
         (spaces(action=Box(0, 3, (1,), np.int32)), "actions must be a Box of real numbers"),
         (
             spaces(action=Box(np.array([-1, -np.inf]), np.ones(2), dtype=np.float64)),
-            "must be finite in every dimension, and dimension 1 has low = -inf and high = 1:.*TransformAction",
+            "must be finite in every dimension, but dimension 1 has low = -inf and high = 1:.*TransformAction",
         ),
         (
             spaces(action=Box(np.array([-1, 1.0]), np.ones(2), dtype=np.float64)),
-            "must be low < high in every dimension, and dimension 1 has low = 1 and high = 1",
+            "must be low < high in every dimension, but dimension 1 has low = 1 and high = 1",
         ),
         ("Pendulum-v9", r"Gymnasium has no Pendulum-v9\. Did you mean Pendulum-v1\?"),
         ("Pndlum-v1", r"Did you mean Pendulum-v1\?"),
@@ -393,9 +393,9 @@ def test_a_run_that_ended_in_the_middle_of_an_episode_is_made_longer(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "sentences"),
     [
-        ({}, ["its episodes end by themselves after 25 steps, and env.episode_length is 30"]),
-        ({"env.action_repeat": 4}, ["end by themselves", "env.action_repeat = 4 does not divide .* counts as 2 steps"]),
-        ({"env.episode_length": 25, "env.action_repeat": 1}, ["train.steps = 90 is no multiple .* has 15 steps"]),
+        ({}, ["the environment ends its episodes after 25 steps, but env.episode_length is 30"]),
+        ({"env.action_repeat": 4}, ["ends its episodes after", "env.action_repeat = 4 does not divide .* counts as 2 steps"]),
+        ({"env.episode_length": 25, "env.action_repeat": 1}, ["train.steps = 90 is not a multiple .* has 15 steps"]),
         ({"env.episode_length": 25, "train.steps": 100, "env.action_repeat": 5}, []),
     ],
 )  # fmt: skip
@@ -523,11 +523,11 @@ def module(tmp_path, monkeypatch):
     ("name", "sentence"),
     [
         ("moca_nowhere:Walk", "cannot import 'moca_nowhere', ModuleNotFoundError.*PYTHONPATH=. moca train"),
-        ("moca_own_tasks:Wlk", r"nor holds it\. Did you mean Walk\? \(its environments are Walk, Unlucky, Sized\)"),
+        ("moca_own_tasks:Wlk", r"nor defines it\. Did you mean Walk\? \(its environments are Walk, Unlucky, Sized\)"),
         ("moca_own_tasks:Unlucky", "cannot be made: it raises RuntimeError: no licence .line 8 of moca_own_tasks.py"),
         ("moca_own_tasks:Sized", "needs size: give defaults, or name a function without arguments"),
-        ("moca_own_tasks:number", "is 3: it must be a class of environments"),
-        ("moca_own_tasks:wrong", "makes 3, which is no gymnasium.Env"),
+        ("moca_own_tasks:number", "is 3: it must be an environment class"),
+        ("moca_own_tasks:wrong", "returns 3, which is not a gymnasium.Env"),
     ],
 )
 def test_a_mistake_about_a_class_is_a_sentence_on_the_command_line(module, name, sentence, capsys):
@@ -565,7 +565,7 @@ def test_a_missing_package_is_named_with_what_brings_it(error, sentence, monkeyp
         raise error
 
     monkeypatch.setattr(gymnasium, "make", fail)
-    with pytest.raises(ConfigError, match=f"pip install '?{sentence}'? brings it"):
+    with pytest.raises(ConfigError, match=f"run pip install '?{sentence}'?"):
         Gymnasium("Pendulum-v1")
 
 
@@ -575,7 +575,7 @@ def test_what_rendering_needs_is_named_where_it_is_missing(monkeypatch):
     vector = Gymnasium("Pendulum-v1").vector(1, render_mode="rgb_array")
     vector.reset([0])
     with pytest.raises(
-        ConfigError, match=r"cannot draw this environment.*pip install 'moca-rl\[gymnasium\]' brings it"
+        ConfigError, match=r"cannot draw this environment.*run pip install 'moca-rl\[gymnasium\]'"
     ):
         vector.picture()
 

@@ -105,7 +105,7 @@ def test_a_film_is_made_and_its_failure_is_a_line(whole, tmp_path, monkeypatch):
     assert "could not be made" not in console.export_text()
     (run / results.FILM).unlink()
     launch.study(replace(STUDY, films=AGENTS), directory, options=QUICK, console=console)
-    assert f"1 film could not be made; run the same command with --only {jobs[0].name}" in " ".join(
+    assert f"1 video could not be made; run the same command with --only {jobs[0].name}" in " ".join(
         console.export_text().split()
     )
     assert (run / "metrics.jsonl").stat().st_mtime_ns == before

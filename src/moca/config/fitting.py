@@ -35,12 +35,12 @@ def _counts_fit(config: "Config") -> None:
 
 
 def may_be_on_host(name: str) -> bool:
-    """Returns True unless an environment of that name is surely a compiled one."""
+    """Returns False if an environment of that name is certainly a compiled one."""
     return name.startswith((GYMNASIUM, OWN)) or ENVS.get(name) is not None
 
 
 def refuse_partial(config: "Config") -> None:
-    """Raises if a decision or an episode would be partial, which a compiled environment has no program for."""
+    """Raises if a decision or an episode would be partial: compiled ones have a fixed length."""
     env, train = config.env, config.train
     length = _multiple(env.action_repeat, env.episode_length)
     steps, wrong, changed = _multiple(length, train.steps), [], {}
@@ -57,7 +57,7 @@ def refuse_partial(config: "Config") -> None:
 
 
 def _multiple(unit: int, number: int) -> int:
-    """The multiple of `unit` that is nearest to a number, and not zero."""
+    """Returns the positive multiple of `unit` that is nearest to a number."""
     return max(1, round(number / unit)) * unit
 
 

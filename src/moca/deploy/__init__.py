@@ -153,7 +153,10 @@ class Policy:
         return 2 * (action - self.action_low) / (self.action_high - self.action_low) - 1
 
     def to_onnx(self, path: Path | str) -> Path:
-        """Writes the policy, its filter included, as an ONNX model; needs `onnx`. See `moca.deploy.graph`."""
+        """Writes the policy, including its filter, as an ONNX model (see `moca.deploy.graph`).
+
+        Needs the package `onnx`.
+        """
         from .graph import write
 
         return write(self, path)

@@ -1,4 +1,4 @@
-"""Writes a policy, its filter included, as an ONNX model for runtimes in other languages.
+"""Writes a policy, including its filter, as an ONNX model for runtimes in other languages.
 
 Without a filter the model maps `observation` to `action`. With one it also maps `state` to
 `next_state`; at the start of an episode the state is NaN everywhere:
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 TOLD = (
     "Maps an observation, and with a filter a state, to the action and the next state. At the start of an episode the "
-    "state is NaN everywhere. For an observation that cannot be used the action is NaN and the state is unchanged."
+    "state is NaN everywhere. For an invalid observation the action is NaN and the state is unchanged."
 )
-OPSET, IR = 17, 8  # of 2022: old runtimes read them
+OPSET, IR = 17, 8  # versions of 2022, which old runtimes can read
 OPERATORS = {
     np.add: "Add", np.subtract: "Sub", np.multiply: "Mul", np.true_divide: "Div", np.matmul: "MatMul", np.power: "Pow",
     np.maximum: "Max", np.minimum: "Min", np.negative: "Neg", np.absolute: "Abs", np.sqrt: "Sqrt", np.exp: "Exp",
@@ -55,7 +55,7 @@ def model(policy: "Policy") -> Any:
         import onnx
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            "onnx is not installed: pip install 'moca-rl[onnx]' brings it", name="onnx"
+            "onnx is not installed: run pip install 'moca-rl[onnx]'", name="onnx"
         ) from error
     graph, size = Graph(), policy.facts["observation_size"]
     inputs = {"observation": np.zeros(size)}
@@ -124,7 +124,7 @@ class Graph:
         return Symbol(self, name, np.asarray(like))
 
     def within(self, nodes: list[Any], function: Callable[[], "Symbol"]) -> "Symbol":
-        """Returns what `function` returns, with its nodes added to that list instead."""
+        """Calls `function` and returns its result, adding its nodes to `nodes`."""
         held, self.nodes = self.nodes, nodes
         try:
             return function()
@@ -153,7 +153,7 @@ class Graph:
 
 
 def _used(node: Any) -> set[str]:
-    """Returns the names that a node uses, also inside its loop."""
+    """Returns the names that a node uses, including those in the body of a loop."""
     inner = (each for attribute in node.attribute for each in attribute.g.node)
     return set(node.input).union(*map(_used, inner))
 
@@ -165,9 +165,9 @@ def _described(name: str, like: np.ndarray) -> Any:
 
 
 class Symbol(np.lib.mixins.NDArrayOperatorsMixin):
-    """A value of the graph, which NumPy functions accept as an array.
+    """A value in the graph, which NumPy functions accept as an array.
 
-    `like` is an array of its shape and dtype.
+    `like` is an array with its shape and dtype.
     """
 
     def __init__(self, graph: Graph, name: str, like: np.ndarray) -> None:
@@ -241,7 +241,7 @@ class Symbol(np.lib.mixins.NDArrayOperatorsMixin):
         return (~self).astype(np.float64).sum() < 0.5
 
     def repeated(self, times: int, step: Callable[[Any], "Symbol"]) -> "Symbol":
-        """Returns the value after applying `step` that many times, in a loop."""
+        """Returns the value after applying `step` `times` times, as a loop in the graph."""
         from onnx import TensorProto, helper
 
         nodes: list[Any] = []

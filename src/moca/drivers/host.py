@@ -114,7 +114,7 @@ class HostTrainer(Trainer):
             ended.append(outcome.ended)
         before = self.state._replace(replay=None)  # its buffer was donated to the learning program
         ends = np.stack(ended, axis=1).astype(np.float32)
-        if after - first < agent_steps(self.config):  # the last episode, if the total is no multiple of their length
+        if after - first < agent_steps(self.config):  # the last episode, if the total is not a multiple of the length
             finish, _ = self._build_finish(before, state, totals, ends)
         self.state, measured, keys = finish(configs, before, state, totals, ends, number, np.int32(first))
         metrics = jax.device_get(measured)

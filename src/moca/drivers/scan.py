@@ -1,6 +1,6 @@
-"""The driver for compiled environments: an episode of all runs, environment included, is one program.
+"""The driver for compiled environments: one program runs an episode of all runs.
 
-The evaluation after it is another, so that the two can be compiled side by side.
+It includes the environment. Evaluation is a second program, compiled in parallel with the first.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -32,25 +32,29 @@ class Report(NamedTuple):
 
 
 class Schedule(NamedTuple):
-    """The lengths of a run's episodes: all are `length` steps long, but for the last before one of the totals.
+    """The lengths of a run's episodes.
 
-    A run that was made longer has several totals, at each of which an episode ended, whole or not.
+    An episode has `length` steps, unless one of the totals is reached first: there it ends early. A
+    run that was extended has several totals.
     """
 
     length: int
-    totals: Sequence[int]
+    totals: Sequence[int]  # environment steps, ascending
 
     @property
     def episodes(self) -> int:
-        """The number of episodes in all."""
+        """The total number of episodes."""
         return sum(count for _, count in self._parts(sum(self.totals)))
 
     def steps(self, episodes: int) -> int:
-        """The number of environment steps in the first episodes."""
+        """Returns the number of environment steps in the first `episodes` episodes."""
         return sum(min(count * self.length, steps) for steps, count in self._parts(episodes))
 
     def decisions(self, episodes: int, repeat: int) -> int:
-        """The number of decisions in them, if each takes `repeat` steps, or what is left of an episode."""
+        """Returns the number of decisions in the first `episodes` episodes.
+
+        A decision takes `repeat` steps, or fewer at the end of an episode.
+        """
         each, total = -(-self.length // repeat), 0
         for steps, count in self._parts(episodes):
             whole = min(count, steps // self.length)
@@ -58,7 +62,7 @@ class Schedule(NamedTuple):
         return total
 
     def _parts(self, episodes: int) -> Iterator[tuple[int, int]]:
-        """Returns, from total to total, the steps there and how many of the first episodes they hold."""
+        """Yields, for each stretch between totals, its steps and how many of the episodes it has."""
         for steps in map(sub, self.totals, [0, *self.totals]):
             count = min(episodes, -(-steps // self.length))
             yield steps, count

@@ -37,8 +37,8 @@ class Gymnasium(HostEnvironment):
     Args:
         env: A registered name, or `module:Class`; an environment from `gymnasium.make`, or one that
             can be copied; or a function that creates a new environment at each call.
-        flatten: If True, observations of several parts (Dict, Tuple) become one vector, in the order
-            of the space. Discrete parts become one-hot vectors. See the setting `env.flatten`.
+        flatten: If True, observations of several parts (Dict, Tuple) become one vector, in the
+            order of the space. Discrete parts become one-hot vectors. See the setting `env.flatten`.
         settings: Arguments of `gymnasium.make`, if a name is given.
     """
 
@@ -70,7 +70,7 @@ class Gymnasium(HostEnvironment):
             )
         one: Any = make()
         if not isinstance(one, gymnasium.Env):
-            raise ConfigError(f"{shown(env)} makes {shown(one)}, which is no gymnasium.Env")
+            raise ConfigError(f"{shown(env)} returns {shown(one)}, which is not a gymnasium.Env")
         refuse_spaces(one.observation_space, one.action_space, flatten)
         self.flattens = flatten
         self.make = partial(_flattened, make) if flatten else make
@@ -184,15 +184,15 @@ def _named(name: str, settings: dict[str, Any], render_mode: str | None = None) 
 
 
 def _of_module(module: str, held: dict[str, Any], name: str, options: dict[str, Any]) -> gymnasium.Env:
-    """The environment that a class, or a function without arguments, of an imported module makes."""
+    """Returns an environment from a class, or a function without arguments, of a module."""
     classes = [each for each, value in held.items() if isinstance(value, type) and issubclass(value, gymnasium.Env)]
     if name not in held:
-        there = f"its environments are {', '.join(classes)}" if classes else "it holds no environment either"
+        there = f"its environments are {', '.join(classes)}" if classes else "it defines no environments"
         raise ConfigError(
-            f"{module} neither registers {name} with Gymnasium nor holds it.{nearest(name, held)} ({there})"
+            f"{module} neither registers {name} with Gymnasium nor defines it.{nearest(name, held)} ({there})"
         )
     if not callable(held[name]):
-        raise ConfigError(f"{module}:{name} is {shown(held[name])}: it must be a class of environments")
+        raise ConfigError(f"{module}:{name} is {shown(held[name])}: it must be an environment class")
     known = inspect.signature(held[name]).parameters
     if "render_mode" not in known and not any(each.kind is each.VAR_KEYWORD for each in known.values()):
         options = {key: value for key, value in options.items() if key != "render_mode"}
@@ -217,8 +217,8 @@ def _with_extra(error: Exception) -> str:
     extra = named[1].replace("_", "-") if named else ""
     package = getattr(error, "name", None) or ""
     if extra in ("classic-control", "mujoco") or package.partition(".")[0] in ("imageio", "mujoco", "pygame"):
-        return f"{error} (pip install 'moca-rl[gymnasium]' brings it)"
-    return f"{error} (pip install 'gymnasium[{extra}]' brings it)" if extra else str(error)
+        return f"{error} (run pip install 'moca-rl[gymnasium]')"
+    return f"{error} (run pip install 'gymnasium[{extra}]')" if extra else str(error)
 
 
 def _flattened(make: Callable[..., gymnasium.Env], render_mode: str | None = None) -> gymnasium.Env:

@@ -40,7 +40,7 @@ class HostEnvironment(Spaces):
 
     @property
     def flatten(self) -> bool:
-        """Whether it flattens observations of several parts."""
+        """True if observations of several parts are flattened."""
         return False
 
     @property

@@ -12,7 +12,7 @@ from moca.names import GYMNASIUM, OWN
 
 
 def named(name: str, flatten: bool = False) -> Spaces:
-    """Returns the environment of that name: Playground's, a registered one, Gymnasium's, or a class.
+    """Returns the environment of that name: Playground, registered, Gymnasium, or a class.
 
     Raises if the name would import a module that has not been imported yet: see `moca.envs.trust`.
 

@@ -3,11 +3,11 @@
 Playground's training wrappers are not used: they restart every episode from one cached state,
 replace the last observation by the next first one, and report a time limit as a termination.
 
-The second half of this file rewrites the physics, equation by equation of its trace, so that it
-compiles in less time and runs faster. Many equations only handle constants: indices that are
-normalised, properties of bodies that are selected one by one. XLA folds them too, but only after the
-program was batched and lowered, and once for every place that steps the environment. Here NumPy
-folds them, and repeated equations are computed once.
+The second half of this file rewrites the traced physics (its jaxpr), equation by equation, so that
+it compiles and runs faster. Many equations only handle constants: they normalise indices, or select
+properties of bodies one by one. XLA folds these too, but only after the program has been batched
+and lowered, and once for every place that steps the environment. Here NumPy folds them, and
+repeated equations are computed once.
 
 A physics step also solves two-by-two systems and runs line searches of four iterations. On a GPU
 each of these is dozens of kernel launches for a few numbers; as plain arithmetic the compiler fuses
@@ -66,7 +66,7 @@ class Playground(Environment):
         return state, Step(vector(state.obs), jnp.asarray(state.reward, jnp.float32), state.done > 0)
 
 
-_LOADING = Lock()  # concurrent threads would each load one, and could leave standard output redirected
+_LOADING = Lock()  # threads would each load one, and could leave standard output redirected
 
 
 @cache
@@ -100,9 +100,9 @@ Rewrites = Mapping[str, Callable[..., list[Any] | None]]
 
 
 def folded(function: Callable) -> Callable:
-    """`function` (of arrays, pure) as a smaller copy of what it traces to.
+    """Returns a copy of a pure function whose traced program is smaller.
 
-    The compiler fuses it in other ways, so that a result may differ in its last bit.
+    The compiler fuses it differently, so that a result may differ in its last bit.
     """
     return _rewritten(function, _FOLDED)
 
@@ -152,7 +152,7 @@ def _evaluate(traced: ClosedJaxpr, args: Sequence[Any], rewrites: Rewrites) -> l
 
 
 def _needed(jaxpr: Jaxpr) -> list[JaxprEqn]:
-    """The equations that results depend on."""
+    """Returns the equations that the results depend on."""
     needed, wanted = [], {atom for atom in jaxpr.outvars if not isinstance(atom, Literal)}
     for equation in reversed(jaxpr.eqns):
         if equation.effects or not wanted.isdisjoint(equation.outvars):
@@ -162,17 +162,20 @@ def _needed(jaxpr: Jaxpr) -> list[JaxprEqn]:
 
 
 def _constant(value: Any) -> Any:
-    """A constant of a traced program as a NumPy array, if it can be one: a random key cannot."""
+    """Returns a constant of a traced program as a NumPy array; random keys stay as they are."""
     return np.asarray(value) if jnp.issubdtype(value.dtype, np.generic) else value
 
 
 def _identity(value: Any) -> Any:
-    """The same for two values if they are the same."""
+    """Returns a key that is equal for identical values."""
     return (value.dtype, value.shape, value.tobytes()) if isinstance(value, np.ndarray | np.generic) else id(value)
 
 
 def _bind(equation: JaxprEqn, inputs: list[Any]) -> list[Any]:
-    """The results of one equation: as constants if it is a simple one of constants, else as a part of the program."""
+    """Returns the results of one equation.
+
+    They are constants if the primitive is simple and its inputs are constants.
+    """
     fold = _SIMPLE.get(equation.primitive.name)
     if fold and all(isinstance(value, np.ndarray | np.generic) for value in inputs) and _exact(equation, inputs):
         return [fold(*inputs, **equation.params)]
@@ -182,7 +185,10 @@ def _bind(equation: JaxprEqn, inputs: list[Any]) -> list[Any]:
 
 
 def _exact(equation: JaxprEqn, inputs: list[Any]) -> bool:
-    """Returns False for arithmetic that rounds: a compiler may round a product and a sum at once, NumPy does not."""
+    """Returns False for arithmetic that rounds.
+
+    A compiler may fuse a product and a sum and round once; NumPy rounds twice.
+    """
     rounds = equation.primitive.name in ("add", "sub", "mul", "rem")
     return not rounds or np.issubdtype(inputs[0].dtype, np.integer) or inputs[0].dtype == bool
 
@@ -203,7 +209,8 @@ def _gather(*inputs: Any, **params: Any) -> Any:
         return np.asarray(jax.lax.gather_p.bind(*inputs, **params))
 
 
-# Primitives of which an equation may be left out where its results are constants or were computed before.
+# Primitives whose equations are omitted if their inputs are constants or the same equation was
+# evaluated before.
 _SIMPLE: dict[str, Callable[..., Any]] = {
     "add": lambda x, y, **_: np.add(x, y),
     "sub": lambda x, y, **_: np.subtract(x, y),
@@ -231,7 +238,7 @@ def _call(inputs: list[Any], params: dict[str, Any], rewrites: Rewrites) -> list
 
 
 def _scan(inputs: list[Any], params: dict[str, Any], rewrites: Rewrites, unroll: int | None = None) -> list[Any]:
-    """A loop whose body is rewritten, too, and knows the constants that the loop is given."""
+    """Evaluates a loop whose body is rewritten too, with the constants it closes over folded."""
     carried, first = params["num_carry"], params["num_consts"]
     consts, start, xs = inputs[:first], inputs[first : first + carried], inputs[first + carried :]
 

@@ -1,4 +1,4 @@
-"""Gymnasium's spaces: which of them an agent can use, and what to do about the others."""
+"""Checks of Gymnasium's spaces: which ones agents support, and how to convert the others."""
 
 from collections.abc import Iterator
 
@@ -12,24 +12,27 @@ FLATTEN = "set env.flatten to true: --set env.flatten=true, or moca.MoCA(env, en
 
 
 def refuse_spaces(observed: Space, acted: Space, flatten: bool) -> None:
-    """Raises unless observations are a vector of numbers, or can be made one, and actions a bounded Box.
+    """Raises `ConfigError` unless agents support both spaces.
+
+    Observations must be a Box or, with `flatten`, a space that can be flattened into one. Actions
+    must be a bounded Box.
 
     Args:
-        observed: the space of observations.
-        acted: the space of actions.
-        flatten: whether observations of several parts are to be flattened.
+        observed: The observation space.
+        acted: The action space.
+        flatten: If True, observations of several parts will be flattened.
     """
     if wrong := [*_observations(observed, flatten), *_actions(acted)]:
         raise ConfigError("; and ".join(wrong))
 
 
 def _observations(space: Space, flatten: bool) -> Iterator[str]:
-    """Returns what keeps these observations from being used."""
+    """Yields the reason why this observation space is not supported, if there is one."""
     for name, part in _parts(space):
         if isinstance(part, Box) and (len(part.shape) >= 3 or (part.dtype == np.uint8 and len(part.shape) == 2)):
             yield (
-                f"{name} are images ({part.dtype}, {'×'.join(map(str, part.shape))}), and MoCA's agents learn a model "
-                "of a vector: show the state instead (positions and speeds), or a few features of the image, with "
+                f"{name} are images ({part.dtype}, {'×'.join(map(str, part.shape))}), but MoCA's agents need a "
+                "vector: return the state (positions and velocities) or a few features of the image instead, with "
                 "gymnasium.wrappers.TransformObservation"
             )
             return
@@ -39,11 +42,11 @@ def _observations(space: Space, flatten: bool) -> Iterator[str]:
     if not isinstance(space, Box) and not flatten:
         size = int(np.prod(flatten_space(space).shape or ()))
         kind = "parts as one" if isinstance(space, Dict | Tuple) else "values as a one-hot"
-        yield f"observations must be a Box, not {_short(space)}; to have its {kind} vector of {size} numbers, {FLATTEN}"
+        yield f"observations must be a Box, not {_short(space)}; for its {kind} vector of {size} numbers, {FLATTEN}"
 
 
 def _parts(space: Space, name: str = "observations") -> Iterator[tuple[str, Space]]:
-    """Returns the spaces that one of several parts is made of, in depth, with a name for each."""
+    """Yields the innermost spaces of a nested space, with a name for each."""
     if isinstance(space, Dict):
         inner = [(f"{name}[{key!r}]", each) for key, each in space.spaces.items()]
     elif isinstance(space, Tuple):
@@ -56,7 +59,7 @@ def _parts(space: Space, name: str = "observations") -> Iterator[tuple[str, Spac
 
 
 def _actions(space: Space) -> Iterator[str]:
-    """Returns what keeps these actions from being chosen."""
+    """Yields the reason why this action space is not supported, if there is one."""
     if isinstance(space, Dict | Tuple):
         yield (
             f"actions must be one Box, not {_short(space)}: write a gymnasium.ActionWrapper that takes a vector and "
@@ -64,7 +67,7 @@ def _actions(space: Space) -> Iterator[str]:
         )
     elif not isinstance(space, Box) or not np.issubdtype(space.dtype, np.floating):
         yield (
-            f"actions must be a Box of real numbers, not {_short(space)}: MoCA's agents choose from a continuum. Take "
+            f"actions must be a Box of real numbers, not {_short(space)}: MoCA's agents are for continuous actions. Use "
             "the continuous version of the task if there is one (MountainCarContinuous-v0 for MountainCar-v0, "
             "continuous=True for LunarLander-v3), or an algorithm for discrete actions, such as DQN"
         )
@@ -74,8 +77,8 @@ def _actions(space: Space) -> Iterator[str]:
             for index in np.argwhere(~good)[:1]:
                 low, high = (float(bound[tuple(index)]) for bound in (space.low, space.high))
                 yield (
-                    f"action bounds must be {what} in every dimension, and dimension {_place(index)} has low = {low:g} "
-                    f"and high = {high:g}: give the range that actions are to come from, in the environment or as in "
+                    f"action bounds must be {what} in every dimension, but dimension {_place(index)} has low = {low:g} "
+                    f"and high = {high:g}: give the range of the actions in the environment, or with a wrapper: "
                     "Gymnasium(lambda: gymnasium.wrappers.TransformAction(env, lambda a: a, "
                     "gymnasium.spaces.Box(-1.0, 1.0, env.action_space.shape)))"
                 )
@@ -86,7 +89,7 @@ def _place(index: np.ndarray) -> str:
 
 
 def _short(space: Space) -> str:
-    """A space in a few words."""
+    """Returns a short description of a space."""
     if isinstance(space, Dict):
         return f"Dict({', '.join(space.spaces)})"
     return f"Tuple of {len(space.spaces)}" if isinstance(space, Tuple) else str(space)

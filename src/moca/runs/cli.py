@@ -190,7 +190,7 @@ def _found(arguments: argparse.Namespace, preset: str, env: Any, settings: dict[
     parts = checked({"env.flatten": settings.get("env.flatten", False)})["env.flatten"]
     found = time_limit(env, parts) if limited else {}
     if lacking:
-        text = f"{env} has no preset: taking ranges and scales from a look at it (config.json has them)"
+        text = f"{env} has no preset: measuring ranges and scales in short episodes (config.json records them)"
         print(text, file=sys.stderr)
         found |= defaults(env, flatten=parts)
     return found

@@ -63,7 +63,7 @@ class Display:
 
 def make_console(quiet: bool) -> Console:
     """Returns the console of a run, which writes plain text in a notebook."""
-    rich = False if in_notebook() else None  # where `Display` has a bar that needs no widgets
+    rich = False if in_notebook() else None  # `Display` has its own bar, which needs no widgets
     # Brackets in a path must not be read as markup.
     return Console(markup=False, emoji=False, quiet=quiet, force_jupyter=rich, force_terminal=rich)
 

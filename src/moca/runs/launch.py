@@ -127,7 +127,7 @@ def resume(
 
 
 def _refuse_partial(config: Config, env: Spaces | None) -> None:
-    """Raises, before anything is written, if the last episode in a compiled environment would be partial."""
+    """Raises if a compiled environment would end with a partial episode; nothing is written yet."""
     if isinstance(env or found(config.env.name, config.env.flatten), Environment):
         refuse_partial(config)
 
@@ -192,18 +192,18 @@ def _train(directory: RunDirectory, env: Spaces | None, overlap: bool, options: 
 
 
 def _reconciled(config: Config, limit: int | None) -> Iterator[str]:
-    """Sentences on what is done where lengths do not divide each other, as they need not on the host.
+    """Yields a sentence for each length that does not divide another, which is allowed on the host.
 
     Args:
-        config: the settings.
-        limit: the number of steps after which the environment itself ends an episode, if it does.
+        config: The settings.
+        limit: The environment's own time limit in steps, if it has one.
     """
     env, steps = config.env, config.train.steps
     length, repeat = env.episode_length, env.action_repeat
     if limit and limit != length:
         yield (
-            f"its episodes end by themselves after {limit} steps, and env.episode_length is {length}: what training "
-            f"counts as one is several, or a part of one, unless that is set to {limit}"
+            f"the environment ends its episodes after {limit} steps, but env.episode_length is {length}: episodes in "
+            f"training do not match those of the environment unless env.episode_length is {limit}"
         )
     if rest := length % repeat:
         yield (
@@ -212,7 +212,7 @@ def _reconciled(config: Config, limit: int | None) -> Iterator[str]:
         )
     if rest := steps % length:
         yield (
-            f"train.steps = {steps} is no multiple of env.episode_length = {length}: the last episode has {rest} "
+            f"train.steps = {steps} is not a multiple of env.episode_length = {length}: the last episode has {rest} "
             f"step{'s' * (rest > 1)}"
         )
 

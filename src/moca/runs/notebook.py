@@ -1,4 +1,4 @@
-"""Displays of runs, films, metrics and progress in a notebook.
+"""Displays of runs, videos, metrics and progress in a notebook.
 
 All HTML is self-contained and escapes everything that comes from a file. It uses the text colour of
 the page, which is legible in light and dark themes. IPython is imported only where it is running.
@@ -21,8 +21,8 @@ from moca.runs import BEST
 if TYPE_CHECKING:
     from moca.runs.run import Run
 
-ROWS = 20  # of a table that are displayed
-LARGEST = 20_000_000  # bytes of a film that is embedded
+ROWS = 20  # rows of a table that are displayed
+LARGEST = 20_000_000  # bytes of the largest video that is embedded
 WIDTH, HEIGHT = 300, 80  # of a learning curve, in pixels
 
 
@@ -42,7 +42,7 @@ class Rows(list):
 
 
 class Film(NamedTuple):
-    """The file of a film, how it was drawn, and the return. A notebook plays it inline."""
+    """A video file, how its frames were rendered, and the return. Played inline in a notebook."""
 
     path: Path
     how: str
@@ -76,7 +76,7 @@ class Bar:
         self._handle.update(self)
 
     def update(self, done: int, text: str) -> None:
-        """Sets the bar; what is displayed follows at most ten times a second, and at the end."""
+        """Sets the bar. The display is refreshed at most ten times a second, and at the end."""
         self._done, self._text = done, text
         if time.monotonic() - self._updated > 0.1:
             self._updated = time.monotonic()
@@ -95,7 +95,7 @@ def describe(run: "Run") -> str:
 
 
 def describe_html(run: "Run") -> str:
-    """Returns the same as HTML, with the learning curve of each run."""
+    """Returns the description as HTML, with the learning curve of each run."""
     facts = {**_facts(run), "directory": str(run.path)}
     left = 'style="text-align:left"'
     lines = "".join(
@@ -127,7 +127,7 @@ def _facts(run: "Run") -> dict[str, str]:
 
 
 def _curve(run: "Run") -> str:
-    """Returns a drawing of the return of each run against steps."""
+    """Returns an SVG plot of each run's return against steps."""
     rows, count = run.rows, len(run.directory.runs)
     curves = [
         [(r["step"], r["return_mean"]) for r in rows[i::count] if r["return_mean"] is not None] for i in range(count)
@@ -148,13 +148,13 @@ def _curve(run: "Run") -> str:
 
 
 def _line(points: Sequence[tuple[float, float]]) -> str:
-    """Returns a line through points of the unit square."""
+    """Returns an SVG line through points in the unit square."""
     places = " ".join(f"{WIDTH * x:.1f},{2 + (HEIGHT - 4) * (1 - y):.1f}" for x, y in points)
     return f'<polyline points="{places}" fill="none" stroke="currentColor" stroke-width="1.5" opacity=".7"/>'
 
 
 def _table(rows: Sequence[dict[str, Any]]) -> str:
-    """Returns rows as an HTML table; a column in which nothing was measured is left out."""
+    """Returns rows as an HTML table, without columns in which nothing was measured."""
     names = [name for name in dict.fromkeys(name for row in rows for name in row) if _measured(rows, name)]
     head = "".join(f"<th>{escape(name)}</th>" for name in names)
     body = "".join(f"<tr>{''.join(f'<td>{_cell(row.get(name))}</td>' for name in names)}</tr>" for row in rows)

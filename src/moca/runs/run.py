@@ -90,7 +90,7 @@ class Run:
         return np.array(self._programs["value"](*asked, rows)).reshape(lead)
 
     def get_parameters(self, run: int = 0) -> dict[str, np.ndarray]:
-        """Returns copies of all arrays that one run has learned, by path, as `critics.trunk.weights.0`."""
+        """Returns copies of all learned arrays of one run, by path (`critics.trunk.weights.0`)."""
         learner = jax.tree.map(lambda leaf: leaf[self._refuse_run(run)], self.learners)
         return {name: array.copy() for name, array in learned.by_path(learner).items()}
 

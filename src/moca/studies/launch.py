@@ -79,8 +79,8 @@ def study(
         raise InterruptedRun(f"stopped by {stopped_by}; run the same command to resume")
     cells = directory / results.CELLS
     if missing := [job.name for job in jobs if job.filmed and not (cells / job.name / results.FILM).exists()]:
-        again, films = " or ".join(f"--only {name}" for name in missing), "film" if len(missing) == 1 else "films"
-        console.print(f"{len(missing)} {films} could not be made; run the same command with {again} to see the error")
+        again, videos = " or ".join(f"--only {name}" for name in missing), "video" if len(missing) == 1 else "videos"
+        console.print(f"{len(missing)} {videos} could not be made; run the same command with {again} to see the error")
     return directory / results.TABLE
 
 

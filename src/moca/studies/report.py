@@ -61,7 +61,7 @@ def render(directory: Path, beside: Path) -> str:
         "scores": "Final scores", "curves": "Learning curves",
         **({"noise": "Return against noise"} if "noise" in charts else {}),
         "diagnostics": "Diagnostics",
-        **({"films": "Films"} if films else {}),
+        **({"films": "Videos"} if films else {}),
         "configuration": "Configuration", "origin": "Versions", "again": "How to reproduce",
     }  # fmt: skip
     return pages.templates("moca.studies").get_template("report.html").render(

@@ -9,7 +9,7 @@ training loop does (vmapped, scanned, restarted after an end) and checks its num
 not detected: values that a method decorated with `jax.jit` keeps from its first call, and exact
 matches with a restart if there are few first states.
 
-An environment on the host is stepped with one sequence of actions after the other, and everything it
+An environment on the host is stepped with one action sequence after another, and everything it
 returns is checked.
 """
 
@@ -64,7 +64,7 @@ def check_env(env: Spaces | str, *, steps: int = 200, seed: int = 0, strict: boo
 
 
 def _adapted(env: Any, found: Findings) -> Any:
-    """Adapts an environment of Gymnasium; adds a fault and returns None if its spaces cannot be used."""
+    """Adapts a Gymnasium environment; adds a fault and returns None if its spaces do not fit."""
     try:
         return as_environment(env)
     except ConfigError as error:

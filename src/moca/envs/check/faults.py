@@ -61,27 +61,27 @@ FIXES = {
 }
 # The same for environments on the host.
 ON_HOST = {
-    "raises": "mend it",
+    "raises": "fix the error",
     "reset-signature": "define it as reset(self, *, seed=None, options=None)",
-    "reset-items": "return both, info as {} if there is none",
-    "step-items": "return these; older versions of Gym had done in place of terminated and truncated",
-    "info-type": "return a dictionary, {} if there is nothing to say",
+    "reset-items": "return both; info may be {}",
+    "step-items": "return all five; the done of older Gym versions is now terminated and truncated",
+    "info-type": "return a dictionary, such as {}",
     "observation-type": "return an array of numbers, np.array(…, np.float32)",
-    "observation-shape": "let both agree: squeeze or concatenate the observation, or change observation_space",
+    "observation-shape": "make the two match: squeeze or concatenate the observation, or change observation_space",
     "observation-dtype": "return it as observation.astype(self.observation_space.dtype), or change the space's dtype",
-    "observation-range": "widen observation_space, with np.inf where there is no bound, or clip; training goes on",
+    "observation-range": "widen observation_space, with np.inf where there is no bound, or clip the observation; training works either way",
     "observation-not-finite": "guard divisions, roots and logarithms, bound what grows (np.clip), or end the episode "
-    "before",
-    "reward-not-finite": "guard divisions, roots and logarithms, bound what grows (np.clip), or end the episode before",
-    "reward-type": "return one number, as by float(reward) or float(np.sum(reward))",
-    "terminated-type": "return True or False, as by bool(…)",
-    "truncated-type": "return True or False, as by bool(…)",
-    "aliased": "return a copy, as by self.state.copy(); training makes one, but whoever keeps observations is misled",
-    "ignores-seed": "call super().reset(seed=seed) and draw from self.np_random, or a run can be neither repeated nor "
-    "resumed exactly",
-    "unrepeatable": "draw from self.np_random, not from np.random or random, and set all that changes in reset(), or a "
-    "run can be neither repeated nor resumed exactly",
-    "same-start": "draw the first state from self.np_random, unless one fixed start is meant",
+    "earlier",
+    "reward-not-finite": "guard divisions, roots and logarithms, bound what grows (np.clip), or end the episode earlier",
+    "reward-type": "return one number, such as float(reward) or float(np.sum(reward))",
+    "terminated-type": "return True or False, such as bool(…)",
+    "truncated-type": "return True or False, such as bool(…)",
+    "aliased": "return a copy, such as self.state.copy(); training copies observations, but other code that stores them would see wrong ones",
+    "ignores-seed": "call super().reset(seed=seed) and draw from self.np_random; otherwise a run can be neither repeated "
+    "nor resumed exactly",
+    "unrepeatable": "draw from self.np_random, not from np.random or random, and set everything that changes in reset(); "
+    "otherwise a run can be neither repeated nor resumed exactly",
+    "same-start": "draw the first state from self.np_random, unless a fixed start is intended",
 }
 _EXPLAINED: list[tuple[Any, str, str]] = [
     (errors.TracerBoolConversionError, "python-branch", "branches in Python on a traced value"),
@@ -118,7 +118,7 @@ class Findings(list[Fault]):
         self.append(Fault(kind, f"{what}; {FIXES.get(kind, '')}{fix}", severity))
 
     def once(self, kind: str, what: str, severity: Severity = "fault") -> None:
-        """Adds one of an environment on the host, unless there is one of its kind."""
+        """Adds a fault or note of an environment on the host, unless there is one of its kind."""
         if not any(fault.kind == kind for fault in self.of(severity)):
             self.append(Fault(kind, f"{what}; {ON_HOST[kind]}", severity))
 

@@ -1,6 +1,7 @@
-"""A trial of an environment on the host, step by step: what it returns, and what its numbers do.
+"""Steps an environment on the host, and checks what it returns and how its numbers behave.
 
-It is tried as training uses it: made anew, reset with a seed, and reset without one after each end.
+The environment is used as in training: a new one is created, reset with a seed, and reset without a
+seed after each episode.
 """
 
 import time
@@ -17,17 +18,20 @@ from moca.envs.check.trial import SCALE, SOON, Actions, action_sequences, action
 from moca.envs.environment import Step
 from moca.envs.host import HostEnvironment
 
-QUICK = 100  # steps of each of three sequences of actions, which training spends on the check
-PATIENCE = 2.0  # seconds after which training has seen enough
+QUICK = 100  # steps per action sequence in the quick check before training, which plays three
+PATIENCE = 2.0  # seconds after which the quick check stops
 FIRST = "at the start"
 
 
 class _Broken(Exception):
-    """A fault was noted after which the trial cannot go on."""
+    """Raised after a fault that ends the check; the fault is among the findings."""
 
 
 def check_hosted(env: HostEnvironment, steps: int, seed: int, found: Findings) -> None:
-    """Tries the environment with a dozen sequences of actions, and goes as far as what is found lets it."""
+    """Plays a dozen action sequences, and adds faults and notes to `found`.
+
+    A fault in what the environment returns ends the check.
+    """
     sequences = action_sequences(env, steps, np.random.default_rng(seed))
     if played := _play_all(env, sequences, seed, found):
         _repeatable(env, sequences, seed, played, found)
@@ -35,7 +39,7 @@ def check_hosted(env: HostEnvironment, steps: int, seed: int, found: Findings) -
 
 
 def check_quickly(env: HostEnvironment, found: Findings) -> None:
-    """Finds what training would soon stop at, in a second or two."""
+    """Finds faults that would soon stop training, in a second or two."""
     sequences = action_sequences(env, QUICK, np.random.default_rng(0))
     few = Actions(sequences.names[:3], sequences.sequences[:3], 3)
     _play_all(env, few, 0, found, deadline=time.monotonic() + PATIENCE)
@@ -45,23 +49,26 @@ class _Played(NamedTuple):
     """The outcome of one sequence of actions, with an axis over steps."""
 
     shown: np.ndarray  # observations before the actions
-    observation: np.ndarray
+    observation: np.ndarray  # observations after the actions
     reward: np.ndarray
-    ended: np.ndarray  # by itself or by a time limit
-    firsts: list[np.ndarray]  # the observations of first states
-    again: np.ndarray  # that of another reset with the same seed, in the end
+    ended: np.ndarray  # terminated or truncated
+    firsts: list[np.ndarray]  # the first observation of each episode
+    again: np.ndarray  # the first observation of a final reset with the same seed
 
 
 def _play_all(
     env: HostEnvironment, sequences: Actions, seed: int, found: Findings, deadline: float = np.inf
 ) -> list[_Played]:
-    """What all sequences lead to; nothing if there is a fault, or if the environment cannot be tried here."""
+    """Returns the outcome of each sequence.
+
+    Empty if there is a fault, or if the environment cannot be stepped by itself.
+    """
     played: list[_Played] = []
     try:
         if not _well_formed(env, seed, found):
             return []
         for number, name in enumerate(sequences.names):
-            own = seed + max(number - sequences.alike + 1, 0)  # those that are to be compared begin alike
+            own = seed + max(number - sequences.alike + 1, 0)  # sequences that are compared share a seed
             played.append(_play(env, sequences.sequences[number], own, f"with actions {name}", found, deadline))
     except _Broken:
         return []
@@ -69,20 +76,23 @@ def _play_all(
 
 
 def _called(function: Callable, where: str, found: Findings, *args: Any, **options: Any) -> Any:
-    """What the function returns; raises `_Broken` if it raises anything."""
+    """Calls the function and returns its result; notes an exception and raises `_Broken`."""
     try:
         return function(*args, **options)
     except Exception as error:
         name = f"{getattr(function, '__name__', 'make')}()"
         if isinstance(error, TypeError) and "unexpected keyword" in str(error) and name == "reset()":
-            found.once("reset-signature", f"reset() does not take what it is given ({said(error)})")
+            found.once("reset-signature", f"reset() does not accept its arguments ({said(error)})")
         else:
             found.once("raises", f"{name}{line_of(error)} raises {said(error)} {where}")
         raise _Broken from None
 
 
 def _well_formed(env: HostEnvironment, seed: int, found: Findings) -> bool:
-    """True if the bare environment returns as many items as it should: a wrapper would stop at others."""
+    """Returns True if `reset` and `step` return the right number of items.
+
+    This is checked without wrappers, which would fail on any other number.
+    """
     made = env.single()
     if made is None:
         return False
@@ -105,7 +115,7 @@ def _close(env: Any) -> None:
 def _play(
     env: HostEnvironment, actions: np.ndarray, seed: int, how: str, found: Findings, deadline: float = np.inf
 ) -> _Played:
-    """What these actions lead to; raises `_Broken` at a fault."""
+    """Returns the outcome of a sequence of actions; raises `_Broken` at a fault."""
     one: Any = env.single()
     space, box = one.observation_space, one.action_space
     rows: list[tuple] = []
@@ -127,7 +137,7 @@ def _play(
             if not good_step(space, returned, where, found):
                 raise _Broken
             if np.any(np.asarray(now, np.float64) != before):
-                found.once("aliased", f"step() changes the observation that was returned before it {where}", "note")
+                found.once("aliased", f"step() changes the observation that the call before it returned {where}", "note")
             last, reward, *ends, _ = returned
             rows.append((before.ravel(), np.array(last, np.float64).ravel(), float(reward), any(ends)))
             now = begin() if any(ends) else last
@@ -141,7 +151,7 @@ def _play(
 
 
 def _repeatable(env: HostEnvironment, sequences: Actions, seed: int, played: list[_Played], found: Findings) -> None:
-    """Finds results that differ although seed and actions are the same."""
+    """Finds results that differ between two runs with the same seed and actions."""
     lane = sequences.names.index("drawn uniformly")
     once = played[lane]
     try:
@@ -152,35 +162,38 @@ def _repeatable(env: HostEnvironment, sequences: Actions, seed: int, played: lis
         found.once("ignores-seed", f"two resets with seed={seed} differ: {difference}")
         return
     if difference := _difference(once.firsts[0], once.again):
-        found.once("unrepeatable", f"reset(seed={seed}) differs before and after an episode: {difference}")
+        found.once("unrepeatable", f"reset(seed={seed}) gives different observations before and after an episode: {difference}")
         return
     for number in range(len(again.shown)):
         if difference := _difference(once.observation[number], again.observation[number]):
             found.once(
-                "unrepeatable", f"the same seed and actions lead to two results at step {number + 1}: {difference}"
+                "unrepeatable", f"the same seed and actions give different results at step {number + 1}: {difference}"
             )
             return
     if len(np.unique([each.firsts[0] for each in played], axis=0)) == 1:
-        found.once("same-start", "reset() gives one observation for every seed", "note")
+        found.once("same-start", "reset() returns the same observation for every seed", "note")
 
 
 def _difference(one: np.ndarray, other: np.ndarray) -> str:
-    """The first index at which two observations differ by more than rounding, in words; empty if they do not."""
+    """Describes the first entry in which two observations differ by more than rounding.
+
+    Empty if there is none.
+    """
     for (index,) in np.argwhere(~np.isclose(one, other, rtol=1e-3, atol=1e-5))[:1]:
         return f"observation[{index}] is {one[index]:g} and {other[index]:g}"
     return ""
 
 
 def _look_over(env: HostEnvironment, sequences: Actions, played: list[_Played], found: Findings) -> None:
-    """Finds observations that are too large, restarts that hide the last one, and actions that change nothing."""
+    """Finds large observations, hidden restarts, and actions without effect."""
     shown, observation, reward, ended = (np.stack(part) for part in list(zip(*played, strict=True))[:4])
     largest = np.abs(observation).max(axis=(0, 1))
     if largest.max() > SCALE:
-        found.note("scale", f"the observation's dimension {largest.argmax()} reaches {largest.max():.0e}")
+        found.note("scale", f"dimension {largest.argmax()} of the observation reaches {largest.max():.0e}")
     firsts = np.array([first for each in played[sequences.alike - 1 :] for first in each.firsts])
     step: Any = (observation, reward, ended)
     trial: Any = SimpleNamespace(actions=sequences, shown=shown, step=Step(*step), firsts=firsts, keys=[])
     if ended.any() and (how := restarted(env, trial)):
-        found.fault("auto-reset", f"at the end of an episode step() seems to return a first observation ({how})")
+        found.fault("auto-reset", f"at the end of an episode step() seems to return the first observation of another ({how})")
     if not found.of("fault"):
         actions_matter(env, trial, found)

@@ -1,4 +1,4 @@
-"""What `reset` and `step` of a Gymnasium environment return, held against its spaces."""
+"""Checks of what `reset` and `step` of a Gymnasium environment return, against its spaces."""
 
 import numbers
 from typing import Any
@@ -11,13 +11,13 @@ ITEMS = "observation, reward, terminated, truncated, info"
 
 
 def good_reset(space: Any, returned: Any, where: str, found: Findings) -> bool:
-    """Returns True if a reset returns what training can go on with.
+    """Returns True if training can use what `reset` returned.
 
     Args:
-        space: that of the observations; with None, these are left alone.
-        returned: whatever was returned.
-        where: when that was, in words.
-        found: to which faults and notes are added, each kind once.
+        space: The observation space. With None, the observation is not checked.
+        returned: What `reset` returned.
+        where: When that was, as a phrase for messages.
+        found: Receives faults and notes, each kind once.
     """
     if not isinstance(returned, tuple) or len(returned) != 2:
         found.once("reset-items", f"reset() returns {short(returned)} {where} instead of the pair observation, info")
@@ -29,7 +29,7 @@ def good_reset(space: Any, returned: Any, where: str, found: Findings) -> bool:
 
 
 def good_step(space: Any, returned: Any, where: str, found: Findings) -> bool:
-    """Returns True if a step returns what training can go on with; arguments as for `good_reset`."""
+    """Returns True if training can use what `step` returned; see `good_reset` for the arguments."""
     if not isinstance(returned, tuple) or len(returned) != 5:
         count = f"{len(returned)} items" if isinstance(returned, tuple) else short(returned)
         found.once("step-items", f"step() returns {count} {where} instead of the five {ITEMS}")
@@ -57,21 +57,21 @@ def _good_observation(space: Any, observation: Any, call: str, where: str, found
         found.once("observation-type", f"{call} returns {short(observation)} as observation {where}")
         return False
     if array.shape != space.shape:
-        what = f"{call} returns an observation of shape {array.shape} {where}, and the space says {space.shape}"
+        what = f"{call} returns an observation of shape {array.shape} {where}, but observation_space has {space.shape}"
         found.once("observation-shape", what)
         return False
     if not np.can_cast(array.dtype, space.dtype, "same_kind"):
-        what = f"{call} returns observations as {array.dtype}, which a space of {space.dtype} cannot hold"
+        what = f"{call} returns observations as {array.dtype}, which cannot be cast to the {space.dtype} of observation_space"
         found.once("observation-dtype", what)
         return False
     if array.dtype != space.dtype:
-        what = f"{call} returns observations as {array.dtype}, and the space says {space.dtype}"
+        what = f"{call} returns observations as {array.dtype}, but observation_space has {space.dtype}"
         found.once("observation-dtype", what, "note")
     return _good_numbers(space, array, call, where, found)
 
 
 def _good_numbers(space: Any, array: np.ndarray, call: str, where: str, found: Findings) -> bool:
-    """Returns True if all are finite; notes the first that lies outside the space."""
+    """Returns True if all numbers are finite; notes the first one outside the space."""
     for index in np.argwhere(~np.isfinite(array))[:1]:
         what = f"{call} returns {array[tuple(index)]} as observation{index.tolist()} {where}"
         found.once("observation-not-finite", what)
@@ -80,7 +80,7 @@ def _good_numbers(space: Any, array: np.ndarray, call: str, where: str, found: F
     for index in np.argwhere((array < space.low - margin) | (array > space.high + margin))[:1]:
         place = tuple(index)
         what = (
-            f"{call} returns {array[place]:g} as observation{index.tolist()} {where}, and the space says "
+            f"{call} returns {array[place]:g} as observation{index.tolist()} {where}, but observation_space allows "
             f"{space.low[place]:g} to {space.high[place]:g}"
         )
         found.once("observation-range", what, "note")

@@ -194,7 +194,7 @@ def _finite(trial: _Trial, found: Findings) -> None:
             found.fault(f"{name}-not-finite", f"the {name} of step() is not finite {where}", fix)
     largest = np.abs(np.where(counted[..., None] & np.isfinite(observation), observation, 0)).max(axis=(0, 1))
     if largest.max() > SCALE:
-        found.note("scale", f"the observation's dimension {largest.argmax()} reaches {largest.max():.0e}")
+        found.note("scale", f"dimension {largest.argmax()} of the observation reaches {largest.max():.0e}")
 
 
 def _first(hits: np.ndarray, actions: Actions) -> str:
@@ -225,7 +225,7 @@ def _ends(env: Environment, trial: _Trial, found: Findings) -> None:
     elif env.terminates and not ended.any():
         found.note("never-ends", f"terminates is True, but no episode ended within {ended.shape[1]} steps")
     elif env.terminates and (how := restarted(env, trial)):
-        found.fault("auto-reset", f"at the end of an episode step() seems to return a first observation ({how})")
+        found.fault("auto-reset", f"at the end of an episode step() seems to return the first observation of another ({how})")
 
 
 def restarted(env: Spaces, trial: _Trial) -> str:

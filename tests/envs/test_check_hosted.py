@@ -178,7 +178,7 @@ class Longer(Cart):
         return np.append(last, 0.0).astype(np.float32), *rest
 
 
-@broken("observation-dtype", "as float32, which cannot be cast to the int32 of observation_space", "astype")
+@broken("observation-dtype", "as float32, which cannot be cast to int32, that of the space", "astype")
 class Truncates(Cart):
     observation_space = Box(-9, 9, (2,), np.int32)
 

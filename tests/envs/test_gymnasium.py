@@ -32,8 +32,8 @@ from moca.envs.gymnasium import Gymnasium
 from moca.envs.named import named
 from moca.loop import LoopState, RunState, StepInfo, finish_episode
 from moca.runs import launch
-from moca.runs.cli import _out
 from moca.runs.interrupts import InterruptedRun
+from moca.runs.options import run_directory
 from tests import probes
 from tests.envs import hosted
 
@@ -394,7 +394,7 @@ def test_a_run_that_ended_in_the_middle_of_an_episode_is_made_longer(tmp_path):
     ("settings", "sentences"),
     [
         ({}, ["the environment ends its episodes after 25 steps, but env.episode_length is 30"]),
-        ({"env.action_repeat": 4}, ["ends its episodes after", "env.action_repeat = 4 does not divide .* counts as 2 steps"]),
+        ({"env.action_repeat": 4}, ["ends its episodes", "env.action_repeat = 4 does not divide .* as 2 steps"]),
         ({"env.episode_length": 25, "env.action_repeat": 1}, ["train.steps = 90 is not a multiple .* has 15 steps"]),
         ({"env.episode_length": 25, "train.steps": 100, "env.action_repeat": 5}, []),
     ],
@@ -574,9 +574,7 @@ def test_what_rendering_needs_is_named_where_it_is_missing(monkeypatch):
     monkeypatch.delitem(sys.modules, "pygame.gfxdraw", raising=False)
     vector = Gymnasium("Pendulum-v1").vector(1, render_mode="rgb_array")
     vector.reset([0])
-    with pytest.raises(
-        ConfigError, match=r"cannot draw this environment.*run pip install 'moca-rl\[gymnasium\]'"
-    ):
+    with pytest.raises(ConfigError, match=r"cannot draw this environment.*run pip install 'moca-rl\[gymnasium\]'"):
         vector.picture()
 
 
@@ -670,7 +668,7 @@ def test_a_directory_is_named_after_the_run_and_never_twice(monkeypatch, tmp_pat
     monkeypatch.chdir(tmp_path)
     named = override(config(), {"env.name": "gymnasium:a/Walk-v0"})
     for expected in ("gymnasium-a-Walk-v0-sac-homoscedastic-0.1", "gymnasium-a-Walk-v0-sac-homoscedastic-0.1-2"):
-        path = _out(SimpleNamespace(out=None), named)
+        path = run_directory(SimpleNamespace(out=None), named)
         assert str(path) == f"runs/{expected}"
         path.mkdir(parents=True)
 

@@ -206,7 +206,7 @@ def test_an_agent_shows_what_it_has_and_says_what_it_has_not(make, agent, settin
         assert sentence in html.unescape(page.html)
     assert len(view.lacks) == len(every - view.arrays.keys())
     assert len(view.arrays["value"]) == 4
-    assert "No film: only MuJoCo environments can be rendered" in page.html
+    assert "No video: only MuJoCo environments can be rendered" in page.html
 
 
 def test_two_agents_start_alike(make):

@@ -5,6 +5,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from operator import attrgetter
 from typing import Any
 
 from moca.config.checks import ConfigError, convert, nearest_names, shown
@@ -285,16 +286,7 @@ class Config:
 
 def flatten(config: Config) -> dict[str, Any]:
     """Returns every setting by its dotted name, in order."""
-    flat: dict[str, Any] = {}
-    for item in dataclasses.fields(config):
-        value = getattr(config, item.name)
-        if dataclasses.is_dataclass(value):
-            flat.update(
-                {f"{item.name}.{inner.name}": getattr(value, inner.name) for inner in dataclasses.fields(value)}
-            )
-        else:
-            flat[item.name] = value
-    return flat
+    return {name: attrgetter(name)(config) for name in fields()}
 
 
 def override(config: Config, settings: Mapping[str, Any]) -> Config:

@@ -54,9 +54,7 @@ def model(policy: "Policy") -> Any:
     try:
         import onnx
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "onnx is not installed: run pip install 'moca-rl[onnx]'", name="onnx"
-        ) from error
+        raise ModuleNotFoundError("onnx is not installed: run pip install 'moca-rl[onnx]'", name="onnx") from error
     graph, size = Graph(), policy.facts["observation_size"]
     inputs = {"observation": np.zeros(size)}
     if policy._filter:

@@ -67,7 +67,7 @@ def _actions(space: Space) -> Iterator[str]:
         )
     elif not isinstance(space, Box) or not np.issubdtype(space.dtype, np.floating):
         yield (
-            f"actions must be a Box of real numbers, not {_short(space)}: MoCA's agents are for continuous actions. Use "
+            f"actions must be a Box of real numbers, not {_short(space)}: MoCA's agents need continuous actions. Use "
             "the continuous version of the task if there is one (MountainCarContinuous-v0 for MountainCar-v0, "
             "continuous=True for LunarLander-v3), or an algorithm for discrete actions, such as DQN"
         )

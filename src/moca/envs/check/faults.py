@@ -69,18 +69,21 @@ ON_HOST = {
     "observation-type": "return an array of numbers, np.array(…, np.float32)",
     "observation-shape": "make the two match: squeeze or concatenate the observation, or change observation_space",
     "observation-dtype": "return it as observation.astype(self.observation_space.dtype), or change the space's dtype",
-    "observation-range": "widen observation_space, with np.inf where there is no bound, or clip the observation; training works either way",
+    "observation-range": "widen observation_space, with np.inf where there is no bound, or clip the observation; training "
+    "works either way",
     "observation-not-finite": "guard divisions, roots and logarithms, bound what grows (np.clip), or end the episode "
     "earlier",
-    "reward-not-finite": "guard divisions, roots and logarithms, bound what grows (np.clip), or end the episode earlier",
+    "reward-not-finite": "guard divisions, roots and logarithms, bound what grows (np.clip), or end the episode "
+    "earlier",
     "reward-type": "return one number, such as float(reward) or float(np.sum(reward))",
     "terminated-type": "return True or False, such as bool(…)",
     "truncated-type": "return True or False, such as bool(…)",
-    "aliased": "return a copy, such as self.state.copy(); training copies observations, but other code that stores them would see wrong ones",
-    "ignores-seed": "call super().reset(seed=seed) and draw from self.np_random; otherwise a run can be neither repeated "
-    "nor resumed exactly",
-    "unrepeatable": "draw from self.np_random, not from np.random or random, and set everything that changes in reset(); "
-    "otherwise a run can be neither repeated nor resumed exactly",
+    "aliased": "return a copy, such as self.state.copy(); training copies observations, but "
+    "other code that stores them would see them change",
+    "ignores-seed": "call super().reset(seed=seed) and draw from self.np_random; otherwise a run can be neither "
+    "repeated nor resumed exactly",
+    "unrepeatable": "draw from self.np_random, not from np.random or random, and set everything that changes in reset()"
+    "; otherwise a run can be neither repeated nor resumed exactly",
     "same-start": "draw the first state from self.np_random, unless a fixed start is intended",
 }
 _EXPLAINED: list[tuple[Any, str, str]] = [

@@ -137,7 +137,9 @@ def _play(
             if not good_step(space, returned, where, found):
                 raise _Broken
             if np.any(np.asarray(now, np.float64) != before):
-                found.once("aliased", f"step() changes the observation that the call before it returned {where}", "note")
+                found.once(
+                    "aliased", f"step() changes the observation that the call before it returned {where}", "note"
+                )
             last, reward, *ends, _ = returned
             rows.append((before.ravel(), np.array(last, np.float64).ravel(), float(reward), any(ends)))
             now = begin() if any(ends) else last
@@ -162,7 +164,9 @@ def _repeatable(env: HostEnvironment, sequences: Actions, seed: int, played: lis
         found.once("ignores-seed", f"two resets with seed={seed} differ: {difference}")
         return
     if difference := _difference(once.firsts[0], once.again):
-        found.once("unrepeatable", f"reset(seed={seed}) gives different observations before and after an episode: {difference}")
+        found.once(
+            "unrepeatable", f"reset(seed={seed}) gives different observations before and after an episode: {difference}"
+        )
         return
     for number in range(len(again.shown)):
         if difference := _difference(once.observation[number], again.observation[number]):
@@ -194,6 +198,8 @@ def _look_over(env: HostEnvironment, sequences: Actions, played: list[_Played], 
     step: Any = (observation, reward, ended)
     trial: Any = SimpleNamespace(actions=sequences, shown=shown, step=Step(*step), firsts=firsts, keys=[])
     if ended.any() and (how := restarted(env, trial)):
-        found.fault("auto-reset", f"at the end of an episode step() seems to return the first observation of another ({how})")
+        found.fault(
+            "auto-reset", f"at the end of an episode step() seems to return the first observation of another ({how})"
+        )
     if not found.of("fault"):
         actions_matter(env, trial, found)

@@ -61,7 +61,7 @@ def _good_observation(space: Any, observation: Any, call: str, where: str, found
         found.once("observation-shape", what)
         return False
     if not np.can_cast(array.dtype, space.dtype, "same_kind"):
-        what = f"{call} returns observations as {array.dtype}, which cannot be cast to the {space.dtype} of observation_space"
+        what = f"{call} returns observations as {array.dtype}, which cannot be cast to {space.dtype}, that of the space"
         found.once("observation-dtype", what)
         return False
     if array.dtype != space.dtype:

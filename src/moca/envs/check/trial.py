@@ -225,7 +225,9 @@ def _ends(env: Environment, trial: _Trial, found: Findings) -> None:
     elif env.terminates and not ended.any():
         found.note("never-ends", f"terminates is True, but no episode ended within {ended.shape[1]} steps")
     elif env.terminates and (how := restarted(env, trial)):
-        found.fault("auto-reset", f"at the end of an episode step() seems to return the first observation of another ({how})")
+        found.fault(
+            "auto-reset", f"at the end of an episode step() seems to return the first observation of another ({how})"
+        )
 
 
 def restarted(env: Spaces, trial: _Trial) -> str:

@@ -1,0 +1,135 @@
+"""The options of `train` and `sweep`: from the command line to a config and a run directory."""
+
+import argparse
+import itertools
+import sys
+from pathlib import Path
+from typing import Any
+
+from moca import presets
+from moca.arguments import Parser, a_path, add_device, add_trust, at_least_one, seconds
+from moca.config import (
+    AGENTS,
+    NOISES,
+    VALUES,
+    Config,
+    ConfigError,
+    checked,
+    full_name,
+    may_be_on_host,
+    parse_assignment,
+    read_settings,
+)
+from moca.envs.trust import import_module_of
+from moca.names import folder_name
+from moca.runs import refuse_foreign
+
+PRESET = "tuned"  # the default
+
+
+def add_run_options(parser: Parser) -> None:
+    """Adds the options that `train` and `sweep` share."""
+    parser.add_argument(
+        "--env", help="a MuJoCo Playground or Gymnasium environment, or MODULE:CLASS (default: CartpoleBalance)"
+    )
+    parser.add_argument("--agent", help=f"one of {', '.join(AGENTS)} (default: moca)")
+    parser.add_argument("--preset", help=f"one of {', '.join(presets.PRESETS)} (default: {PRESET})")
+    parser.add_argument("--sigma", help="standard deviation of the observation noise (default: 0)")
+    parser.add_argument("--noise", help=f"one of {', '.join(NOISES)} (default: homoscedastic)")
+    parser.add_argument("--value", help=f"function class of V, one of {', '.join(VALUES)} (default: from the preset)")
+    parser.add_argument(
+        "--filter",
+        action=argparse.BooleanOptionalAction,
+        help="act and learn on a filtered belief over the state (default: from the preset)",
+    )
+    parser.add_argument("--steps", help="environment steps per run (default: 100000)")
+    parser.add_argument("--seeds", help="number of runs, one per seed (default: 1)")
+    parser.add_argument("--seed", help="the first seed (default: 0)")
+    parser.add_argument("--action-repeat", help="environment steps per decision (default: from the preset)")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="any setting, by its name in config.json"
+    )
+    parser.add_argument("--config", type=a_path, help="a JSON or TOML file of settings, such as a config.json")
+    parser.add_argument("--out", type=a_path, help="the run directory (default: runs/…, named after the settings)")
+    add_device(parser)
+    parser.add_argument(
+        "--checkpoint-every",
+        type=seconds,
+        default=60.0,
+        metavar="SECONDS",
+        help="seconds between checkpoints (default: 60)",
+    )
+    parser.add_argument("--keep", type=at_least_one, default=2, help="checkpoints to keep (default: 2)")
+    parser.add_argument("--dry-run", action="store_true", help="print the config and exit without training")
+    add_trust(parser)
+
+
+def given_options(arguments: argparse.Namespace) -> dict[str, tuple[str, Any]]:
+    """Returns the settings given as options: by dotted name, the option as written and the value.
+
+    --set takes precedence over the other options.
+    """
+    plain = {
+        "env.name": ("--env", arguments.env),
+        "agent": ("--agent", arguments.agent),
+        "seed": ("--seed", arguments.seed),
+        "seeds": ("--seeds", arguments.seeds),
+        "env.action_repeat": ("--action-repeat", arguments.action_repeat),
+        "noise.kind": ("--noise", arguments.noise),
+        "noise.sigma": ("--sigma", arguments.sigma),
+        "train.steps": ("--steps", arguments.steps),
+        "value.kind": ("--value", arguments.value),
+        "belief.filter": ("--filter" if arguments.filter else "--no-filter", arguments.filter),
+    }
+    given = {
+        name: (option if isinstance(value, bool) else f"{option} {value}", value)
+        for name, (option, value) in plain.items()
+        if value is not None
+    }
+    return given | {name: (f"--set {name}={value}", value) for name, value in map(parse_assignment, arguments.set)}
+
+
+def given_settings(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Returns the settings of the --config file, overridden by those of the options."""
+    settings: dict[str, Any] = read_settings(arguments.config) if arguments.config else {}
+    return settings | {name: value for name, (_, value) in given_options(arguments).items()}
+
+
+def make_config(arguments: argparse.Namespace) -> Config:
+    """Returns the config. From lowest to highest precedence: preset, file, options, --set."""
+    settings, preset = given_settings(arguments), arguments.preset or PRESET
+    env = settings.get("env.name", "CartpoleBalance")
+    if arguments.trust or "env.name" in given_options(arguments):
+        import_module_of(str(env))
+    return presets.build(preset, env, settings, _found(arguments, preset, env, settings))
+
+
+def _found(arguments: argparse.Namespace, preset: str, env: Any, settings: dict[str, Any]) -> dict[str, Any]:
+    """Returns settings measured from the environment: its time limit, and what its preset lacks."""
+    lacking = presets.lacks(preset, env, settings)
+    limited = "env.episode_length" not in settings and may_be_on_host(full_name(str(env)))
+    if not lacking and not limited:
+        return {}
+    from moca.devices import use_device
+    from moca.envs.defaults import defaults, time_limit
+
+    use_device(arguments.device)
+    parts = checked({"env.flatten": settings.get("env.flatten", False)})["env.flatten"]
+    found = time_limit(env, parts) if limited else {}
+    if lacking:
+        text = f"{env} has no preset: measuring ranges and scales in short episodes (config.json records them)"
+        print(text, file=sys.stderr)
+        found |= defaults(env, flatten=parts)
+    return found
+
+
+def run_directory(arguments: argparse.Namespace, config: Config) -> Path:
+    """Returns --out, or an unused directory named after the run."""
+    if arguments.out:
+        if arguments.out.exists() and not arguments.out.is_dir():
+            raise ConfigError(f"--out {arguments.out} exists and is not a directory: choose another")
+        refuse_foreign(arguments.out)
+        return arguments.out
+    name = f"{folder_name(config.env.name)}-{config.agent}-{config.noise.kind}-{config.noise.sigma:g}"
+    names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
+    return next(path for path in (Path("runs") / each for each in names) if not path.exists())

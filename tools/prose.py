@@ -30,7 +30,9 @@ PAGES = ("README.md", "PAPER.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/**/*.
 # Pages that a program writes as a whole; parts of others stand between two marks, as below.
 WRITTEN = re.compile(r"<!-- written by tools/\w+\.py -->")
 BEGIN, END = re.compile(r"<!-- (?!end)[^>]*written by tools/"), re.compile(r"<!-- end")
-OTHER = re.compile(r"\s*(<|!\[|\[[^]]*\]: |(- )?\[[^]]*\]\(\S+\)$)")  # HTML, pictures and links that fill a line
+# HTML, displayed formulas, pictures and links that fill a line. A formula is not wrapped: Markdown
+# would take a line that begins with + or - for a list.
+OTHER = re.compile(r"\s*(<|\$\$|!\[|\[[^]]*\]: |(- )?\[[^]]*\]\(\S+\)$)")
 
 # Words that open a clause: a summary line is a noun phrase ("The mean of …") or begins with a verb
 # ("Returns …").
@@ -49,8 +51,11 @@ RIDDLES = [
     r"\bholds? (?:no|neither|another)\b",
     r"\b(?:told|tells?) of\b",
     r"\banew\b|\bhitherto\b|\bhenceforth\b|\bthere(?:of|in|by)\b",
-    r"\bof which\b|\bof whom\b|\bOf what\b|\bof what is\b",
-    r"\ban? [\w-]+ of (?:its|their|your|one's) own\b",
+    # A share is fine: "half of which", "of which about 400".
+    r"(?<!half )(?<!most )(?<!some )(?<!each )\bof which\b(?! (?:about )?\d)|\bof whom\b|\bOf what\b|\bof what is\b",
+    # "A class of your own" and "a search of its own" are fine. "It is an object of its own" means a
+    # separate object, and "of one's own" is "your own".
+    r"\b(?:is|are) an? [\w-]+ of (?:its|their) own\b|\bof one's own\b",
     r"\bas it is made\b|\bsuch as it is\b|\ball that is\b",
     r"\bis there(?: already)?[,.:;]",
     r"\b(?:stands?|stood) (?:at|behind|beside|here|there|twice)\b",
@@ -59,8 +64,8 @@ RIDDLES = [
     r"\bgo(?:es|ing)? on (?:with|from|where)\b",
     r"\b(?:a|one|the|short) look at\b",
     r"\bmend(?:ed|s)?\b",
-    r"\bas good as\b",
-    r"\bsays? (?:so|how far|of)\b",
+    r"\bas good as (?:all|any|done|every|never|no|none|nothing)\b",  # for almost; a comparison is fine
+    r"\bsays? (?:how far|of)\b",
     r"\bmade of what\b|\bmakes? of (?:it|them|what)\b",
 ]
 FIGURE = re.compile(

@@ -14,7 +14,7 @@ from moca.studies import statistics
 
 
 def rates(path: Path) -> str:
-    """Returns a table of final returns: each agent at its best learning rates, and at those of `raw`."""
+    """Returns a table of final returns, at each agent's best rates and at those of `raw`."""
     searched = pd.read_parquet(path)
     for name in ("value.lr", "critic.lr"):
         searched[name] = searched["point"].map(lambda point, name=name: json.loads(point)[name])
@@ -104,7 +104,7 @@ def completions(path: Path, with_moca: Path) -> str:
 
 
 def _by_seed(searched: pd.DataFrame) -> pd.DataFrame:
-    """Returns mean returns over the last tenth: a row per setting, best first, a column per seed."""
+    """Returns mean returns over the last tenth, by setting (best first) and seed."""
     last = searched[searched["step"] > 0.9 * searched.groupby("settings")["step"].transform("max")]
     by_seed = last.groupby(["settings", "seed"])["return_mean"].mean().unstack()
     return by_seed.loc[by_seed.mean(axis=1).sort_values(ascending=False).index]

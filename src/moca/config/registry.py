@@ -80,7 +80,7 @@ def add_env(name: str, make: Load) -> None:
 def full_name(name: str) -> str:
     """Returns the name of an environment in a config.
 
-    Gymnasium names such as `Pendulum-v1`, and classes (`module:Class`), get the prefix of Gymnasium.
+    Names such as `Pendulum-v1`, and classes (`module:Class`), get the prefix of Gymnasium.
     """
     registered = re.search(r"-v\d+$", name) and ":" not in name
     a_class = re.fullmatch(r"[^\W\d][\w.]*:[^\W\d]\w*", name) and not name.startswith((GYMNASIUM, OWN))

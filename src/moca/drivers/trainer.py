@@ -62,7 +62,7 @@ class Schedule(NamedTuple):
         return total
 
     def _parts(self, episodes: int) -> Iterator[tuple[int, int]]:
-        """Yields, for each stretch between totals, its steps and how many of the episodes it has."""
+        """Yields the steps of each stretch between totals, and how many of the episodes it has."""
         for steps in map(sub, self.totals, [0, *self.totals]):
             count = min(episodes, -(-steps // self.length))
             yield steps, count

@@ -100,8 +100,8 @@ class ActionRepeat(Environment):
 
         shapes = jax.eval_shape(self.inner.step, state, action)[1]
         nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-        # Each copy of the physics takes seconds to compile. On a GPU, iterations cost kernel launches,
-        # so two are unrolled.
+        # Each copy of the physics takes seconds to compile. On a GPU, where an iteration costs
+        # kernel launches, two are unrolled.
         copies = 1 if jax.default_backend() == "cpu" else 2
         (state, step), _ = jax.lax.scan(again, (state, nothing), length=self.times, unroll=copies)
         return state, step

@@ -38,7 +38,7 @@ class Gymnasium(HostEnvironment):
         env: A registered name, or `module:Class`; an environment from `gymnasium.make`, or one that
             can be copied; or a function that creates a new environment at each call.
         flatten: If True, observations of several parts (Dict, Tuple) become one vector, in the
-            order of the space. Discrete parts become one-hot vectors. See the setting `env.flatten`.
+            order of the space. Discrete parts become one-hot vectors. See `env.flatten`.
         settings: Arguments of `gymnasium.make`, if a name is given.
     """
 

@@ -69,8 +69,8 @@ ON_HOST = {
     "observation-type": "return an array of numbers, np.array(…, np.float32)",
     "observation-shape": "make the two match: squeeze or concatenate the observation, or change observation_space",
     "observation-dtype": "return it as observation.astype(self.observation_space.dtype), or change the space's dtype",
-    "observation-range": "widen observation_space, with np.inf where there is no bound, or clip the observation; training "
-    "works either way",
+    "observation-range": "widen observation_space, with np.inf where there is no bound, or clip the observation; "
+    "training works either way",
     "observation-not-finite": "guard divisions, roots and logarithms, bound what grows (np.clip), or end the episode "
     "earlier",
     "reward-not-finite": "guard divisions, roots and logarithms, bound what grows (np.clip), or end the episode "

@@ -268,7 +268,7 @@ class Breaks(Cart):
         return result if self.time < 30 else result[1 // 0]
 
 
-@broken("auto-reset", "seems to return the first observation of another", "the last one")
+@broken("auto-reset", "seems to return the first observation of another", "the last observation")
 class Restarts(Falls):
     def step(self, action):
         last, reward, terminated, truncated, info = super().step(action)
@@ -426,9 +426,9 @@ def test_a_slow_environment_is_not_kept_waiting(monkeypatch):
 
 
 def test_strict_raises_and_names_are_known():
-    with pytest.raises(ConfigError, match=r"LateReward is not a healthy environment:\n- step\(\) returns nan"):
+    with pytest.raises(ConfigError, match=r"LateReward is not a valid environment:\n- step\(\) returns nan"):
         moca.check_env(LateReward(), strict=True)
     with pytest.raises(ConfigError, match="Did you mean Pendulum-v1"):
         moca.check_env("gymnasium:Pendulun-v1")
-    with pytest.raises(ConfigError, match=r"Choices is not a healthy environment:\n- actions must be a Box"):
+    with pytest.raises(ConfigError, match=r"Choices is not a valid environment:\n- actions must be a Box"):
         moca.check_env(Choices(), strict=True)

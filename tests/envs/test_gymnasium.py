@@ -574,7 +574,7 @@ def test_what_rendering_needs_is_named_where_it_is_missing(monkeypatch):
     monkeypatch.delitem(sys.modules, "pygame.gfxdraw", raising=False)
     vector = Gymnasium("Pendulum-v1").vector(1, render_mode="rgb_array")
     vector.reset([0])
-    with pytest.raises(ConfigError, match=r"cannot draw this environment.*run pip install 'moca-rl\[gymnasium\]'"):
+    with pytest.raises(ConfigError, match=r"cannot render this environment.*run pip install 'moca-rl\[gymnasium\]'"):
         vector.picture()
 
 

@@ -106,7 +106,7 @@ def test_settings_that_are_floats_share_a_program():
     for a, b in zip(leaves(alone, 0), leaves(together, 1), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
     assert any(np.abs(leaf[0] - leaf[1]).max() > 1e-6 for leaf in leaves(together))
-    with pytest.raises(ConfigError, match="floats"):
+    with pytest.raises(ConfigError, match="settings of type float"):
         ScanTrainer([low, probes.tiny(sac__width=8)], (0, 1), probes.Drift())
 
 

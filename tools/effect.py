@@ -44,7 +44,7 @@ def table(results: pd.DataFrame, nothing: dict[str, float]) -> str:
                 text += f" ({int((scores >= SOLVED[PENDULUM]).sum())} of {scores.size})"
             cells.append(text)
         lines.append(f"| {place(env, noise)} | {' | '.join(cells)} |")
-    means = finals.loc["raw", CARTPOLE].mean(axis=1).groupby("noise").max()
+    means = finals.sort_index().loc["raw", CARTPOLE].mean(axis=1).groupby("noise").max()
     poor = [place(CARTPOLE, noise) for env, noise in ROWS if env == CARTPOLE and means[noise] < nothing[CARTPOLE]]
     below = f": at {' and '.join(each.removeprefix('Cartpole, ') for each in poor)} every agent ends below that"
     return "\n".join(lines) + f"\n\nDoing nothing scores {nothing[CARTPOLE]:.0f} on Cartpole{below if poor else ''}.\n"

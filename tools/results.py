@@ -129,9 +129,9 @@ def scores(table: pd.DataFrame) -> str:
 
 
 PARAGRAPHS = (
-    "**Reproduced.** Ignoring the covariance costs return. On Cartpole at σ = 0.05 "
-    "MoCA ends {cartpole} points above MoCA-CE; on Pendulum {pendulum} of MoCA-CE. **Why:** MoCA-CE learns too, but "
-    "its targets leave out what the noise costs, so it overestimates its states (on Cartpole by {theirs}, MoCA by "
+    "**Reproduced.** Ignoring the covariance costs return. MoCA-CE does: it takes V(E[s′]) for E[V(s′)]. On Cartpole "
+    "at σ = 0.05 MoCA ends {cartpole} points above it; on Pendulum {pendulum} of MoCA-CE. **Why:** MoCA-CE learns too, "
+    "but its targets leave out what the noise costs, so it overestimates its states (on Cartpole by {theirs}, MoCA by "
     "{ours}) and falls back. MoCA's predictions are calibrated: {coverage} of outcomes lie within 1σ.",
     "**Not reproduced.** That the closed form beats sampling: on Pendulum at σ = 0.05 four and sixteen samples end "
     "*equal* to it ({few} and {many}). On Cartpole under state-norm noise four samples fall behind ({scaled}), sixteen "
@@ -160,7 +160,7 @@ def paragraph(table: pd.DataFrame, verdicts: list[claims.Verdict]) -> str:
     for task in (cartpole, pendulum):
         told("above-moca-ce", "paper", task, "0.05", claims.ABSENT)
     mean = lambda preset, env: statistics.mean_t(_finals(table, preset, env, "0.05")[0]).brief  # noqa: E731
-    over = statistics.final_scores(table, "overestimation").loc["raw", cartpole]
+    over = statistics.final_scores(table, "overestimation").sort_index().loc["raw", cartpole]
     above = {agent: f"{over.loc[agent, '0.05'].mean():.0f}".replace("-", "−") for agent in ("moca", "moca-ce")}
     coverage = found["calibrated", "raw", pendulum, "0.05"].value
     solved = told("above-moca-ce", "raw", pendulum, "0.05", claims.HOLDS)

@@ -22,7 +22,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from moca import cli, devices
-from moca.drivers import Report
+from moca.drivers import Report, Schedule
 from moca.loop import RunState
 from moca.runs import checkpoint, launch, origin, saving
 from moca.runs.directory import LOGS
@@ -42,6 +42,7 @@ class Trainer:
 
     def __init__(self, configs, seeds, env, overlap=False):
         self.config, self.env, self.episode, self.episodes = configs[0], SimpleNamespace(), 0, EPISODES
+        self.schedule = Schedule(LENGTH, [EPISODES * LENGTH])
         self._seeds = np.array(seeds, np.float32)
         runs = len(seeds)
         self.state = RunState(

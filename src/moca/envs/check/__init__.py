@@ -74,9 +74,10 @@ def _adapted(env: Any, found: Findings) -> Any:
 
 def _name(env: Any) -> str:
     """Returns the name of an environment, or of its class."""
-    if not isinstance(env, HostEnvironment):
-        return type(env).__name__
-    return (env.name or type(env.single().unwrapped).__name__).removeprefix(GYMNASIUM)
+    if isinstance(env, HostEnvironment) and env.name:
+        return env.name.removeprefix(GYMNASIUM)
+    single = env.single() if isinstance(env, HostEnvironment) else None
+    return type(env if single is None else single.unwrapped).__name__
 
 
 def refuse_broken(env: Spaces) -> None:

@@ -5,8 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from moca.envs.environment import ActionRepeat
-from moca.envs.playground import Playground, folded, unrolled
+from moca.envs.playground import Playground, unrolled
 
 
 def primitives(function, *args):
@@ -95,33 +94,3 @@ def test_the_physics_of_cartpole_stay_what_they_are():
 
     plain, rewritten = (roll(step)(state)[1] for step in (env.env.step, lambda s, a: env.step(s, a)[0]))
     np.testing.assert_allclose(plain, rewritten, atol=2e-5)
-
-
-def test_constants_are_folded_and_nothing_is_computed_twice_or_in_vain():
-    table = jnp.arange(12.0).reshape(3, 4)
-
-    def function(x):
-        rows = jnp.where(table[0, 1] < 2, table[jnp.array([2, -1, 0]) % 3], 2.0)  # of constants alone
-        unused = jnp.sin(x)  # noqa: F841
-        return jax.lax.scan(lambda c, _: (c * x + rows[1], c * x), x, length=2)
-
-    x = jnp.linspace(-1, 1, 4)
-    for new, old in zip(folded(function)(x), function(x), strict=True):
-        np.testing.assert_array_equal(new, old)
-    names = primitives(folded(function), x)
-    assert sorted(names) == ["add", "mul", "scan"]
-    assert len(primitives(function, x)) > 20
-
-
-def test_the_first_state_stays_what_it_is():
-    env = Playground("CartpoleBalance")
-    folded_state, plain = env.reset(jax.random.key(3))[0], jax.jit(env.env.reset)(jax.random.key(3))
-    for new, old in zip(jax.tree.leaves(folded_state.data), jax.tree.leaves(plain.data), strict=True):
-        np.testing.assert_allclose(new, old, rtol=1e-6, atol=1e-6)
-
-
-def test_an_action_that_is_repeated_holds_the_physics_once():
-    env = ActionRepeat(Playground("PendulumSwingup"), 2)
-    state, _ = jax.eval_shape(env.reset, jax.random.key(0))
-    arguments = state, jax.ShapeDtypeStruct((1,), jnp.float32)
-    assert primitives(env.step, *arguments).count("sin") == primitives(env.inner.step, *arguments).count("sin")

@@ -89,6 +89,8 @@ class ActionRepeat(Environment):
         return self.inner.reset(key)
 
     def step(self, state: Any, action: Float[Array, "act"]) -> tuple[Any, Step]:
+        state, step = self.inner.step(state, action)
+
         def again(carry: tuple[Any, Step], _: None) -> tuple[tuple[Any, Step], None]:
             state, step = carry
             next_state, following = self.inner.step(state, action)
@@ -98,12 +100,7 @@ class ActionRepeat(Environment):
                 return moved, None
             return jax.tree.map(lambda a, b: jnp.where(step.terminated, a, b), carry, moved), None
 
-        shapes = jax.eval_shape(self.inner.step, state, action)[1]
-        nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-        # Each copy of the physics takes seconds to compile. On a GPU, where an iteration costs
-        # kernel launches, two are unrolled.
-        copies = 1 if jax.default_backend() == "cpu" else 2
-        (state, step), _ = jax.lax.scan(again, (state, nothing), length=self.times, unroll=copies)
+        (state, step), _ = jax.lax.scan(again, (state, step), length=self.times - 1)
         return state, step
 
 

@@ -3,20 +3,15 @@
 Playground's training wrappers are not used: they restart every episode from one cached state,
 replace the last observation by the next first one, and report a time limit as a termination.
 
-The second half of this file rewrites the traced physics (its jaxpr), equation by equation, so that
-it compiles and runs faster. Many equations only handle constants: they normalise indices, or select
-properties of bodies one by one. XLA folds these too, but only after the program has been batched
-and lowered, and once for every place that steps the environment. Here NumPy folds them, and
-repeated equations are computed once.
-
-A physics step also solves two-by-two systems and runs line searches of four iterations. On a GPU
-each of these is dozens of kernel launches for a few numbers; as plain arithmetic the compiler fuses
-them. `unrolled` therefore unrolls short loops and writes out tiny factorisations.
+The second half of this file makes the physics fast, by unrolling short loops and writing out tiny
+factorisations. A physics step solves two-by-two systems and runs line searches of four iterations.
+On a GPU each of these is dozens of kernel launches for a few numbers; as plain arithmetic the
+compiler fuses them.
 """
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from ctypes.util import find_library
 from functools import cache, partial
@@ -27,7 +22,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
+from jax.extend.core import ClosedJaxpr, Literal
 from jaxtyping import Array, Float, Key
 
 from moca.config import ConfigError
@@ -57,7 +52,7 @@ class Playground(Environment):
     # the same environment.
     @partial(jax.jit, static_argnums=0)
     def reset(self, key: Key[Array, ""]) -> tuple[Any, Float[Array, "obs"]]:
-        state = folded(self.env.reset)(key)
+        state = self.env.reset(key)
         return state, vector(state.obs)
 
     @partial(jax.jit, static_argnums=0)
@@ -66,7 +61,7 @@ class Playground(Environment):
         return state, Step(vector(state.obs), jnp.asarray(state.reward, jnp.float32), state.done > 0)
 
 
-_LOADING = Lock()  # threads would each load one, and could leave standard output redirected
+_LOADING = Lock()  # concurrent threads would each load one, and could leave standard output redirected
 
 
 @cache
@@ -96,168 +91,50 @@ def _load(name: str) -> tuple[Any, int, tuple[float, ...], tuple[float, ...], bo
 SHORT = 8  # the most iterations of a loop that is unrolled
 TINY = 4  # the most rows of a matrix whose factorisation is written out
 
-Rewrites = Mapping[str, Callable[..., list[Any] | None]]
-
-
-def folded(function: Callable) -> Callable:
-    """Returns a copy of a pure function whose traced program is smaller.
-
-    The compiler fuses it differently, so that a result may differ in its last bit.
-    """
-    return _rewritten(function, _FOLDED)
-
 
 def unrolled(function: Callable) -> Callable:
-    """Returns a copy of a pure function with short loops unrolled and factorisations written out.
+    """Returns a rewritten copy of a pure function of arrays.
 
     Its results differ by rounding only.
     """
-    return _rewritten(function, _UNROLLED)
 
-
-def _rewritten(function: Callable, rewrites: Rewrites) -> Callable:
-    def copy(*args: Any) -> Any:
+    def rewritten(*args: Any) -> Any:
         traced, shape = jax.make_jaxpr(function, return_shape=True)(*args)
-        outputs = _evaluate(traced, jax.tree.leaves(args), rewrites)
+        outputs = _evaluate(traced, jax.tree.leaves(args))
         return jax.tree.unflatten(jax.tree.structure(shape), outputs)
 
-    return copy
+    return rewritten
 
 
-def _evaluate(traced: ClosedJaxpr, args: Sequence[Any], rewrites: Rewrites) -> list[Any]:
-    """Evaluates a traced program for `args`, equation by equation. NumPy arrays are constants."""
+def _evaluate(traced: ClosedJaxpr, args: Sequence[Array]) -> list[Array]:
+    """Evaluates a traced program for `args`, equation by equation."""
     jaxpr = traced.jaxpr
-    inputs = [*map(_constant, traced.consts), *args]
-    values: dict[Any, Any] = dict(zip([*jaxpr.constvars, *jaxpr.invars], inputs, strict=True))
-    known: dict[Any, list[Any]] = {}
+    values: dict[Any, Any] = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*traced.consts, *args], strict=True))
 
     def read(atom: Any) -> Any:
-        if not isinstance(atom, Literal):
-            return values[atom]
-        kind: Any = atom.aval
-        return np.asarray(atom.val, kind.dtype)[()]
+        return atom.val if isinstance(atom, Literal) else values[atom]
 
-    for equation in _needed(jaxpr):
+    for equation in jaxpr.eqns:
         inputs = [read(atom) for atom in equation.invars]
-        if equation.primitive.name in _SIMPLE:
-            key = (equation.primitive.name, str(equation.params), *map(_identity, inputs))
-            if key not in known:
-                known[key] = _bind(equation, inputs)
-            outputs = known[key]
-        else:
-            rewrite = rewrites.get(equation.primitive.name, lambda *_: None)
-            outputs = rewrite(inputs, equation.params, rewrites) or _bind(equation, inputs)
+        rewrite = _REWRITES.get(equation.primitive.name)
+        with equation.ctx.manager:
+            outputs = rewrite(inputs, equation.params) if rewrite else None
+            if outputs is None:
+                outputs = equation.primitive.bind(*inputs, **equation.primitive.get_bind_params(equation.params))
+                outputs = outputs if equation.primitive.multiple_results else [outputs]
         values.update(zip(equation.outvars, outputs, strict=True))
     return [read(atom) for atom in jaxpr.outvars]
 
 
-def _needed(jaxpr: Jaxpr) -> list[JaxprEqn]:
-    """Returns the equations that the results depend on."""
-    needed, wanted = [], {atom for atom in jaxpr.outvars if not isinstance(atom, Literal)}
-    for equation in reversed(jaxpr.eqns):
-        if equation.effects or not wanted.isdisjoint(equation.outvars):
-            needed.append(equation)
-            wanted |= {atom for atom in equation.invars if not isinstance(atom, Literal)}
-    return needed[::-1]
-
-
-def _constant(value: Any) -> Any:
-    """Returns a constant of a traced program as a NumPy array; random keys stay as they are."""
-    return np.asarray(value) if jnp.issubdtype(value.dtype, np.generic) else value
-
-
-def _identity(value: Any) -> Any:
-    """Returns a key that is equal for identical values."""
-    return (value.dtype, value.shape, value.tobytes()) if isinstance(value, np.ndarray | np.generic) else id(value)
-
-
-def _bind(equation: JaxprEqn, inputs: list[Any]) -> list[Any]:
-    """Returns the results of one equation.
-
-    They are constants if the primitive is simple and its inputs are constants.
-    """
-    fold = _SIMPLE.get(equation.primitive.name)
-    if fold and all(isinstance(value, np.ndarray | np.generic) for value in inputs) and _exact(equation, inputs):
-        return [fold(*inputs, **equation.params)]
-    with equation.ctx.manager:
-        outputs = equation.primitive.bind(*inputs, **equation.primitive.get_bind_params(equation.params))
-    return outputs if equation.primitive.multiple_results else [outputs]
-
-
-def _exact(equation: JaxprEqn, inputs: list[Any]) -> bool:
-    """Returns False for arithmetic that rounds.
-
-    A compiler may fuse a product and a sum and round once; NumPy rounds twice.
-    """
-    rounds = equation.primitive.name in ("add", "sub", "mul", "rem")
-    return not rounds or np.issubdtype(inputs[0].dtype, np.integer) or inputs[0].dtype == bool
-
-
-def _broadcast(x: Any, shape: tuple[int, ...], broadcast_dimensions: tuple[int, ...], **_: Any) -> Any:
-    expanded = np.ones(len(shape), int)
-    expanded[list(broadcast_dimensions)] = np.shape(x)
-    return np.broadcast_to(np.reshape(x, expanded), shape)
-
-
-def _slice(x: Any, start_indices: Any, limit_indices: Any, strides: Any) -> Any:
-    strides = strides or (1,) * np.ndim(x)
-    return x[tuple(map(slice, start_indices, limit_indices, strides))]
-
-
-def _gather(*inputs: Any, **params: Any) -> Any:
-    with jax.ensure_compile_time_eval():
-        return np.asarray(jax.lax.gather_p.bind(*inputs, **params))
-
-
-# Primitives whose equations are omitted if their inputs are constants or the same equation was
-# evaluated before.
-_SIMPLE: dict[str, Callable[..., Any]] = {
-    "add": lambda x, y, **_: np.add(x, y),
-    "sub": lambda x, y, **_: np.subtract(x, y),
-    "mul": lambda x, y, **_: np.multiply(x, y),
-    "rem": lambda x, y, **_: np.fmod(x, y),
-    "eq": lambda x, y, **_: np.equal(x, y),
-    "ne": lambda x, y, **_: np.not_equal(x, y),
-    "lt": lambda x, y, **_: np.less(x, y),
-    "and": lambda x, y, **_: np.bitwise_and(x, y),
-    "or": lambda x, y, **_: np.bitwise_or(x, y),
-    "select_n": lambda which, no, yes: np.where(which, yes, no),
-    "broadcast_in_dim": _broadcast,
-    "slice": _slice,
-    "squeeze": lambda x, dimensions: np.squeeze(x, dimensions),
-    "reshape": lambda x, new_sizes, **_: np.reshape(x, new_sizes),
-    "transpose": lambda x, permutation: np.transpose(x, permutation),
-    "concatenate": lambda *parts, dimension: np.concatenate(parts, dimension),
-    "convert_element_type": lambda x, new_dtype, **_: np.asarray(x).astype(new_dtype),
-    "gather": _gather,
-}
-
-
-def _call(inputs: list[Any], params: dict[str, Any], rewrites: Rewrites) -> list[Any]:
-    return _evaluate(params["jaxpr"], inputs, rewrites)
-
-
-def _scan(inputs: list[Any], params: dict[str, Any], rewrites: Rewrites, unroll: int | None = None) -> list[Any]:
-    """Evaluates a loop whose body is rewritten too, with the constants it closes over folded."""
-    carried, first = params["num_carry"], params["num_consts"]
-    consts, start, xs = inputs[:first], inputs[first : first + carried], inputs[first + carried :]
-
-    def body(carry: list[Any], xs: list[Any]) -> tuple[list[Any], list[Any]]:
-        outputs = _evaluate(params["jaxpr"], [*consts, *carry, *xs], rewrites)
-        return outputs[:carried], outputs[carried:]
-
-    rounds = unroll or params["unroll"]
-    carry, ys = jax.lax.scan(body, start, xs, params["length"], reverse=params["reverse"], unroll=rounds)
-    return [*carry, *ys]
-
-
-def _unroll(inputs: list[Any], params: dict[str, Any], rewrites: Rewrites) -> list[Any]:
+def _scan(inputs: list[Array], params: dict[str, Any]) -> list[Array] | None:
     if params["length"] > SHORT:
-        return _scan(inputs, params, _FOLDED)
-    return _scan(inputs, params, rewrites, params["length"])
+        return None
+    body = params["jaxpr"]
+    rewritten = jax.make_jaxpr(lambda *args: _evaluate(body, args))(*body.in_avals)
+    return jax.lax.scan_p.bind(*inputs, **(params | {"jaxpr": rewritten, "unroll": params["length"]}))
 
 
-def _cholesky(inputs: list[Array], params: dict[str, Any], rewrites: Rewrites) -> list[Array] | None:
+def _cholesky(inputs: list[Array], params: dict[str, Any]) -> list[Array] | None:
     (matrix,) = inputs
     if matrix.ndim != 2 or len(matrix) > TINY or not jnp.issubdtype(matrix.dtype, jnp.floating):
         return None
@@ -279,7 +156,7 @@ def _factor(matrix: Float[Array, "n n"]) -> Float[Array, "n n"]:
     return jnp.stack([jnp.stack(row) for row in factor])
 
 
-def _triangular_solve(inputs: list[Array], params: dict[str, Any], rewrites: Rewrites) -> list[Array] | None:
+def _triangular_solve(inputs: list[Array], params: dict[str, Any]) -> list[Array] | None:
     matrix, right = inputs
     if matrix.ndim != 2 or len(matrix) > TINY or not params["left_side"] or params["conjugate_a"]:
         return None
@@ -293,5 +170,13 @@ def _triangular_solve(inputs: list[Array], params: dict[str, Any], rewrites: Rew
     return [jnp.stack(solution)]
 
 
-_FOLDED: Rewrites = {"jit": _call, "scan": _scan}
-_UNROLLED: Rewrites = {"jit": _call, "scan": _unroll, "cholesky": _cholesky, "triangular_solve": _triangular_solve}
+def _call(inputs: list[Array], params: dict[str, Any]) -> list[Array]:
+    return _evaluate(params["jaxpr"], inputs)
+
+
+_REWRITES: dict[str, Callable[[list[Array], dict[str, Any]], list[Array] | None]] = {
+    "scan": _scan,
+    "cholesky": _cholesky,
+    "triangular_solve": _triangular_solve,
+    "jit": _call,
+}

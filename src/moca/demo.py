@@ -93,7 +93,7 @@ def _picture(directory: Path) -> Figure:
     maps[0].set_ylabel("angular velocity")
     figure.colorbar(image, ax=maps, label="value")
     # Two rewards of at most one per decision, discounted by 0.99, sum to at most 200.
-    figure.suptitle(f"Pendulum Swingup, raw observations with noise of σ = {NOISE}; nothing is worth more than 200")
+    figure.suptitle(f"Pendulum Swingup, raw observations with noise of σ = {NOISE}; true values are at most 200")
     return figure
 
 

@@ -35,6 +35,12 @@ def rates(path: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
+def best_gaps(path: Path) -> list[str]:
+    """Returns MoCA − MoCA-CE on Cartpole and on Pendulum, each agent at its best rates, from the table of `rates`."""
+    rows = [line for line in rates(path).splitlines() if "each at its best" in line]
+    return [row.split("|")[-2].strip() for row in rows]
+
+
 def sac(path: Path) -> str:
     """The five best of SAC's 64 settings, the best without random actions, and the usual one."""
     searched = _with_settings(pd.read_parquet(path), ("sac.", "train.b", "train.u"))

@@ -36,7 +36,7 @@ def rates(path: Path) -> str:
 
 
 def best_gaps(path: Path) -> list[str]:
-    """Returns MoCA − MoCA-CE on Cartpole and on Pendulum, each agent at its best rates, from the table of `rates`."""
+    """Returns MoCA − MoCA-CE on Cartpole and on Pendulum, each agent at its best rates."""
     rows = [line for line in rates(path).splitlines() if "each at its best" in line]
     return [row.split("|")[-2].strip() for row in rows]
 

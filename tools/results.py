@@ -25,7 +25,8 @@ from moca.studies import curves, grid, registry, report, results, statistics
 
 ROOT = Path(__file__).parent.parent
 STUDIES = [name for name in registry.grids() if (ROOT / "results" / name / results.TABLE).exists()]
-JUDGED = [name for name in STUDIES if name != "further"]  # their tables decide the paper's claims
+UNJUDGED = ("further", "raw-between", "tuned-between")  # other tasks, and levels that only test a predictor
+JUDGED = [name for name in STUDIES if name not in UNJUDGED]  # their tables decide the paper's claims
 COLUMNS = ("moca", "moca-mixture", "moca-mc-16", "moca-mc-4", "moca-mc-1", "moca-ce", "naf", "bnaf", "sac-usual", "sac")
 START, END = "<!-- {}: written by tools/results.py -->\n", "<!-- end -->"
 

@@ -11,9 +11,11 @@ import argparse
 import itertools
 import json
 import os
+import random
 import subprocess
 import sys
 import time
+from math import log10
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +29,12 @@ START = {
 }  # fmt: skip
 
 
+def _critic(rate: float) -> dict[str, float]:
+    return {f"critic.{name}": rate for name in ("lr", "lr_end", "vertex_lr", "vertex_lr_end")}
+
+
 def _rates(value: float, basis: float, critic: float) -> dict[str, float]:
-    return {"value.lr": value, "value.basis_lr": basis, "critic.lr": critic, "critic.lr_end": critic,
-            "critic.vertex_lr": critic, "critic.vertex_lr_end": critic}  # fmt: skip
+    return {"value.lr": value, "value.basis_lr": basis, **_critic(critic)}
 
 
 def raw() -> list[dict[str, Any]]:
@@ -95,11 +100,7 @@ def raw_again() -> list[dict[str, Any]]:
 
 def rates() -> list[dict[str, Any]]:
     """Nine pairs of rates for each of three agents under `raw`, so that none is judged at another's."""
-    points = [
-        {"value.lr": value, **{f"critic.{name}": critic for name in ("lr", "lr_end", "vertex_lr", "vertex_lr_end")}}
-        for value in (3e-3, 1e-2, 3e-2)
-        for critic in (3e-4, 1e-3, 3e-3)
-    ]
+    points = [{"value.lr": value, **_critic(critic)} for value in (3e-3, 1e-2, 3e-2) for critic in (3e-4, 1e-3, 3e-3)]
     return [
         {"preset": "raw", "env": env, "steps": steps, "points": points, "seeds": list(range(100, 100 + seeds)),
          "settings": {"agent": agent, "noise.sigma": 0.05, "train.eval_every": steps // 25_000}}
@@ -108,12 +109,58 @@ def rates() -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
+def joint() -> list[dict[str, Any]]:
+    """`raw` and 31 points drawn at random around it: the same 32 for MoCA, MoCA-CE and BNAF, at σ = 0.05."""
+    draw = random.Random(0)
+    between = lambda low, high: float(f"{10 ** draw.uniform(log10(low), log10(high)):.2g}")  # noqa: E731
+    points: list[dict[str, float]] = [{}]
+    for _ in range(31):
+        points.append(
+            {"value.lr": between(1e-3, 1e-1), "value.basis_lr": between(3e-4, 1e-2), **_critic(between(1e-4, 3e-3)),
+             "dynamics.lr": between(1e-4, 1e-3), "train.gamma": draw.choice((0.98, 0.99, 0.995)),
+             "critic.keepalive": draw.choice((0.0, 1e-4, 1e-2)), "exploration.hold": draw.choice((5.0, 10.0, 20.0, 40.0)),
+             "exploration.sigma_end": draw.choice((0.1, 0.3))}
+        )  # fmt: skip
+    return [
+        {"preset": "raw", "env": env, "steps": steps, "points": points, "seeds": list(range(500, 500 + seeds)),
+         "settings": {"agent": agent, "noise.sigma": 0.05, "train.eval_every": steps // 25_000}}
+        for env, steps, seeds in (("CartpoleBalance", 100_000, 5), ("PendulumSwingup", 200_000, 4))
+        for agent in ("moca", "moca-ce", "bnaf")
+    ]  # fmt: skip
+
+
+def best_joint(env: str) -> dict[str, dict[str, float]]:
+    """Each agent's best point of `joint` on a task: highest mean return over the last fifth of training."""
+    import pandas as pd
+
+    table = pd.concat([pd.read_parquet(path) for path in _folder().glob("joint*.parquet")])
+    own = table[table["env"] == env].assign(return_mean=lambda rows: rows["return_mean"].fillna(0))
+    last = own.groupby("agent")["step"].max().min()  # all agents are compared at the same length
+    late = own[own["step"].between(0.8 * last + 1, last)]
+    scores = late.groupby(["agent", "point"])["return_mean"].mean()
+    return {agent: json.loads(scores.loc[agent].idxmax()) for agent in scores.index.unique("agent")}
+
+
+def best() -> list[dict[str, Any]]:
+    """MoCA, MoCA-CE and BNAF at the best of their 32 points, on fresh seeds; the first two also at each other's."""
+    programs = []
+    for env, steps, seeds in (("CartpoleBalance", 100_000, 40), ("PendulumSwingup", 200_000, 30)):
+        points = best_joint(env)
+        for agent in ("moca", "moca-ce", "bnaf"):
+            other = {"moca": ["moca-ce"], "moca-ce": ["moca"]}.get(agent, [])
+            programs.append(
+                {"preset": "raw", "env": env, "steps": steps, "points": [points[name] for name in (agent, *other)],
+                 "seeds": list(range(3000, 3000 + seeds)),
+                 "settings": {"agent": agent, "noise.sigma": 0.05, "train.eval_every": steps // 50_000}}
+            )  # fmt: skip
+    return programs
+
+
 # One change a rung, from what is printed to `raw`; widths and K, which are not printed, as in `raw` throughout.
 _UNPRINTED = {"critic.width": 64, "dynamics.width": 64, "dynamics.members": 3, "dynamics.lr": 3e-4}
-_FASTER = {f"critic.{name}": 1e-3 for name in ("lr", "lr_end", "vertex_lr", "vertex_lr_end")}
 _RUNGS: list[tuple[str, dict[str, Any]]] = [
     ("as printed", {}),
-    ("critic and vertex at 1e-3", _FASTER),
+    ("critic and vertex at 1e-3", _critic(1e-3)),
     ("weights of V at 1e-2", {"value.lr": 1e-2}),
     ("random actions at the ends, held", {"exploration.random": "extreme", "exploration.hold": 20.0}),
     ("bases that learn: raw", {"value.kind": "rbf-learned", "value.basis_lr": 3e-3}),
@@ -243,6 +290,8 @@ SEARCHES = {
     "raw": raw,
     "raw-again": raw_again,
     "rates": rates,
+    "joint": joint,
+    "best": best,
     "ladder": ladder,
     "sac": sac,
     "completions": completions,

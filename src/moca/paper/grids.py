@@ -46,6 +46,20 @@ _ALL = (
         Block(CARTPOLE, ("moca-ce", "moca"), ("0.0125",)),
         Block(PENDULUM, ("moca-ce", "moca"), ("0",), 250_000),
     ),
+    # Levels between those of the other studies, to test that predictor a third time.
+    _raw(
+        "raw-between",
+        Block(CARTPOLE, ("moca-ce", "moca"), ("0.035", "state-norm 0.1", "action 0.25")),
+        Block(PENDULUM, ("moca-ce", "moca"), ("0.0125", "0.035", "action 0.25"), 250_000),
+        seeds=20,
+    ),
+    _raw(
+        "tuned-between",
+        Block(CARTPOLE, ("moca-ce", "moca"), ("state-norm 0.2",)),
+        Block(PENDULUM, ("moca-ce", "moca"), ("0.1",), 250_000),
+        seeds=20,
+        presets=("tuned",),
+    ),
     # SAC with searched settings at every level, and with the usual settings at one.
     _raw(
         "raw-sac-cartpole",

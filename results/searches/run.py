@@ -118,7 +118,8 @@ def joint() -> list[dict[str, Any]]:
         points.append(
             {"value.lr": between(1e-3, 1e-1), "value.basis_lr": between(3e-4, 1e-2), **_critic(between(1e-4, 3e-3)),
              "dynamics.lr": between(1e-4, 1e-3), "train.gamma": draw.choice((0.98, 0.99, 0.995)),
-             "critic.keepalive": draw.choice((0.0, 1e-4, 1e-2)), "exploration.hold": draw.choice((5.0, 10.0, 20.0, 40.0)),
+             "critic.keepalive": draw.choice((0.0, 1e-4, 1e-2)),
+             "exploration.hold": draw.choice((5.0, 10.0, 20.0, 40.0)),
              "exploration.sigma_end": draw.choice((0.1, 0.3))}
         )  # fmt: skip
     return [

@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 from effect import TASKS
 
+from moca.paper import claims
 from moca.paper.claims.scores import Scores
 from moca.paper.tasks import CARTPOLE, PENDULUM, SOLVED
 from moca.presets import SAC_USUAL
@@ -35,10 +36,62 @@ def rates(path: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-def best_gaps(path: Path) -> list[str]:
-    """Returns MoCA − MoCA-CE on Cartpole and on Pendulum, each agent at its best rates."""
-    rows = [line for line in rates(path).splitlines() if "each at its best" in line]
-    return [row.split("|")[-2].strip() for row in rows]
+BEST = "best"  # stands for a preset: each agent at its own best of the points of `joint`
+
+
+def at_their_best(path: Path) -> pd.DataFrame:
+    """Returns the runs of the search `best` at each agent's own best point, as rows of a study."""
+    searched = pd.read_parquet(path)
+    chosen = searched.groupby(["env", "agent"])["point"].transform("first")  # its own comes first
+    own = searched[searched["point"] == chosen]
+    return own.assign(preset=BEST, noise="0.05", diverged=own["return_mean"].isna())
+
+
+def judge(path: Path, nothing: dict[str, float]) -> list[claims.Verdict]:
+    """Returns the verdicts on MoCA against MoCA-CE and BNAF, each at its own best point."""
+    return claims.judge(at_their_best(path), nothing, {("above-moca-ce", "0.05"), ("above-bnaf", "0.05")})
+
+
+def best(path: Path, verdicts: list[claims.Verdict]) -> str:
+    """Returns a table of final returns at the points that are best for one of the agents."""
+    searched = pd.read_parquet(path)
+    last = searched[searched["step"] > 0.9 * searched.groupby("env")["step"].transform("max")]
+    by_seed = last.groupby(["env", "agent", "point", "seed"])["return_mean"].mean()
+    found = {(verdict.claim, verdict.task): verdict for verdict in verdicts}
+    lines = ["| task, σ 0.05 | settings | MoCA | MoCA-CE | BNAF | MoCA − MoCA-CE |", "|---" * 6 + "|"]
+    for env in (CARTPOLE, PENDULUM):
+        names = searched[searched["env"] == env].groupby("agent")["point"].first()
+        whole, ours, theirs = names.to_dict(), names["moca"], names["moca-ce"]
+        for label, points in (
+            ("each at its own best", whole),
+            ("the best of MoCA", {"moca": ours, "moca-ce": ours}),
+            ("the best of MoCA-CE", {"moca": theirs, "moca-ce": theirs}),
+        ):
+            scores = {agent: by_seed.loc[env, agent, point] for agent, point in points.items()}
+            cells = [_score(scores[agent], env) if agent in scores else "" for agent in ("moca", "moca-ce", "bnaf")]
+            gap = statistics.difference(scores["moca"], scores["moca-ce"]).brief
+            verdict = f"**{found['above-moca-ce', env].verdict}**, " if points is whole else ""
+            lines.append(f"| {TASKS[env]} | {label} | {' | '.join(cells)} | {verdict}{gap} |")
+    return "\n".join(lines) + "\n"
+
+
+def ahead_at_its_best(path: Path) -> str:
+    """Returns how far MoCA-CE is ahead of MoCA on Cartpole, both at the best point of MoCA-CE."""
+    searched = pd.read_parquet(path)
+    own = searched[searched["env"] == CARTPOLE]
+    point = own[own["agent"] == "moca-ce"]["point"].iloc[0]
+    last = own[(own["point"] == point) & (own["step"] > 0.9 * own["step"].max())]
+    finals = last.groupby(["agent", "seed"])["return_mean"].mean()
+    found = statistics.difference(finals["moca-ce"], finals["moca"])
+    if found.low <= 0:
+        raise ValueError(f"the README says that MoCA-CE is ahead there; it is so by {found.brief}")
+    return found.brief
+
+
+def _score(finals: pd.Series, env: str) -> str:
+    """Returns mean and interval, on Pendulum with the number of solved seeds."""
+    solved = f" ({int((finals >= SOLVED[env]).sum())} of {len(finals)})" if env == PENDULUM else ""
+    return statistics.mean_t(finals).brief + solved
 
 
 def sac(path: Path) -> str:
@@ -80,8 +133,7 @@ def ladder(path: Path, nothing: dict[str, float]) -> str:
             finals = {agent: scores.of(agent, "0.05", "final") for agent in ("moca", "moca-ce")}
             learned = {agent: scores.of(agent, "0.05", "above the bar").mean() > 0 for agent in finals}
             for agent, each in finals.items():
-                solved = f" ({int((each >= SOLVED[env]).sum())})" if env == PENDULUM else ""
-                text = statistics.mean_t(each).brief + solved
+                text = _score(each, env)
                 cells.append(f"**{text}**" if learned[agent] else text)
             found = statistics.difference(finals["moca"], finals["moca-ce"])
             cells.append(("holds, " if found.low > 0 else "open, ") + found.brief if learned["moca"] else "–")

@@ -56,7 +56,21 @@ def all_runs():
         for (*cell, seed), run in table.groupby(["preset", "env", "agent", "noise", "seed"]):
             if cell[1] in RIVALS:
                 cells[tuple(cell)][seed].append(run_scores(run))
+    best = pd.read_parquet(RESULTS / "searches" / "best.parquet").sort_values("step", kind="stable")
+    for (task, agent), rows in best.groupby(["env", "agent"]):
+        for seed, run in rows[rows["point"] == best_points()[task, agent]].groupby("seed"):
+            cells["best", task, agent, "0.05"][seed].append(run_scores(run.assign(diverged=run["return_mean"].isna())))
     return cells
+
+
+def best_points():
+    """The point of the joint search at which each agent has the highest return over the last fifth, by task."""
+    searched = pd.read_parquet(RESULTS / "searches" / "joint.parquet")
+    found = {}
+    for (task, agent), rows in searched.groupby(["env", "agent"]):
+        late = rows[rows["step"] > 0.8 * rows["step"].max()]
+        found[task, agent] = late.pivot_table(index="point", columns="seed", values="return_mean").mean(axis=1).idxmax()
+    return found
 
 
 def by_seed(cell, function):

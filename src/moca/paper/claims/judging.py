@@ -1,6 +1,6 @@
 """Judging: verdicts on the paper's claims from tables of results."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -67,20 +67,25 @@ _NO_ESTIMATE = Estimate(np.nan, np.nan, np.nan, 0, 0)
 _Key = tuple[str, Side, Side]
 
 
-def judge(tables: "pd.DataFrame | Sequence[pd.DataFrame]", nothing: Mapping[str, float] = NOTHING) -> list[Verdict]:
+def judge(
+    tables: "pd.DataFrame | Sequence[pd.DataFrame]",
+    nothing: Mapping[str, float] = NOTHING,
+    only: Collection[tuple[str, str]] | None = None,
+) -> list[Verdict]:
     """Returns a verdict for every claim about the tasks in the tables, under every preset in them.
 
     Args:
         tables: Tables from `load_results`, one per study, or a single one. A cell in several
             studies, or duplicate rows, count as repetitions: the scores of a seed are averaged.
         nothing: The return of doing nothing for each task.
+        only: Names and noises of the claims to judge; the others do not count for corrections.
     """
     import pandas as pd
 
     given = [tables] if isinstance(tables, pd.DataFrame) else list(tables)
     studies = [one for table in given for one in _repetitions(table)]
     known = {cell for table in studies for cell in _cells(table)}
-    listed = claims(known)
+    listed = [claim for claim in claims(known) if only is None or (claim.name, claim.noise) in only]
     found = dict.fromkeys(name for table in studies for name in table["preset"].unique())
     judged = []
     for preset in by_rank(found):

@@ -7,6 +7,8 @@ from typing import Any
 import pandas as pd
 from effect import TASKS
 
+from moca import presets
+from moca.config import Config
 from moca.paper import claims
 from moca.paper.claims.scores import Scores
 from moca.paper.tasks import CARTPOLE, PENDULUM, SOLVED
@@ -75,6 +77,31 @@ def best(path: Path, verdicts: list[claims.Verdict]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def joint(path: Path) -> str:
+    """Returns a table of MoCA's lead over MoCA-CE in `joint`, by two of the settings."""
+    searched = pd.read_parquet(path)
+    late = searched[searched["step"] > 0.8 * searched.groupby("env")["step"].transform("max")]
+    means = late.groupby(["env", "point", "agent"])["return_mean"].mean().unstack("agent")
+    lines = ["| points | number | Cartpole: MoCA, MoCA-CE | ahead | Pendulum: MoCA, MoCA-CE | ahead |"]
+    lines.append("|---" * 6 + "|")
+    usual = {"train.gamma": Config().train.gamma, "critic.keepalive": presets.PRESETS["raw"][""]["critic.keepalive"]}
+    groups: dict[str, Any] = {"all": lambda point: True}
+    for name, symbol in (("train.gamma", "γ"), ("critic.keepalive", "keep-alive")):
+        value = lambda point, name=name: json.loads(point).get(name, usual[name])  # noqa: E731
+        for each in sorted({value(point) for point in means.index.unique("point")}):
+            groups[f"{symbol} = {each:g}"] = lambda point, value=value, each=each: value(point) == each
+    for label, belongs in groups.items():
+        cells = []
+        for env in (CARTPOLE, PENDULUM):
+            own = means.loc[env][means.loc[env].index.map(belongs)]
+            cells += [
+                f"{own['moca'].mean():.0f}, {own['moca-ce'].mean():.0f}",
+                f"{(own['moca'] > own['moca-ce']).sum()}",
+            ]
+        lines.append(f"| {label} | {len(own)} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
 def ahead_at_its_best(path: Path) -> str:
     """Returns how far MoCA-CE is ahead of MoCA on Cartpole, both at the best point of MoCA-CE."""
     searched = pd.read_parquet(path)
@@ -86,6 +113,24 @@ def ahead_at_its_best(path: Path) -> str:
     if found.low <= 0:
         raise ValueError(f"the README says that MoCA-CE is ahead there; it is so by {found.brief}")
     return found.brief
+
+
+def alone(path: Path) -> str:
+    """Returns MoCA's return on Cartpole at its own best point."""
+    rows = at_their_best(path)
+    finals = statistics.final_scores(rows[(rows["env"] == CARTPOLE) & (rows["agent"] == "moca")])
+    return statistics.mean_t(finals.to_numpy()).brief
+
+
+def ends_of_ladder(path: Path) -> dict[str, str]:
+    """Returns MoCA's mean returns on the ladder's first rung, as printed, and on `raw`."""
+    searched = pd.read_parquet(path)
+    searched = searched[searched["agent"] == "moca"]
+    last = searched[searched["step"] > 0.9 * searched.groupby("env")["step"].transform("max")]
+    means = last.groupby(["rung", "env"])["return_mean"].mean()
+    rungs = {"printed": "as printed", "learned": "bases that learn: raw"}
+    tasks = {"cartpole": CARTPOLE, "pendulum": PENDULUM}
+    return {f"{end}_{task}": f"{means[rungs[end], tasks[task]]:.0f}" for end in rungs for task in tasks}
 
 
 def _score(finals: pd.Series, env: str) -> str:

@@ -3,8 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 PIP := pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
+WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help install demo test test-slow check lint types light light-tests notebooks bench mutants results site step lock clean
+.PHONY: help install demo test test-slow check lint types light light-tests notebooks bench mutants results site slowest step lock clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -30,10 +31,13 @@ demo: .venv/package ## the main job, on a CPU
 	$(BIN)/moca demo
 
 test: install ## all tests but the slow ones
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow" --durations 20
+	$(BIN)/python -m pytest $(WORKERS) -m "not slow" --durations 20 --junit-xml build/tests.xml
+
+slowest: ## tests/slowest.md anew from the last make test
+	$(BIN)/python tools/slowest.py
 
 test-slow: install ## every test
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest $(WORKERS)
 
 lint: install
 	$(BIN)/ruff format --check .

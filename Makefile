@@ -2,33 +2,42 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help install demo test test-slow check lint types light light-tests notebooks bench mutants results site lock clean
+PIP := pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
+WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
+
+.PHONY: help install demo test test-slow check lint types light light-tests notebooks bench mutants results site slowest step lock clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 install: .venv/installed ## the package with all that tests and pages need, in .venv
 
-.venv/package: pyproject.toml constraints.txt
+.venv/made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "MoCA needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@echo "Installing into .venv (a minute or two) …"
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[studies]'
 	@touch $@
 
-.venv/installed: .venv/package
-	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+.venv/package: pyproject.toml constraints.txt | .venv/made
+	@$(BIN)/$(PIP) -e '.[studies]'
 	@touch $@
+
+.venv/installed: pyproject.toml constraints.txt | .venv/made
+	@$(BIN)/$(PIP) -e '.[dev]'
+	@touch .venv/package $@
 
 demo: .venv/package ## the main job, on a CPU
 	$(BIN)/moca demo
 
 test: install ## all tests but the slow ones
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow" --durations 20
+	$(BIN)/python -m pytest $(WORKERS) -m "not slow" --durations 20 --junit-xml build/tests.xml
+
+slowest: ## tests/slowest.md anew from the last make test
+	$(BIN)/python tools/slowest.py
 
 test-slow: install ## every test
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest $(WORKERS)
 
 lint: install
 	$(BIN)/ruff format --check .
@@ -37,22 +46,29 @@ lint: install
 types: install
 	$(BIN)/mypy
 
-light: install ## build wheel and source distribution, install the wheel alone in build/light, and try it
-	rm -rf build/light dist
-	$(BIN)/python -m build --quiet
+light: ## build wheel and source distribution, install the wheel alone in build/light, and try it
+	rm -rf build/light build/builder dist
+	$(PYTHON) -m venv build/builder
+	build/builder/bin/$(PIP) build
+	build/builder/bin/python -m build --quiet
 	$(PYTHON) -m venv build/light
-	build/light/bin/pip install --quiet --disable-pip-version-check -c constraints.txt dist/*.whl
+	build/light/bin/$(PIP) dist/*.whl
 	cd build && light/bin/python ../tools/light.py
 
 light-tests: light ## the closed forms' tests in that environment, without the extras
-	build/light/bin/pip install --quiet --disable-pip-version-check -c constraints.txt beartype emukit hypothesis mpmath pytest scipy
+	build/light/bin/$(PIP) beartype emukit hypothesis mpmath pytest scipy
 	build/light/bin/python -m pytest -m "not slow" tests/moments
 
 notebooks: light ## run the notebooks with few steps, in that environment with the extras they need
-	build/light/bin/pip install --quiet --disable-pip-version-check -c constraints.txt "$$(ls dist/*.whl)[gymnasium]" ipykernel nbclient
+	build/light/bin/$(PIP) "$$(ls dist/*.whl)[gymnasium]" ipykernel nbclient
 	build/light/bin/python tools/notebooks.py
 
-check: lint types test site notebooks ## linter, types, tests, site, light install, notebooks: what CI runs
+check: ## linter, types, site, step, light install, notebooks, two at a time; then the tests: what CI runs
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target notebooks lint types site step
+	@$(MAKE) --no-print-directory test
+
+step: install ## one training step enters only the files that docs/architecture.md names
+	$(BIN)/python tools/trace_step.py --check
 
 site: install ## the documentation as pages, in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict

@@ -1,21 +1,21 @@
 """Programs that several tests compile alike are compiled once; CI draws the same examples every time."""
 
+import ctypes
 import gc
 import os
-from importlib.metadata import version
+import re
+from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy: threads that wait for each other on busy cores
 
 import jax
 import pytest
 from hypothesis import HealthCheck, settings
+from tools.quick_xla import FLAGS
 
-# Tests compile more than they compute: like this a training program compiles in a quarter of the time. XLA ends a
-# process that names a flag it does not know, so the second one is for versions that are known to have it.
-FLAGS = ["--xla_backend_optimization_level=0"]
-if version("jaxlib").startswith("0.10."):
-    FLAGS.append("--xla_cpu_use_fusion_emitters=false")
-os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *FLAGS]).strip()
+os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {FLAGS}".strip()
+
+ROOT = Path(__file__).parent.parent
 
 # How long an example takes says more about what else the machine does than about the code.
 settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -27,11 +27,18 @@ settings.load_profile("ci" if os.environ.get("CI") else "here")
 def compile_cache(request):
     shared = {
         "jax_compilation_cache_dir": str(request.config.cache.mkdir("compiled")),
-        "jax_persistent_cache_min_compile_time_secs": "1.0",
+        "jax_persistent_cache_min_compile_time_secs": "0.3",
     }
     for name, value in shared.items():
         os.environ[name.upper()] = value  # for the processes that tests start
         jax.config.update(name, float(value) if name.endswith("secs") else value)
+
+
+def pytest_collection_modifyitems(items):
+    """The slowest files first, so that the worker which ends first does not wait long for the other one."""
+    slowest = re.findall(r"`(.+\.py)`", (ROOT / "tests" / "slowest.md").read_text())
+    rank = {ROOT / name: number for number, name in enumerate(slowest)}
+    items.sort(key=lambda item: rank.get(item.path, len(rank)))
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -41,6 +48,8 @@ def programs_of_one_module():
     jax.clear_caches()
     gc.collect()
     gc.freeze()
+    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):  # glibc keeps what was freed, half a gigabyte a module
+        trim(0)
 
 
 @pytest.fixture

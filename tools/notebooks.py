@@ -15,6 +15,7 @@ from pathlib import Path
 
 import nbformat
 from nbclient import NotebookClient
+from quick_xla import FLAGS
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 FEW = 1_000
@@ -38,8 +39,8 @@ def run(path: Path, write: bool) -> str:
 
 
 def main(write: bool) -> None:
-    if not write:  # there is more to compile than to compute
-        os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+    if not write:
+        os.environ.setdefault("XLA_FLAGS", FLAGS)
     with ThreadPoolExecutor(2) as pool:
         for name in pool.map(lambda path: run(path, write), sorted(NOTEBOOKS.glob("*.ipynb"), reverse=True)):
             print(name)

@@ -7,6 +7,7 @@ method more than six of them, or a file calls one that stands above it in `docs/
 """
 
 import sys
+from functools import cache
 from pathlib import Path
 
 import jax
@@ -34,6 +35,7 @@ ORDER = (
 CONTRACT = {("envs/playground.py", "envs/environment.py"), ("backup.py", "agents/quadratic.py")}
 
 
+@cache
 def name_of(filename: str) -> str | None:
     """The file's name in the package, or None for one that is not ours."""
     path = Path(filename)
@@ -49,13 +51,16 @@ def trace() -> tuple[list[str], set[tuple[str, str]]]:
     config = presets.build("tuned", "CartpoleBalance", settings)
     env = make_env(config)
     agent, noise = make_agent(config, env), make_noise(config.noise, env.observation_size)
-    run = init_run(config, env, jax.random.key(0))
-    env_state, observation = jax.jit(env.reset)(jax.random.key(1))
-    belief = first_belief(agent, run.learner, noise, observation, jax.random.key(2))
-    explore = jax.tree.map(
-        lambda leaf: leaf[0], draw_exploration(jax.random.key(3), config.exploration, 1, env.action_size)
-    )
-    draws = draw_step(agent, jax.random.key(4))
+
+    def begin(key: jax.Array) -> tuple:
+        run = init_run(config, env, key)
+        env_state, observation = env.reset(key)
+        belief = first_belief(agent, run.learner, noise, observation, key)
+        explore = draw_exploration(key, config.exploration, 1, env.action_size)
+        carry = (env_state, LoopState(belief, run.learner, run.replay))
+        return carry, jax.tree.map(lambda leaf: leaf[0], explore), draw_step(agent, key)
+
+    shapes = jax.eval_shape(begin, jax.random.key(0))  # a trace needs no numbers, so nothing is compiled
     entered: list[str] = []
     calls: set[tuple[str, str]] = set()
 
@@ -69,10 +74,10 @@ def trace() -> tuple[list[str], set[tuple[str, str]]]:
             if caller and (above := name_of(caller.f_code.co_filename)) not in (None, name):
                 calls.add((above, name))
 
-    carry = (env_state, LoopState(belief, run.learner, run.replay))
+    index = jnp.array(0)
     sys.setprofile(watch)
     try:
-        jax.make_jaxpr(lambda c: step(agent, env, noise, c, jnp.array(0), explore, draws, True))(carry)
+        jax.make_jaxpr(lambda carry, *draws: step(agent, env, noise, carry, index, *draws, True))(*shapes)
     finally:
         sys.setprofile(None)
     return entered, calls

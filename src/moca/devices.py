@@ -48,8 +48,7 @@ def use_device(device: str | None) -> None:
         jax.devices()
     except (RuntimeError, AssertionError):  # which one depends on the CUDA packages installed
         raise ConfigError(
-            f"--device {device or 'of any kind'}: JAX found none. Install moca-rl[cuda12] or moca-rl[cuda13], "
-            "or use --device cpu"
+            f"JAX found no {device or 'device'}: install moca-rl[cuda12] or moca-rl[cuda13], or use --device cpu"
         ) from None
 
 

@@ -35,10 +35,13 @@ def cause(learner: Any, episode: Transition, metrics: dict[str, Float[Array, ""]
 
 
 def plausible(state: Any) -> bool:
-    """Returns True if runs can be in this state: arrays on the host, with a leading axis over runs.
+    """Returns True if a training state is valid: finite numbers, and counts that are not negative.
 
-    The learner of a diverged run is kept from before the divergence, but its replay buffer may hold
-    the values that caused it.
+    The replay buffer of a diverged run is not checked: it may hold the values that caused the
+    divergence. Its learner is the one from before.
+
+    Args:
+        state: Arrays on the host, with a leading axis over runs.
     """
     if not ((state.diverged >= 0) & (state.diverged < len(CAUSES))).all():
         return False

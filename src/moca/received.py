@@ -57,6 +57,6 @@ def read_rows(path: Path, length: int | None = None) -> list[dict[str, Any]]:
         except (ValueError, RecursionError):
             row = None
         if not isinstance(row, dict):
-            raise ConfigError(f"{path} cannot be read: line {number} is not an object")
+            raise ConfigError(f"{path} cannot be read: line {number} is not a JSON object")
         rows.append(row)
     return rows

@@ -288,7 +288,7 @@ def test_numbers_that_no_run_can_have(server, half, number, value):
     facts, arrays = checkpoint.load(newest)
     arrays[number].flat[-1] = value
     checkpoint.save(newest.parent, int(newest.stem), Checkpoint(facts, arrays), keep=9)
-    assert "contains numbers that no run can have; going back" in server("resume", path=str(half)).out
+    assert "contains invalid numbers; going back" in server("resume", path=str(half)).out
     assert whole(half)
 
 

@@ -114,7 +114,7 @@ CRAFTED = {
         "{'descr': '<f8', 'fortran_order': False, 'shape': (1,)}", bytes(8)))]), "no header"),
     "no JSON": (packed(b"{", made("actor")[1]), "header cannot be read"),
     "no UTF-8": (packed(b"\xff\xfe{\x00", made("actor")[1]), "header"),
-    "a list": (packed(b"[1]", made("actor")[1]), "not an object"),
+    "a list": (packed(b"[1]", made("actor")[1]), "not a JSON object"),
     "deep nesting": (packed(b"[" * 100_000, made("actor")[1]), "header cannot be read"),
     "a fact twice": (packed(b'{"format": 1, "format": 1}', made("actor")[1]), "twice"),
     "format true": (facts_with(format=True), "has format True"),
@@ -226,11 +226,11 @@ def test_the_policy_of_a_run_is_checked_before_it_is_used(tmp_path):
     weight = learners()["weight"]
     for words, arrays in (
         ("not finite, in weight", {"weight": np.full((2, 3), np.nan, np.float32)}),
-        ("contains other arrays", {"weight": weight.T.copy()}),
-        ("contains other arrays", {"weight": weight.astype(np.float64)}),
-        ("contains other arrays", {"weight": weight.view(np.int32)}),
-        ("contains other arrays", {"weight": ...}),
-        ("contains other arrays", {"scale": ..., "scales": np.ones((), np.float32)}),
+        ("its arrays have other names", {"weight": weight.T.copy()}),
+        ("its arrays have other names", {"weight": weight.astype(np.float64)}),
+        ("its arrays have other names", {"weight": weight.view(np.int32)}),
+        ("its arrays have other names", {"weight": ...}),
+        ("its arrays have other names", {"scale": ..., "scales": np.ones((), np.float32)}),
         ("not plain numbers", {"weight": np.array(["a"])}),
     ):
         with pytest.raises(ConfigError, match=words) as refused:

@@ -40,6 +40,9 @@ from tests.envs import hosted
 gymnasium.register("MocaWalk-v0", entry_point=hosted.Walk)
 
 
+PARTIAL = {"train__steps": 70, "train__horizon": 90}  # the last of three episodes is
+
+
 def config(**settings):
     """The first episode of three is random. Programs of this config are compiled once for all tests."""
     lengths = {"env__episode_length": 30, "train__steps": 90, "train__warmup": 30, "env__action_repeat": 2}
@@ -336,7 +339,7 @@ def test_an_environment_that_breaks_is_one_runs_own_matter():
 def test_the_last_episode_may_be_partial():
     """Steps are learned from as in the longer run, whose third episode is whole; nothing follows them."""
     long, short = (
-        HostTrainer([config(train__horizon=90, train__steps=steps)], [0], Gymnasium(hosted.Walk)) for steps in (90, 70)
+        HostTrainer([config(**PARTIAL | {"train__steps": steps})], [0], Gymnasium(hosted.Walk)) for steps in (90, 70)
     )
     whole, partial = list(long), list(short)
     assert [report.step for report in partial] == [30, 60, 70]
@@ -352,7 +355,7 @@ def test_the_last_episode_may_be_partial():
 
 
 def test_an_evaluation_follows_a_partial_episode_whatever_their_interval():
-    reports = list(HostTrainer([config(train__steps=70, train__eval_every=2)], [0], Gymnasium(hosted.Walk)))
+    reports = list(HostTrainer([config(**PARTIAL, train__eval_every=2)], [0], Gymnasium(hosted.Walk)))
     assert [bool(np.isfinite(report.metrics["return_mean"]).all()) for report in reports] == [False, True, True]
 
 
@@ -382,7 +385,7 @@ def test_episodes_end_at_every_total():
 def test_a_run_that_ended_in_the_middle_of_an_episode_is_made_longer(tmp_path):
     """Nothing of its memory is missing, and it can be interrupted and gone on with."""
     env = Gymnasium(hosted.Walk)
-    moca.train(config(train__steps=70), tmp_path / "run", env=env)
+    moca.train(config(**PARTIAL), tmp_path / "run", env=env)
     moca.resume(tmp_path / "run", steps=140, env=env, callback=lambda training: training.step < 100)  # stops there
     run = moca.resume(tmp_path / "run", env=env)
     assert [row["step"] for row in run.rows] == [30, 60, 70, 100, 130, 140]

@@ -173,7 +173,7 @@ def test_a_missing_gpu_is_a_sentence(tmp_path):
     ]
     result = subprocess.run(arguments, capture_output=True, text=True)
     assert result.returncode == 2
-    assert "JAX found none" in result.stderr
+    assert "JAX found no gpu" in result.stderr
     assert "Traceback" not in result.stderr
 
 

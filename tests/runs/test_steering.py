@@ -15,10 +15,12 @@ from tests import probes
 
 LENGTH = 20
 SETTINGS = {"seeds": 2, "noise__sigma": 0.1, "train__decay": 0.1, "dynamics__width": 16, "dynamics__members": 2}
+SHARED = {"train__capacity": 2 * LENGTH, "train__horizon": 3 * LENGTH}
 
 
 def config(episodes, **settings):
-    return probes.tiny(**(SETTINGS | {"train__steps": LENGTH * episodes} | settings))
+    """Two episodes or more are the same program, whatever their number."""
+    return probes.tiny(**(SETTINGS | SHARED | {"train__steps": LENGTH * episodes} | settings))
 
 
 def learned(path, name="policy.npz"):
@@ -41,8 +43,11 @@ def copy(short, tmp_path):
     return tmp_path / "run"
 
 
-def test_a_run_made_longer_is_the_longer_run_with_the_same_schedules(copy, tmp_path):
-    whole = moca.train(config(6, train__horizon=3 * LENGTH), tmp_path / "whole", env=probes.Drift())
+def test_a_run_made_longer_is_the_longer_run_with_the_same_schedules(tmp_path):
+    """Its memory grows with it, twice, and its schedules end where they did."""
+    growing, copy = {"train__capacity": 1000}, tmp_path / "run"
+    whole = moca.train(config(6, **growing), tmp_path / "whole", env=probes.Drift())
+    moca.train(config(3, train__horizon=0, **growing), copy, env=probes.Drift())
     longer = moca.resume(copy, steps=5 * LENGTH, env=probes.Drift())
     assert longer.config.train.steps == 5 * LENGTH
     longer = moca.resume(copy, steps=6 * LENGTH, env=probes.Drift())
@@ -272,7 +277,7 @@ def test_weights_that_were_copied_and_not_noted_are_copied_again(short, tmp_path
 def test_a_run_without_an_evaluation_has_no_score(tmp_path):
     """Interrupted when only one of two had any."""
     keep = Tracked([[1.0, np.nan]])
-    run = moca.train(config(1), tmp_path / "run", env=probes.Drift(), callback=keep)
+    run = moca.train(config(2), tmp_path / "run", env=probes.Drift(), callback=[keep, lambda training: False])
     keep.end(moca.Training(20, {}, keep.learners[0], run), interrupted=True)
     assert [row["return_mean"] for row in moca.runs.callbacks.read_scores(run)] == [1.0, None]
     keep.start(run)

@@ -96,7 +96,7 @@ BLOCK = '[[blocks]]\nenv = "CartpoleBalance"\nagents = ["moca"]\nnoises = ["0"]\
         ('name = "a/../b"\n' + BLOCK, "name = 'a/../b' must consist of"),
         (BLOCK.replace("Balance", "Balanced"), "env.name = 'CartpoleBalanced' is unknown"),
         ('presets = ["tunde"]\n' + BLOCK, "preset = 'tunde' is unknown. Did you mean tuned?"),
-        (BLOCK + BLOCK, "contains twice: paper-CartpoleBalance-moca"),
+        (BLOCK + BLOCK, "contains these jobs twice: paper-CartpoleBalance-moca"),
         (BLOCK + "steps = 1500\n", "train.steps = 1500 must be a multiple"),
         ("seeds = 0\n" + BLOCK, "seeds = 0"),
     ],

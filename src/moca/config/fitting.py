@@ -28,7 +28,7 @@ def _counts_fit(config: "Config") -> None:
     if (updates := train.steps // env.action_repeat * train.updates) > INT32:
         raise ConfigError(
             f"train.steps = {train.steps} with train.updates = {train.updates} makes {updates} updates, more than "
-            f"the {INT32} that fit a counter: lower one of the two"
+            f"the maximum of {INT32}: lower one of the two"
         )
     if train.batch > train.capacity:
         raise ConfigError(f"train.batch = {train.batch} must not exceed train.capacity = {train.capacity}")

@@ -140,7 +140,7 @@ class Policy:
         with np.errstate(all="ignore"):
             inside = self._greedy(states.reshape(-1, states.shape[-1]))
         if not np.isfinite(inside).all():
-            raise ValueError("the policy cannot compute an action here: its numbers overflow")
+            raise ValueError("the policy has no action for this observation: its computation overflows")
         return self._in_bounds(inside).reshape(*states.shape[:-1], len(self.action_low))
 
     def _in_bounds(self, inside: np.ndarray) -> np.ndarray:

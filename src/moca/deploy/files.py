@@ -102,7 +102,7 @@ def read_facts(header: np.ndarray | None) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"its header cannot be read ({reprlib.repr(str(error))})") from None
     if not isinstance(facts, dict):
-        raise ValueError("its header is not an object")
+        raise ValueError("its header is not a JSON object")
     return facts
 
 

@@ -104,7 +104,7 @@ class GymnasiumVector:
         self.envs: Any = SyncVectorEnv(makers, autoreset_mode=AutoresetMode.DISABLED)
 
     def reset(self, seeds: Sequence[int]) -> np.ndarray:
-        """Returns first observations."""
+        """Starts an episode in every environment and returns the first observations."""
         return self._flat(self.envs.reset(seed=[int(seed) for seed in seeds])[0])
 
     def step(self, actions: np.ndarray) -> Outcome:

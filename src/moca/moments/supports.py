@@ -253,7 +253,11 @@ def _truncated_moments(low: Array, high: Array, order: int) -> tuple[Array, ...]
 
 
 def _ruled(low: Array, high: Array) -> tuple[Array, Array, Array]:
-    """Returns the middle of an interval, offsets of 32 nodes, and relative densities there."""
+    """Returns a quadrature rule with 32 nodes for the standard normal density on an interval.
+
+    These are the interval's middle, the offsets of the nodes from it, and the weights. Each weight
+    includes the density at its node, relative to the density at the middle.
+    """
     nodes, weights = (jnp.asarray(each, low.dtype) for each in (_NODES, _WEIGHTS))
     offset = (high - low)[..., None] / 2 * nodes
     middle = ((low + high) / 2)[..., None]

@@ -113,7 +113,7 @@ class Planner:
         return ((self.y + 0 * action.T) + self.grip * STEP * action.T).T
 
     def action_values(self, value: np.ndarray, action: np.ndarray) -> np.ndarray:
-        """Returns r + γ E[V(y′)] at each grid point (first axis)."""
+        """Returns r + γ E[V(y′)] for actions with one row per grid point."""
         means, beyond = self.means(action), self.beyond
         expected = np.empty(means.shape)
         expected[~beyond] = np.interp(means[~beyond], self.y, self.firm @ value)

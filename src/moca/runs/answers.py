@@ -85,7 +85,7 @@ class FollowingPolicy:
             following = run._programs["start"](*run._at(number), measured)
         action = np.array(following[1])
         if not np.isfinite(action).all():
-            raise ConfigError("the policy cannot compute an action here: its numbers overflow")
+            raise ConfigError("the policy has no action for this observation: its computation overflows")
         self._last = following
         self.missing += int(missing.sum())
         return action

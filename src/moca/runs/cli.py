@@ -74,7 +74,9 @@ def _add_inspect(command: Command) -> Parser:
     inspect.add_argument("--episode", type=from_zero, default=0, metavar="SEED", help="episode's seed (default: 0)")
     inspect.add_argument("--steps", type=at_least_one, help="number of decisions to show (default: all)")
     inspect.add_argument("--beside", type=a_path, metavar="DIR", help="another run directory, from the same start")
-    inspect.add_argument("--beside-run", type=from_zero, metavar="RUN", help="which run there (default: as --run)")
+    inspect.add_argument(
+        "--beside-run", type=from_zero, metavar="RUN", help="which run in that directory (default: the same as --run)"
+    )
     inspect.add_argument(
         "--out", type=a_path, metavar="FILE", help="file to write (default: inspect.html in the directory)"
     )

@@ -143,7 +143,11 @@ class RunDirectory:
         return [self._asked.train.steps, *self.meta.get("extended", [])]
 
     def longer(self, steps: int) -> Config:
-        """Returns the settings of the run with more steps; raises if it cannot be extended."""
+        """Returns the settings of the run with `steps` as its number of steps.
+
+        Raises:
+            ConfigError: If all runs diverged, or more steps were requested before.
+        """
         if self.over == "diverged":
             raise ConfigError(f"all runs in {self.path} diverged: there is nothing to resume")
         if steps < self.totals[-1]:

@@ -89,7 +89,7 @@ def _filter(agent: Agent, learner: Any) -> Parts:
         arrays["noise.inverse_scales"] = np.array([1 / scale for scale in noise.scales])
     elif belief.noise == "known" and noise.kind != CONSTANT:
         raise ConfigError(
-            f"a filter that knows noise.kind = {noise.kind} cannot be exported: only the built-in kinds can"
+            f"the filter cannot be exported: it uses noise.kind = {noise.kind}, and only built-in kinds can be exported"
         )
     else:
         arrays["noise.variance"] = agent.filter.noise_variance(learner.model, statistics.mean[0])

@@ -33,11 +33,10 @@ def by_path(learners: Any) -> dict[str, Any]:
 def read(path: Path, like: Any) -> Any:
     """Returns the arrays that `write` wrote, in the structure of `like`.
 
-    Raises unless all are finite.
-
     Raises:
         FileNotFoundError: If there is no such file.
-        OtherArraysError: If it contains other arrays.
+        OtherArraysError: If the names, shapes or dtypes differ from those of `like`.
+        ConfigError: If the file cannot be read, or a number is not finite.
     """
     leaves, structure = jax.tree.flatten(like)
     size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in leaves)
@@ -49,7 +48,7 @@ def read(path: Path, like: Any) -> Any:
     names = [f"leaf{number:03d}" for number in range(len(leaves))] if before else _paths(like)
     wanted = {name: (leaf.shape, leaf.dtype) for name, leaf in zip(names, leaves, strict=True)}
     if {name: (array.shape, array.dtype) for name, array in stored.items()} != wanted:
-        raise OtherArraysError("it contains other arrays")
+        raise OtherArraysError("its arrays have other names, shapes or types")
     for name, array in stored.items():
         if not np.isfinite(array).all():
             raise ConfigError(f"{path} contains numbers that are not finite, in {name}")

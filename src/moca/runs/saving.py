@@ -92,7 +92,7 @@ def go_back_to_checkpoint(trainer: Trainer, directory: RunDirectory, console: Co
         if episode > trainer.episodes or path.stem != f"{trainer.schedule.steps(episode):012d}":
             raise checkpoint.DamagedError(f"{path} is damaged: its step does not match its name")
         if lengths.keys() != set(LOGS):
-            raise checkpoint.DamagedError(f"{path} is damaged: it refers to other logs than a run has")
+            raise checkpoint.DamagedError(f"{path} is damaged: it names logs that a run does not have")
         if short := directory.ends_a_row(lengths):
             raise checkpoint.DamagedError(f"{path} refers to rows that {short} does not have")
         try:
@@ -100,9 +100,9 @@ def go_back_to_checkpoint(trainer: Trainer, directory: RunDirectory, console: Co
         except ConfigError as error:
             raise checkpoint.DamagedError(f"{path} refers to damaged rows: {error}") from None
         if steps != [end for number in range(episode) for end in [trainer.schedule.steps(number + 1)] * runs]:
-            raise checkpoint.DamagedError(f"{path} refers to other rows than metrics.jsonl has")
+            raise checkpoint.DamagedError(f"{path} refers to rows that metrics.jsonl does not have")
         if not plausible(checkpoint.unflatten(found.arrays, trainer.state)):
-            raise checkpoint.DamagedError(f"{path} contains numbers that no run can have")
+            raise checkpoint.DamagedError(f"{path} contains invalid numbers")
 
     found, complaints = checkpoint.newest(directory.checkpoints, layouts(directory, trainer.state), accept)
     for number, complaint in enumerate(complaints, 1):

@@ -69,7 +69,7 @@ class Board:
 
 
 def steps(directory: Path, job: Job) -> int:
-    """Returns the environment steps that each run of a job has done."""
+    """Returns the number of steps that each run of a job has taken, as last recorded, or 0."""
     path = directory / results.CELLS / job.name / "timing.jsonl"
     try:
         with path.open("rb") as file:

@@ -170,7 +170,7 @@ def plan(grid: Grid) -> list[Job]:
     if not jobs:
         raise ConfigError(f"the study {grid.name} has no cells: name presets and agents")
     if twice := {name for name in names if names.count(name) > 1}:
-        raise ConfigError(f"the study {grid.name} contains twice: {', '.join(sorted(twice))}")
+        raise ConfigError(f"the study {grid.name} contains these jobs twice: {', '.join(sorted(twice))}")
     return jobs
 
 

@@ -59,7 +59,10 @@ def complete(plan: Grid, directory: Path, trust: bool = False) -> Grid:
 
 
 def _look(env: str) -> Mapping[str, Any]:
-    """Measures the settings on a CPU in a separate process, to keep this one's devices free."""
+    """Returns settings for an environment without a preset, from a short random rollout.
+
+    The rollout runs on a CPU in a separate process, so this one does not occupy a device.
+    """
     print(f"{env} has no preset: measuring ranges and scales in a short random rollout …", flush=True)
     done = subprocess.run(
         [sys.executable, "-c", _CODE, env],

@@ -68,7 +68,7 @@ def write(path: Path, content: bytes) -> None:
 
 
 def finished(directory: Path, job: Job) -> bool:
-    """Returns True if a job of the study in that directory is complete."""
+    """Returns True if a job has ended and left all its files in the study's directory."""
     run = directory / CELLS / job.name
     names = ["policy.npz", *([LANDSCAPE] if job.has_landscape else [])]
     try:

@@ -139,7 +139,7 @@ def paired(ours: ArrayLike, theirs: ArrayLike, level: float = 0.95) -> Estimate:
 
 
 def compared(ours: "pd.Series", theirs: "pd.Series", level: float = 0.95) -> Estimate:
-    """Returns our scores minus theirs: `paired` if they share seeds, else by Welch's t interval."""
+    """Returns our mean minus theirs: by `paired` if they share seeds, else by `difference`."""
     shared = ours.index.intersection(theirs.index)
     return paired(ours, theirs, level) if shared.size else difference(ours, theirs, level)
 

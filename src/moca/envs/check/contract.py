@@ -126,7 +126,7 @@ def _attached(env: Environment) -> dict[str, Any]:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Returns True if an attribute is unchanged."""
+    """Returns True for the same object, and for numbers or strings of one type that are equal."""
     return one is other or (isinstance(one, numbers.Number | str) and type(one) is type(other) and one == other)
 
 

@@ -1,4 +1,4 @@
-"""Functions under distributions with independent dimensions: products and sums over dimensions."""
+"""Closed forms for independent dimensions: products or sums of one-dimensional expectations."""
 
 from functools import cache
 from itertools import combinations_with_replacement

@@ -69,9 +69,10 @@ def _gate_mean(gate: Gate, m: Numbers, v: Numbers) -> Numbers:
 
 
 def _standardised(gate: Gate, m: Numbers, v: Numbers) -> tuple[Numbers, Numbers]:
-    """√(v + η), and h = m / √(v + η), clipped where every density is zero.
+    """Returns √(v + η) and h = m / √(v + η).
 
-    The variance v is bounded from below.
+    The root is bounded from below, so that h is finite. h is clipped to ±40, where φ(h) is zero in
+    floating point.
     """
     least = float(jnp.finfo(m.dtype).eps) ** 2
     deviation = jnp.sqrt(jnp.maximum(v + gate.blur, least))

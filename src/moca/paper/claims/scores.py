@@ -109,9 +109,9 @@ class Scores:
         return self._known[key]
 
     def learned(self, agent: str, noise: str) -> bool:
-        """Returns True if the 95 % interval of the mean peak is above the bar.
+        """Returns True if the agent learned: its mean peak return is above the bar.
 
-        One seed is not enough.
+        The whole 95 % interval of the mean must be above it, so at least two seeds are needed.
         """
         return bool(mean_t(self.of(agent, noise, "above the bar")).low > 0)
 
@@ -221,7 +221,7 @@ def _mean(curves: Curves, metric: str, share: float) -> np.ndarray:
 def _change(curves: Curves, metric: str) -> np.ndarray:
     last = curves.in_last(0.2)
     if last.sum() < 2:
-        raise AbsentError("too few evaluations")
+        raise AbsentError("fewer than two evaluations in the last fifth of training")
     steps, values = curves.steps[last], curves.values(metric)[last]
     centred = steps - steps.mean()
     moved = centred @ values / (centred @ centred) * 0.2 * curves.steps[-1]

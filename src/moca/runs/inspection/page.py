@@ -212,5 +212,7 @@ def _packed(array: np.ndarray) -> dict[str, Any]:
     """Returns an array as its shape and its 32-bit floats."""
     numbers = np.ascontiguousarray(array, "<f4")
     if not np.isfinite(numbers).all():
-        raise ConfigError("the policy's numbers overflow in this episode: there is nothing to show")
+        raise ConfigError(
+            "the policy's computation overflows in this episode, so there is nothing to show: choose another"
+        )
     return {"shape": numbers.shape, "data": base64.b64encode(numbers.tobytes()).decode()}

@@ -52,7 +52,7 @@ class Series(NamedTuple):
 
 
 class Cells:
-    """The results under one preset."""
+    """The results of a study under one preset, by task, agent and noise level."""
 
     def __init__(self, table: "pd.DataFrame", preset: str) -> None:
         self.table, self.preset = table[table["preset"] == preset], preset

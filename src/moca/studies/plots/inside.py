@@ -49,7 +49,10 @@ PANELS = (
 
 
 def diagnostics(cells: Cells) -> Figure | None:
-    """Draws, for each task, the panels with data; each noise level has a colour and a marker."""
+    """Draws a panel for each task and diagnostic, or returns None if there are no data.
+
+    Colours and markers show the noise level. Panels without data are left out.
+    """
     found = [(env, panel, draw) for env in cells.envs for panel in PANELS if (draw := _drawer(cells, env, panel))]
     if not found:
         return None

@@ -5,7 +5,7 @@ BIN := .venv/bin
 PIP := pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help install demo test test-slow check lint types light light-tests notebooks bench mutants results site slowest step lock clean
+.PHONY: help install demo test test-slow check checks lint types light light-tests notebooks bench mutants results site slowest step lock clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -63,9 +63,10 @@ notebooks: light ## run the notebooks with few steps, in that environment with t
 	build/light/bin/$(PIP) "$$(ls dist/*.whl)[gymnasium]" ipykernel nbclient
 	build/light/bin/python tools/notebooks.py
 
-check: ## linter, types, site, step, light install, notebooks, two at a time; then the tests: what CI runs
+check: checks test ## what CI runs
+
+checks: ## all but the tests: linter, types, site, step, light install, notebooks, two at a time
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target notebooks lint types site step
-	@$(MAKE) --no-print-directory test
 
 step: install ## one training step enters only the files that docs/architecture.md names
 	$(BIN)/python tools/trace_step.py --check

@@ -34,15 +34,16 @@ def cause(learner: Any, episode: Transition, metrics: dict[str, Float[Array, ""]
     return jnp.where(environment, 1, jnp.where(agent, 2, jnp.where(exploded, 3, 0)))
 
 
-def plausible(state: Any) -> bool:
+def plausible(state: Any, gaps: bool = False) -> bool:
     """Returns True if runs can be in this state: arrays on the host, with a leading axis over runs.
 
     The learner of a diverged run is kept from before the divergence, but its replay buffer may hold
-    the values that caused it.
+    the values that caused it. With `gaps`, NaN in the replay buffer marks missing samples.
     """
     if not ((state.diverged >= 0) & (state.diverged < len(CAUSES))).all():
         return False
-    numbers = [*jax.tree.leaves(state.learner), state.replay[state.diverged == 0]]
+    rows = state.replay[state.diverged == 0]
+    numbers = [*jax.tree.leaves(state.learner), rows[~np.isnan(rows)] if gaps else rows]
     floats = [leaf for leaf in numbers if np.issubdtype(leaf.dtype, np.floating)]
     counts = [leaf for leaf in numbers if np.issubdtype(leaf.dtype, np.signedinteger)]
     return all(np.isfinite(leaf).all() for leaf in floats) and all((leaf >= 0).all() for leaf in counts)

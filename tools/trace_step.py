@@ -17,7 +17,7 @@ from moca import presets
 from moca.agents import make_agent
 from moca.drivers.scan import step
 from moca.drivers.trainer import make_env
-from moca.envs.environment import make_noise
+from moca.envs.sensors import make_sensor
 from moca.exploration import draw_exploration
 from moca.loop import LoopState, draw_step, first_belief, init_run
 
@@ -40,6 +40,8 @@ def name_of(filename: str) -> str | None:
     if not path.is_relative_to(ROOT):
         return None
     parts = path.relative_to(ROOT).parts
+    if parts[0] in ("config", "pytrees.py"):  # settings are data; JAX takes them apart
+        return None
     return "moments" if parts[0] == "moments" else "/".join(parts)
 
 
@@ -48,10 +50,10 @@ def trace() -> tuple[list[str], set[tuple[str, str]]]:
     settings = {"noise.sigma": 0.05, "train.steps": 1000, "train.warmup": 0, "train.batch": 4, "train.updates": 1}
     config = presets.build("tuned", "CartpoleBalance", settings)
     env = make_env(config)
-    agent, noise = make_agent(config, env), make_noise(config.noise, env.observation_size)
+    agent, sensor = make_agent(config, env), make_sensor(config, env)
     run = init_run(config, env, jax.random.key(0))
     env_state, observation = jax.jit(env.reset)(jax.random.key(1))
-    belief = first_belief(agent, run.learner, noise, observation, jax.random.key(2))
+    sensor_state, belief = first_belief(agent, run.learner, sensor, observation, jax.random.key(2))
     explore = jax.tree.map(
         lambda leaf: leaf[0], draw_exploration(jax.random.key(3), config.exploration, 1, env.action_size)
     )
@@ -69,10 +71,10 @@ def trace() -> tuple[list[str], set[tuple[str, str]]]:
             if caller and (above := name_of(caller.f_code.co_filename)) not in (None, name):
                 calls.add((above, name))
 
-    carry = (env_state, LoopState(belief, run.learner, run.replay))
+    carry = (env_state, LoopState(belief, run.learner, run.replay, sensor_state))
     sys.setprofile(watch)
     try:
-        jax.make_jaxpr(lambda c: step(agent, env, noise, c, jnp.array(0), explore, draws, True))(carry)
+        jax.make_jaxpr(lambda c: step(agent, env, sensor, c, jnp.array(0), explore, draws, True))(carry)
     finally:
         sys.setprofile(None)
     return entered, calls

@@ -19,7 +19,7 @@ from moca.config import Config
 from moca.dynamics import GaussianEnsemble, ModelState
 from moca.envs.environment import Spaces, make_noise
 from moca.nets import descend
-from moca.replay import Transition
+from moca.replay import Late, Transition
 
 UNSEEN = 1e15  # a noise variance from which nothing is learned, and which is finite
 
@@ -30,7 +30,7 @@ class Pending(NamedTuple):
     mean: Float[Array, "obs"]  # of the belief about the state of that observation
     covariance: Float[Array, "obs obs"]
     actions: Float[Array, "delay act"]  # since then, the newest last
-    count: Int[Array, ""]  # how many they are: fewer than the delay at the start of an episode
+    sent: Int[Array, ""]  # how many they are: fewer than the delay at the start of an episode
     spread: Float[Array, "obs"]  # `Transition.spread` of the step to that state
 
 
@@ -40,6 +40,15 @@ class Belief(NamedTuple):
     mean: Float[Array, "obs"]
     covariance: Float[Array, "obs obs"] | None
     pending: Pending | None = None
+
+
+def late_part(before: Belief, after: Belief) -> Late | None:
+    """Returns the step that the newest observation concludes, if the filter is for late ones."""
+    if before.pending is None or after.pending is None:
+        return None
+    past, now = before.pending, after.pending
+    arrived = jnp.asarray(past.sent == len(past.actions), past.mean.dtype)
+    return Late(past.mean, past.actions[0], now.mean, now.spread, arrived)
 
 
 def predict(

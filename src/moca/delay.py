@@ -10,14 +10,14 @@ from typing import Any, cast
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
 
 from moca import moments as mm
 from moca.belief import Belief, Pending, Unfiltered, predict
 from moca.config import Config
 from moca.dynamics import GaussianEnsemble
 from moca.envs.environment import Spaces
-from moca.replay import Late, Transition
+from moca.replay import Transition
 
 
 class Delayed(Unfiltered):
@@ -32,7 +32,7 @@ class Delayed(Unfiltered):
     delay: int = eqx.field(static=True)
 
     def init(self, model: Any, measured: Float[Array, "obs"]) -> Belief:
-        mean, covariance, _ = self.inner.init(model, measured)
+        mean, covariance = cast(tuple[Array, Array], self.inner.init(model, measured)[:2])
         actions = jnp.zeros((self.delay, self.env.action_size))
         return Belief(
             mean, covariance, Pending(mean, covariance, actions, jnp.zeros((), jnp.int32), jnp.zeros_like(mean))
@@ -48,17 +48,17 @@ class Delayed(Unfiltered):
     ) -> tuple[Belief, Float[Array, "obs"]]:
         """Returns the belief about the present, and the variances of its mean's innovation."""
         past = cast(Pending, belief.pending)
-        before, first, arrived = Belief(past.mean, past.covariance), past.actions[0], past.count == self.delay
+        before, first, arrived = Belief(past.mean, past.covariance), past.actions[0], past.sent == self.delay
         prior, _ = predict(model.ensemble, before, self.env.from_bounds(first))
-        posterior, spread = self.inner.step(model, before, first, measured, missing)
+        posterior, spread = cast(tuple[Any, Array], self.inner.step(model, before, first, measured, missing))
         now = jax.tree.map(lambda new, old: jnp.where(arrived, new, old), posterior, before)
         gained = jnp.where(arrived, prior.covariance - posterior.covariance, 0)
-        actions, count = jnp.concatenate([past.actions[1:], action[None]]), jnp.minimum(past.count + 1, self.delay)
+        actions, sent = jnp.concatenate([past.actions[1:], action[None]]), jnp.minimum(past.sent + 1, self.delay)
         trained = model.ensemble.statistics.batches > 0
-        due = (jnp.arange(self.delay) >= self.delay - count) & trained
+        due = (jnp.arange(self.delay) >= self.delay - sent) & trained
         ahead, gained = predict_ahead(model.ensemble, now, gained, self.env.from_bounds(actions), due)
         innovation = jnp.where(trained, jnp.maximum(jnp.diagonal(gained), 0), spread)
-        pending = Pending(now.mean, now.covariance, actions, count, jnp.where(arrived, spread, 0))
+        pending = Pending(now.mean, now.covariance, actions, sent, jnp.where(arrived, spread, 0))
         return Belief(ahead.mean, ahead.covariance, pending), innovation
 
     def anticipate(
@@ -108,15 +108,6 @@ def predict_ahead(
         return jax.tree.map(lambda new, old: jnp.where(due, new, old), moved, carry), None
 
     return jax.lax.scan(one, (belief, gained), (actions, due))[0]
-
-
-def late_part(before: Belief, after: Belief) -> Late | None:
-    """Returns the step that the newest observation concludes, if the filter is for late ones."""
-    if before.pending is None or after.pending is None:
-        return None
-    past, now = before.pending, after.pending
-    arrived: Int[Array, ""] = past.count == len(past.actions)
-    return Late(past.mean, past.actions[0], now.mean, now.spread, arrived.astype(past.mean.dtype))
 
 
 def for_sensor(own: Unfiltered, config: Config, env: Spaces) -> Unfiltered:

@@ -8,8 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key
 
 from moca.agents import Agent
-from moca.envs.environment import Environment
-from moca.envs.sensors import Sensor
+from moca.envs.environment import Environment, Noise
 from moca.loop import PolicyState, policy_start, policy_step
 
 SCORES = ("return_mean", "return_std", "return_noise_free", "overestimation", "value_noise_variance")
@@ -39,7 +38,7 @@ def rollout(
     agent: Agent,
     learner: Any,
     env: Environment,
-    sensor: Sensor,
+    sensor: Noise,
     steps: int,
     key: Key[Array, ""],
     noisy: Float[Array, ""] | float = 1.0,
@@ -59,12 +58,12 @@ def rollout(
     def step(carry: tuple, x: tuple) -> tuple[tuple, tuple]:
         env_state, sensor_state, policy, observed, running = carry
         normal, normal_again, disturbance, drawn = x
-        executed = sensor.noise.disturb(env, policy.action, disturbance)
+        executed = sensor.disturb(env, policy.action, disturbance)
         env_state, (observation, reward, terminated) = env.step(env_state, executed)
         sensor_state, following = sensor.measure(sensor_state, observation, normal, drawn)
         after = policy_step(agent, learner, policy, following)
         reward = jnp.where(running, reward, 0.0)  # after the end, rewards may be NaN
-        seen = (policy.belief.mean, after.belief.mean, sensor.sample(observation, normal_again))
+        seen = (policy.belief.mean, after.belief.mean, sensor(observation, normal_again))
         kept = keep(env_state, Moment(observed, policy, executed, following))
         carry = (env_state, sensor_state, after, following, running & ~terminated)
         return carry, (kept, (reward, running, terminated), seen)
@@ -126,7 +125,7 @@ def evaluate(
     agent: Agent,
     learner: Any,
     env: Environment,
-    sensor: Sensor,
+    sensor: Noise,
     steps: int,
     episodes: int,
     key: Key[Array, ""],

@@ -7,7 +7,7 @@ and the warm-up are ours [choice].
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -16,12 +16,11 @@ from jaxtyping import Array, Bool, Float, Int, Key, UInt32
 from moca import replay as memory
 from moca.agents import Agent, make_agent
 from moca.agents.agent import Info
-from moca.belief import Belief
+from moca.belief import Belief, late_part
 from moca.config import Config
-from moca.delay import late_part
 from moca.divergence import cause
-from moca.envs.environment import Environment, Spaces, Step
-from moca.envs.sensors import Sensor, SensorDraws, SensorState, make_sensor, may_miss
+from moca.envs.environment import Environment, Noise, Spaces, Step
+from moca.envs.sensors import make_sensor
 from moca.exploration import ExplorationDraws, Explore
 from moca.nets import scheduled
 
@@ -43,7 +42,7 @@ class LoopState(NamedTuple):
     belief: Belief
     learner: Any
     replay: memory.Replay
-    sensor: SensorState = SensorState()
+    sensor: Any = None  # its state, if it has one
 
 
 class StepInfo(NamedTuple):
@@ -77,7 +76,7 @@ class StepDraws(NamedTuple):
     updates: Any  # with a leading axis over updates
     restart: Key[Array, ""]
     disturbance: Float[Array, "act"]  # disturbance of the executed action
-    sensor: SensorDraws
+    sensor: Any
 
 
 def init_run(config: Config, env: Spaces, key: Key[Array, ""]) -> RunState:
@@ -120,6 +119,9 @@ def block_size(config: Config) -> int:
     return max(n for n in range(1, BLOCK + 1) if whole % n == 0)
 
 
+Sensed = tuple[Any, Belief]  # the sensor's state, and the belief
+
+
 def draw_step(agent: Agent, key: Key[Array, ""]) -> StepDraws:
     """Returns the random numbers of a step."""
     noise_key, row_key, update_key, restart_key, action_key = jax.random.split(key, 5)
@@ -135,8 +137,8 @@ def draw_step(agent: Agent, key: Key[Array, ""]) -> StepDraws:
 
 
 def first_belief(
-    agent: Agent, learner: Any, sensor: Sensor, observation: Float[Array, "obs"], key: Key[Array, ""]
-) -> tuple[SensorState, Belief]:
+    agent: Agent, learner: Any, sensor: Noise, observation: Float[Array, "obs"], key: Key[Array, ""]
+) -> Sensed:
     """Returns the sensor's state and the belief after the first observation of an episode."""
     state, measured = sensor.init(observation, jax.random.normal(key, observation.shape))
     return state, agent.filter.init(learner.model, measured)
@@ -149,11 +151,13 @@ def act(agent: Agent, state: LoopState, index: Int[Array, ""], draws: Exploratio
 
 
 def observe(
-    agent: Agent, sensor: Sensor, state: LoopState, action: Float[Array, "act"], step: Step, draws: StepDraws
-) -> tuple[SensorState, Belief, memory.Transition]:
+    agent: Agent, sensor: Noise, state: LoopState, action: Float[Array, "act"], step: Step, draws: StepDraws
+) -> tuple[Sensed, memory.Transition]:
     """Returns sensor and belief after an action and its outcome, and the transition to store."""
     after, measured = sensor.measure(state.sensor, step.observation, draws.noise, draws.sensor)
-    return after, *follow(agent, state.learner, state.belief, action, measured, step.reward, step.terminated)
+    outcome = (action, measured, step.reward, step.terminated)
+    belief, transition = follow(agent, state.learner, state.belief, *outcome)
+    return (after, belief), transition
 
 
 def follow(
@@ -179,18 +183,18 @@ def follow(
 
 def _gaps(agent: Agent, measured: Float[Array, "obs"]) -> dict[str, Bool[Array, "obs"]]:
     """Returns the argument that tells a filter which dimensions are missing, if any may be."""
-    return {"missing": jnp.isnan(measured)} if may_miss(agent.config) else {}
+    return {"missing": jnp.isnan(measured)} if agent.gaps else {}
 
 
 def restart(
     agent: Agent,
-    sensor: Sensor,
+    sensor: Noise,
     learner: Any,
-    before: tuple[SensorState, Belief],
+    before: Sensed,
     observation: Float[Array, "obs"],
     ended: Bool[Array, ""],
     key: Key[Array, ""],
-) -> tuple[SensorState, Belief]:
+) -> Sensed:
     """Returns sensor and belief, or those after the first observation of a new episode if one ended.
 
     The stored transition keeps the true last observation.
@@ -202,7 +206,7 @@ def restart(
 def interact(
     agent: Agent,
     env: Environment,
-    sensor: Sensor,
+    sensor: Noise,
     env_state: Any,
     state: LoopState,
     index: Int[Array, ""],
@@ -214,12 +218,12 @@ def interact(
     Returns its state, that of the loop with a new belief, and the transition.
     """
     action = act(agent, state, index, explore)
-    env_state, step = env.step(env_state, sensor.noise.disturb(env, action, draws.disturbance))
-    *sensed, transition = observe(agent, sensor, state, action, step, draws)
+    env_state, step = env.step(env_state, sensor.disturb(env, action, draws.disturbance))
+    sensed, transition = observe(agent, sensor, state, action, step, draws)
     if env.terminates:
         reset_key, noise_key = jax.random.split(draws.restart)
         fresh_state, observation = env.reset(reset_key)
-        sensed = restart(agent, sensor, state.learner, tuple(sensed), observation, step.terminated, noise_key)
+        sensed = restart(agent, sensor, state.learner, sensed, observation, step.terminated, noise_key)
         env_state = jax.tree.map(lambda new, old: jnp.where(step.terminated, new, old), fresh_state, env_state)
     sensor_state, belief = sensed
     return env_state, state._replace(belief=belief, sensor=sensor_state), transition
@@ -228,7 +232,7 @@ def interact(
 def batches(agent: Agent, replay: memory.Replay, rows: UInt32[Array, "*n"], index: Int[Array, ""]) -> memory.Transition:
     """Returns batches from the transitions stored up to the `index`-th step."""
     stored = memory.sample(replay, rows, index + 1, agent.env.observation_size, agent.env.action_size)
-    return memory.with_gaps(stored) if may_miss(agent.config) else stored
+    return memory.with_gaps(stored) if agent.gaps else stored
 
 
 def learn(
@@ -283,9 +287,9 @@ def finish_episode(
     indices = (number * steps if first is None else first) + jnp.arange(steps if ended is None else len(ended))
     episode = memory.read(state.replay, indices, agent.env.observation_size, agent.env.action_size)
     metrics = {name: value / totals.learned for name, value in totals.info.items()}
-    if may_miss(agent.config):
+    if agent.gaps:
         episode = memory.with_gaps(episode)
-        metrics["missing_share"] = episode.missing.mean()
+        metrics["missing_share"] = jnp.mean(cast(Array, episode.missing))
     metrics |= agent.diagnose(before.learner, state.learner, episode, episode_keys(before, number).diagnose)
     filtered = memory.sensed(episode if ended is None else episode._replace(terminated=ended))
     learner = state.learner._replace(model=agent.filter.learn_noise(state.learner.model, filtered))

@@ -46,10 +46,11 @@ def alike(configs: Sequence[Config]) -> list[Config]:
 
     A fault of the sensor that only some of them have is traced in all.
     """
-    traced = {name: np.float32(0) for name in FAULTS if not all(is_off(getattr(each.sensor, name)) for each in configs)}
+    present = [name for name in FAULTS if not all(is_off(getattr(each.sensor, name)) for each in configs)]
 
     def with_faults(sensor: SensorConfig) -> SensorConfig:
-        return dataclasses.replace(sensor, **{name: traced[name] for name in traced if is_off(getattr(sensor, name))})
+        zeros: dict[str, Any] = {name: np.float32(0) for name in present if is_off(getattr(sensor, name))}
+        return dataclasses.replace(sensor, **zeros)
 
     return [dataclasses.replace(each, sensor=with_faults(each.sensor)) for each in configs]
 

@@ -5,7 +5,7 @@ the index is a plain number, not one per run, and the write stays a slice update
 """
 
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -74,9 +74,12 @@ def read(replay: Replay, indices: Int[Array, "*n"], observation_size: int, actio
     sizes = (observation_size, action_size, 1, observation_size, 1) + filtered * (observation_size,)
     sizes += late * (observation_size, observation_size, action_size, observation_size, observation_size)
     observation, action, reward, following, terminated, *rest = jnp.split(rows, list(accumulate(sizes)), axis=-1)
-    belief: Any = rest[:2] if filtered else (None, None)
-    origin = Late(*rest[2:-1], rest[-1][..., 0]) if late else None
-    return Transition(observation, action, reward[..., 0], following, terminated[..., 0], *belief, origin)
+    belief = rest[:2] if filtered else (None, None)
+    found = Transition(observation, action, reward[..., 0], following, terminated[..., 0], *belief)
+    if late:
+        before, sent, after, spread, arrived = rest[2:]
+        found = found._replace(late=Late(before, sent, after, spread, arrived[..., 0]))
+    return found
 
 
 def with_gaps(transition: Transition) -> Transition:

@@ -13,6 +13,7 @@ from moca.config import Config
 from moca.delay import for_sensor
 from moca.diagnostics import describe_model
 from moca.envs.environment import Spaces
+from moca.envs.sensors import may_miss
 from moca.exploration import Explore
 from moca.replay import Transition, sensed
 
@@ -32,9 +33,10 @@ class Agent(eqx.Module):
     config: Config
     env: Spaces
     filter: Unfiltered
+    gaps: bool = eqx.field(static=True)  # whether samples may be missing
 
     def __init__(self, config: Config, env: Spaces) -> None:
-        self.config, self.env = config, env
+        self.config, self.env, self.gaps = config, env, may_miss(config)
         self.filter = for_sensor(self.make_filter(), config, env)
 
     def make_filter(self) -> Unfiltered:

@@ -9,5 +9,5 @@ from moca.config.checks import *  # noqa: F403
 from moca.config.fitting import *  # noqa: F403
 from moca.config.registry import *  # noqa: F403
 from moca.config.sections import *  # noqa: F403
-from moca.config.sensing import *  # noqa: F403
+from moca.config.sensing import is_off  # noqa: F401
 from moca.config.texts import *  # noqa: F403

@@ -1,6 +1,7 @@
 """The settings of what stands between the environment and the agent: noise, and the sensor."""
 
-from dataclasses import dataclass, fields
+import dataclasses
+from dataclasses import dataclass
 
 from moca.config.fields import setting
 from moca.config.registry import CONSTANT, NOISES
@@ -81,7 +82,7 @@ class SensorConfig:
     @property
     def faults(self) -> list[str]:
         """The settings that differ from a perfect sensor, as text."""
-        given = {item.name: getattr(self, item.name) for item in fields(self)}
+        given = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
         changed = {name: value for name, value in given.items() if value != getattr(SensorConfig, name)}
         return [
             f"sensor.{name} = {list(value) if isinstance(value, tuple) else value}" for name, value in changed.items()

@@ -20,9 +20,9 @@ from moca.belief import Belief
 from moca.config import Config
 from moca.drivers.host_evaluation import GreedyEpisodes, build, env_seed
 from moca.drivers.trainer import Trainer
-from moca.envs.environment import Spaces, Step
+from moca.envs.environment import Noise, Spaces, Step
 from moca.envs.host import HostEnvironment, Outcome
-from moca.envs.sensors import Sensor, SensorState, make_sensor
+from moca.envs.sensors import make_sensor
 from moca.evaluation import SCORES
 from moca.exploration import ExplorationDraws, draw_exploration
 from moca.loop import (
@@ -132,7 +132,7 @@ class HostTrainer(Trainer):
 
     # The programs, each written for one run.
 
-    def _parts(self, config: Config) -> tuple[Agent, Sensor]:
+    def _parts(self, config: Config) -> tuple[Agent, Noise]:
         return make_agent(config, self.env), make_sensor(config, self.env)
 
     def _begin(
@@ -142,7 +142,7 @@ class HostTrainer(Trainer):
         number: Int[Array, ""],
         first: Int[Array, ""],
         observation: Float[Array, "obs"],
-    ) -> tuple[EpisodeDraws, SensorState, Belief, Any, StepInfo]:
+    ) -> tuple[EpisodeDraws, Any, Belief, Any, StepInfo]:
         """Returns an episode's random numbers, sensor, first belief, learner, and zero totals."""
         agent, sensor = self._parts(config)
         keys, steps = episode_keys(run, number), agent_steps(config)
@@ -167,7 +167,7 @@ class HostTrainer(Trainer):
         number = index - draws.first
         state = LoopState(belief, learner, jnp.zeros((0, 0)))  # acting does not use the replay buffer
         action = act(agent, state, index, jax.tree.map(lambda leaf: leaf[number], draws.explore))
-        return action, sensor.noise.disturb(self.env, action, draw_step(agent, draws.keys[number]).disturbance)
+        return action, sensor.disturb(self.env, action, draw_step(agent, draws.keys[number]).disturbance)
 
     def _learn(
         self,
@@ -184,10 +184,10 @@ class HostTrainer(Trainer):
         agent, sensor = self._parts(config)
         drawn = draw_step(agent, draws.keys[index - draws.first])
         step = Step(*(jnp.asarray(part) for part in (outcome.observation, outcome.reward, outcome.terminated)))
-        *sensed, transition = observe(agent, sensor, state, action, step, drawn)
+        sensed, transition = observe(agent, sensor, state, action, step, drawn)
         _, noise_key = jax.random.split(drawn.restart)
         current, ended = jnp.asarray(outcome.current), jnp.asarray(outcome.ended)
-        sensor_state, belief = restart(agent, sensor, state.learner, tuple(sensed), current, ended, noise_key)
+        sensor_state, belief = restart(agent, sensor, state.learner, sensed, current, ended, noise_key)
         state = state._replace(belief=belief, sensor=sensor_state)
         state, info = learn(agent, state, transition, index, drawn, learning)
         return state, jax.tree.map(jnp.add, totals, info)

@@ -13,7 +13,7 @@ from moca.config import Config
 from moca.devices import over_devices
 from moca.envs.environment import Spaces
 from moca.envs.host import HostEnvironment, Vector
-from moca.envs.sensors import SensorDraws, SensorState, make_sensor
+from moca.envs.sensors import make_sensor
 from moca.evaluation import Episode, judge, summary
 from moca.loop import PolicyState, agent_steps, policy_start, policy_step
 
@@ -76,8 +76,8 @@ class Playing(NamedTuple):
     again: Float[Array, "episodes times obs"]  # and of second observations
     disturbances: Float[Array, "episodes times act"]  # of all further actions
     measured: Float[Array, "episodes obs"]  # what the policy saw last
-    sensor: SensorState
-    draws: SensorDraws  # of all further samples, along a second axis
+    sensor: Any  # its state
+    draws: Any  # of all further samples, along a second axis
 
 
 class GreedyEpisodes:
@@ -185,7 +185,7 @@ class GreedyEpisodes:
             disturbances = jax.random.normal(action_key, (self._steps + 1, self._env.action_size))
             sensor_state, measured = sensor.init(observation, normals[0])
             policy = policy_start(agent, learner, measured)
-            executed = sensor.noise.disturb(self._env, policy.action, disturbances[0])
+            executed = sensor.disturb(self._env, policy.action, disturbances[0])
             value = agent.value(learner, policy.belief.mean)
             draws = sensor.draw_many(key, self._steps, self._env.observation_size)
             return Playing(policy, executed, value, value, normals, again, disturbances, measured, sensor_state, draws)
@@ -208,9 +208,9 @@ class GreedyEpisodes:
             policy = policy_step(agent, learner, playing.policy, measured)
             return playing._replace(
                 policy=policy,
-                executed=sensor.noise.disturb(self._env, policy.action, playing.disturbances[time + 1]),
+                executed=sensor.disturb(self._env, policy.action, playing.disturbances[time + 1]),
                 value=agent.value(learner, policy.belief.mean),
-                value_again=agent.value(learner, sensor.sample(observation, playing.again[time + 1])),
+                value_again=agent.value(learner, sensor(observation, playing.again[time + 1])),
                 measured=measured,
                 sensor=after,
             )

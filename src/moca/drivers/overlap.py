@@ -20,8 +20,7 @@ from moca.agents import Agent
 from moca.agents.agent import Info
 from moca.belief import Belief
 from moca.config import ConfigError
-from moca.envs.environment import Environment
-from moca.envs.sensors import Sensor, SensorState
+from moca.envs.environment import Environment, Noise
 from moca.exploration import ExplorationDraws
 from moca.loop import LoopState, StepDraws, StepInfo, batches, interact
 
@@ -66,7 +65,7 @@ class Work(NamedTuple):
 
     env_state: Any
     belief: Belief
-    sensor: SensorState
+    sensor: Any  # its state
     learner: Any
     newest: memory.Transition
     totals: StepInfo
@@ -83,7 +82,7 @@ class Done(NamedTuple):
 def learn_block(
     agent: Any,
     env: Environment,
-    sensor: Sensor,
+    sensor: Noise,
     carry: tuple[Any, LoopState],
     xs: tuple[Array, ExplorationDraws, StepDraws],
 ) -> tuple[tuple[Any, LoopState], StepInfo]:

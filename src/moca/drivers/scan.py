@@ -16,8 +16,8 @@ from moca.agents import Agent, make_agent
 from moca.config import Config, ConfigError, refuse_partial
 from moca.drivers import overlap as two_cores
 from moca.drivers.trainer import Trainer
-from moca.envs.environment import Environment, Spaces
-from moca.envs.sensors import Sensor, make_sensor
+from moca.envs.environment import Environment, Noise, Spaces
+from moca.envs.sensors import make_sensor
 from moca.evaluation import SCORES, evaluate
 from moca.exploration import ExplorationDraws, draw_exploration
 from moca.loop import (
@@ -89,7 +89,7 @@ def evaluate_run(
 def step(
     agent: Agent,
     env: Environment,
-    sensor: Sensor,
+    sensor: Noise,
     carry: tuple[Any, LoopState],
     index: Int[Array, ""],
     explore: ExplorationDraws,

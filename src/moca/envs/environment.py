@@ -171,6 +171,8 @@ class Noise(eqx.Module):
 
     One draw per time step is used as s′ and as the next s [choice]. Noise that depends on the state
     is constant if σ_min = σ, so that runs with either kind can share a program.
+
+    It is also the sensor without other faults: see `moca.envs.sensors`.
     """
 
     sigma: Levels
@@ -187,6 +189,22 @@ class Noise(eqx.Module):
     def __call__(self, observation: Float[Array, "obs"], normal: Float[Array, "obs"]) -> Float[Array, "obs"]:
         """s̃ = s + σ(s) ε for a standard normal ε [App. A.1]."""
         return observation + self.deviation(observation) * normal
+
+    def draw(self, key: Key[Array, ""], observation_size: int) -> Any:
+        """Returns further random numbers of one sample: none."""
+
+    def draw_many(self, key: Key[Array, ""], count: int, observation_size: int) -> Any:
+        """Returns those of many samples, along a leading axis."""
+
+    def init(self, observation: Float[Array, "obs"], normal: Float[Array, "obs"]) -> tuple[Any, Float[Array, "obs"]]:
+        """Returns the sensor's state and the measurement at the start of an episode."""
+        return None, self(observation, normal)
+
+    def measure(
+        self, state: Any, observation: Float[Array, "obs"], normal: Float[Array, "obs"], draws: Any
+    ) -> tuple[Any, Float[Array, "obs"]]:
+        """Returns the sensor's state and the measurement after one more step."""
+        return state, self(observation, normal)
 
     def disturb(self, spaces: Spaces, action: Float[Array, "act"], normal: Float[Array, "act"]) -> Float[Array, "act"]:
         """Returns the executed action: the chosen one plus a disturbance, clipped to the bounds."""

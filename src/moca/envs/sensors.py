@@ -1,17 +1,19 @@
 """The sensor between environment and agent: noise, bias, stuck and dropped samples, delay, a mask.
 
 A `Sensor` turns the environment's observations into what the agent measures, and keeps its memory
-in a `SensorState`. NaN marks a missing sample. The order is that of a real sensor: bias and noise
-are added to the observation, a dimension may be stuck at its last value, the sample may be lost,
-and what is left arrives late. The mask comes before all of this: dimensions that are not observed
-do not leave the environment (`Masked`).
+in a `SensorState`. Without faults it is the `Noise` alone, and remembers nothing. NaN marks a
+missing sample. The order is that of a real sensor: bias and noise are added to the observation, a
+dimension may be stuck at its last value, the sample may be lost, and what is left arrives late. The
+mask comes before all of this: dimensions that are not observed do not leave the environment
+(`Masked`).
 
 The first sample of an episode is complete, and arrives at once [choice]: an agent must begin
 somewhere. Until the next one arrives, a delayed sensor shows the first.
 """
 
+import dataclasses
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import equinox as eqx
 import jax
@@ -42,13 +44,9 @@ class SensorState(NamedTuple):
     line: Float[Array, "delay obs"] | None = None  # the samples on their way, the oldest first
 
 
-class Sensor(eqx.Module):
-    """Turns observations into measurements.
+class Sensor(Noise):
+    """Noise and further faults: turns observations into measurements, and remembers what it must."""
 
-    With all faults off, a measurement is the noisy observation, and the state is empty.
-    """
-
-    noise: Noise
     bias: Float[Array, "obs"] | None
     drop: Level | None
     stick: Level | None
@@ -56,6 +54,13 @@ class Sensor(eqx.Module):
     stick_steps: int = eqx.field(static=True)
     delay: int = eqx.field(static=True)
     gaps: bool = eqx.field(static=True)  # whether NaN in an observation of the environment is a missing value
+
+    def __call__(self, observation: Float[Array, "obs"], normal: Float[Array, "obs"]) -> Float[Array, "obs"]:
+        """Returns the observation with noise and bias."""
+        known = jnp.where(jnp.isnan(observation), 0, observation) if self.gaps else observation
+        sample = super().__call__(known, normal)
+        sample = sample if self.bias is None else sample + self.bias
+        return jnp.where(jnp.isnan(observation), jnp.nan, sample) if self.gaps else sample
 
     def draw(self, key: Key[Array, ""], observation_size: int) -> SensorDraws:
         """Returns the random numbers of one sample.
@@ -70,25 +75,15 @@ class Sensor(eqx.Module):
         )
 
     def draw_many(self, key: Key[Array, ""], count: int, observation_size: int) -> SensorDraws:
-        """Returns the random numbers of many samples, along a leading axis."""
         keys = jax.random.split(jax.random.fold_in(key, OWN_DRAWS), count)
         return jax.vmap(lambda each: self.draw(each, observation_size))(keys)
-
-    def sample(self, observation: Float[Array, "obs"], normal: Float[Array, "obs"]) -> Float[Array, "obs"]:
-        """Returns the observation with noise and bias."""
-        known = jnp.where(jnp.isnan(observation), 0, observation) if self.gaps else observation
-        noisy = self.noise(known, normal)
-        sample = noisy if self.bias is None else noisy + self.bias
-        return jnp.where(jnp.isnan(observation), jnp.nan, sample) if self.gaps else sample
 
     def init(
         self, observation: Float[Array, "obs"], normal: Float[Array, "obs"]
     ) -> tuple[SensorState, Float[Array, "obs"]]:
-        """Returns the state and the measurement at the start of an episode."""
-        sample, none = self.sample(observation, normal), jnp.zeros((), jnp.int32)
-        sticks = self.stick is not None
+        sample, sticks = self(observation, normal), self.stick is not None
         return SensorState(
-            None if self.drop is None else none,
+            None if self.drop is None else jnp.zeros((), jnp.int32),
             jnp.zeros(sample.shape, jnp.int32) if sticks else None,
             sample if sticks else None,
             jnp.tile(sample, (self.delay, 1)) if self.delay else None,
@@ -97,11 +92,10 @@ class Sensor(eqx.Module):
     def measure(
         self, state: SensorState, observation: Float[Array, "obs"], normal: Float[Array, "obs"], draws: SensorDraws
     ) -> tuple[SensorState, Float[Array, "obs"]]:
-        """Returns the state and the measurement after one more step."""
-        sample = self.sample(observation, normal)
+        sample = self(observation, normal)
         if self.stick is not None:
             stuck, lasting = _lasting(state.stuck, draws.stick, self.stick, self.stick_steps)
-            sample = jnp.where(stuck, state.last, sample)
+            sample = jnp.where(stuck, cast(Array, state.last), sample)
             state = state._replace(stuck=lasting, last=sample)
         if self.drop is not None:
             if not self.gaps:  # NaN in an observation stays an error, and is not taken for a dropout
@@ -110,7 +104,7 @@ class Sensor(eqx.Module):
             sample = jnp.where(dropped, jnp.nan, sample)
             state = state._replace(dropped=lasting)
         if self.delay:
-            line = jnp.concatenate([state.line, sample[None]])
+            line = jnp.concatenate([cast(Array, state.line), sample[None]])
             state, sample = state._replace(line=line[1:]), line[0]
         return state, sample
 
@@ -124,19 +118,25 @@ def _lasting(left: Any, uniform: Any, probability: Level, steps: int) -> tuple[A
     return left > 0, jnp.maximum(left - 1, 0)
 
 
-def make_sensor(config: Config, env: Spaces) -> Sensor:
-    """Returns the sensor for these settings and this environment, already masked."""
+def make_sensor(config: Config, env: Spaces) -> Noise:
+    """Returns the sensor for these settings and this environment, already masked.
+
+    Without faults it is the noise alone.
+    """
     settings, size = config.sensor, env.observation_size
+    noise = make_noise(config.noise, size)
+    if not (settings.bias or settings.gaps or settings.remembers):
+        return noise
     drop, stick = (None if is_off(p) else jnp.asarray(p, jnp.float32) for p in (settings.drop, settings.stick))
     return Sensor(
-        make_noise(config.noise, size),
-        each("sensor.bias", settings.bias, size) if settings.bias else None,
-        drop,
-        stick,
-        settings.drop_steps,
-        settings.stick_steps,
-        settings.delay,
-        settings.gaps,
+        **{field.name: getattr(noise, field.name) for field in dataclasses.fields(noise)},
+        bias=each("sensor.bias", settings.bias, size) if settings.bias else None,
+        drop=drop,
+        stick=stick,
+        drop_steps=settings.drop_steps,
+        stick_steps=settings.stick_steps,
+        delay=settings.delay,
+        gaps=settings.gaps,
     )
 
 
@@ -216,7 +216,7 @@ def _count(env: Spaces, dimensions: tuple[int, ...]) -> int:
     return len(dimensions)
 
 
-def masked(env: Spaces, dimensions: tuple[int, ...]) -> Any:
+def masked(env: Any, dimensions: tuple[int, ...]) -> Any:
     """Returns the environment with only these dimensions observed; all of them if there are none."""
     if not dimensions:
         return env

@@ -15,7 +15,7 @@ from moca.diagnostics import outlook
 from moca.drivers.host_evaluation import GreedyEpisodes, Playing
 from moca.envs.environment import Environment, Spaces
 from moca.envs.host import HostEnvironment
-from moca.envs.sensors import make_sensor, may_miss
+from moca.envs.sensors import make_sensor
 from moca.evaluation import Episode, Moment, rollout
 from moca.loop import PolicyState, follow
 from moca.replay import Transition, sensed, with_gaps
@@ -72,7 +72,7 @@ def describe(agent: Agent, learner: Any, moments: Moment, happened: Episode) -> 
         found["uncertainty"] = jnp.sqrt(jnp.diagonal(belief.covariance, axis1=-2, axis2=-1))
     together = jax.vmap(lambda *each: follow(agent, learner, *each)[1])
     episode = together(belief, action, moments.following, happened.reward, happened.terminated)
-    episode = with_gaps(episode) if may_miss(agent.config) else episode
+    episode = with_gaps(episode) if agent.gaps else episode
     if learner.model is not None:
         found |= _predictions(agent, learner, episode)
     if isinstance(agent, QuadraticAgent):

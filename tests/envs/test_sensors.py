@@ -7,6 +7,7 @@ import pytest
 
 from moca.config import ConfigError
 from moca.drivers import make_env, make_trainer
+from moca.envs.check import refuse_broken
 from moca.envs.environment import ActionRepeat, Noise
 from moca.envs.gymnasium import Gymnasium
 from moca.envs.sensors import Masked, make_sensor
@@ -216,6 +217,27 @@ def test_a_fault_of_probability_zero_is_the_same_run_without_it():
     ours, theirs = (list(trainer)[-1].metrics["return_mean"][0] for trainer in (alone, both))
     np.testing.assert_allclose(alone.state.replay[0], both.state.replay[0], atol=1e-5)
     np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+
+
+class Gappy(Walk):
+    """Its second dimension is missing at every other step."""
+
+    def step(self, action):
+        observation, *rest = super().step(action)
+        return np.where([False, self._time % 2 == 1], np.nan, observation), *rest
+
+
+def test_an_environment_may_mark_missing_values_itself():
+    with pytest.raises(ConfigError, match="if NaN marks missing values, set sensor.gaps"):
+        refuse_broken(Gymnasium(Gappy))
+    refuse_broken(Gymnasium(Gappy), gaps=True)
+    settings = {"agent": "moca", "belief__filter": True, "noise__sigma": 0.1, "sensor__gaps": True, **SMALL}
+    trainer = make_trainer([probes.tiny(**settings)], [0], Gymnasium(Gappy))
+    reports = list(trainer)
+    assert not any(report.metrics["diverged"].any() for report in reports)
+    missing = np.isnan(read(trainer.state.replay[0], jnp.arange(60), 2, 2).measured)
+    assert not missing[:, 0].any()
+    assert 0.4 < missing[:, 1].mean() < 0.7
 
 
 def test_samples_are_lost_on_the_host_too():

@@ -125,12 +125,12 @@ def _found(arguments: argparse.Namespace, preset: str, env: Any, settings: dict[
     from moca.envs.defaults import defaults, time_limit
 
     use_device(arguments.device)
-    parts = checked({"env.flatten": settings.get("env.flatten", False)})["env.flatten"]
+    parts, gaps = checked({name: settings.get(name, False) for name in ("env.flatten", "sensor.gaps")}).values()
     found = time_limit(env, parts) if limited else {}
     if lacking:
         text = f"{env} has no preset: measuring ranges and scales in short episodes (config.json records them)"
         print(text, file=sys.stderr)
-        found |= defaults(env, flatten=parts)
+        found |= defaults(env, flatten=parts, gaps=gaps)
     return found
 
 

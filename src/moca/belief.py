@@ -25,7 +25,7 @@ UNSEEN = 1e15  # a noise variance from which nothing is learned, and which is fi
 
 
 class Pending(NamedTuple):
-    """What lies between the newest observation and the present, if observations are late."""
+    """The past of a belief if observations are late: the newest observation, and actions since."""
 
     mean: Float[Array, "obs"]  # of the belief about the state of that observation
     covariance: Float[Array, "obs obs"]

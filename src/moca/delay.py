@@ -1,8 +1,8 @@
 """A filter for observations that are late: it corrects the past and predicts the present [choice].
 
-With a delay of n decisions, the newest observation is of the state n decisions ago. The filter keeps
-its belief about that state, and the n actions sent since. The belief on which the agent acts and
-learns is n predictions ahead of it.
+With a delay of n decisions, the newest observation is of the state n decisions ago. The filter
+keeps its belief about that state, and the n actions sent since. The belief on which the agent acts
+and learns is n predictions ahead of it.
 """
 
 from typing import Any, cast

@@ -195,7 +195,7 @@ def restart(
     ended: Bool[Array, ""],
     key: Key[Array, ""],
 ) -> Sensed:
-    """Returns sensor and belief, or those after the first observation of a new episode if one ended.
+    """Returns sensor and belief, or those after the first observation if a new episode began.
 
     The stored transition keeps the true last observation.
     """

@@ -192,7 +192,7 @@ def build(preset: str, env: str | None, settings: Mapping[str, Any], found: Mapp
     """Returns the config of a preset for an environment, with `settings` (by dotted name) on top.
 
     `env` is None for an environment that is not Playground's. `found` holds the settings that were
-    measured in it. Of what a task states per dimension, only the observed dimensions are used.
+    measured in it. Of lists with one number per dimension, only the observed dimensions are used.
     """
     refuse_unknown(preset)
     if not isinstance(settings, Mapping) or not isinstance(env, str | None):

@@ -228,7 +228,7 @@ class Gappy(Walk):
 
 
 def test_an_environment_may_mark_missing_values_itself():
-    with pytest.raises(ConfigError, match="if NaN marks missing values, set sensor.gaps"):
+    with pytest.raises(ConfigError, match="if NaN marks missing values, set sensor"):
         refuse_broken(Gymnasium(Gappy))
     refuse_broken(Gymnasium(Gappy), gaps=True)
     settings = {"agent": "moca", "belief__filter": True, "noise__sigma": 0.1, "sensor__gaps": True, **SMALL}

@@ -45,7 +45,7 @@ class SensorState(NamedTuple):
 
 
 class Sensor(Noise):
-    """Noise and further faults: turns observations into measurements, and remembers what it must."""
+    """Noise and further faults: turns observations into measurements, with a memory."""
 
     bias: Float[Array, "obs"] | None
     drop: Level | None
@@ -150,7 +150,7 @@ def may_miss(config: Config) -> bool:
 
 
 class Masked(Environment):
-    """An environment of which only some dimensions are observed."""
+    """Hides all but some dimensions of an environment's observations."""
 
     inner: Environment
     dimensions: tuple[int, ...] = eqx.field(static=True)
@@ -173,7 +173,7 @@ class Masked(Environment):
 
 
 class MaskedHost(HostEnvironment):
-    """The same for an environment on the host."""
+    """Hides dimensions of an environment on the host."""
 
     inner: HostEnvironment
     dimensions: tuple[int, ...] = eqx.field(static=True)
@@ -217,7 +217,7 @@ def _count(env: Spaces, dimensions: tuple[int, ...]) -> int:
 
 
 def masked(env: Any, dimensions: tuple[int, ...]) -> Any:
-    """Returns the environment with only these dimensions observed; all of them if there are none."""
+    """Returns the environment with only these dimensions observed, or all if there are none."""
     if not dimensions:
         return env
     return MaskedHost(env, dimensions) if isinstance(env, HostEnvironment) else Masked(env, dimensions)

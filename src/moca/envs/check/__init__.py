@@ -84,7 +84,7 @@ def refuse_broken(env: Spaces, gaps: bool = False) -> None:
     """Raises a `ConfigError` with the faults that can be found quickly.
 
     For compiled environments, these are faults that need no step: bounds, shapes, types, impurity.
-    With `gaps`, NaN in an observation is none: see `sensor.gaps`.
+    With `gaps`, NaN in an observation is not a fault: see `sensor.gaps`.
     """
     found = Findings()
     with warnings.catch_warnings():

@@ -5,13 +5,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from moca.agents import make_agent
 from moca.config import ConfigError
 from moca.drivers import make_env, make_trainer
 from moca.envs.check import refuse_broken
 from moca.envs.environment import ActionRepeat, Noise
 from moca.envs.gymnasium import Gymnasium
 from moca.envs.sensors import Masked, make_sensor
-from moca.loop import agent_steps
+from moca.loop import agent_steps, draw_step
 from moca.replay import read
 from moca.runs import film
 from tests import probes
@@ -131,9 +132,13 @@ def test_missing_values_of_the_environment_are_kept_or_stay_an_error():
     assert not np.isinf(faulty[:, 1]).any()
 
 
-def test_new_draws_leave_the_others_as_they_are():
-    found, normals, _ = measured(noise__sigma=1.0, sensor__drop=0.3)
-    np.testing.assert_array_equal(found, np.where(np.isnan(found), np.nan, normals))
+def test_its_draws_are_its_own_and_leave_all_others_as_they_are():
+    key = jax.random.key(5)
+    plain, faulty = (draw_step(make_agent(probes.tiny(sensor__drop=p), probes.Drift()), key) for p in (0.0, 0.3))
+    for one, other in zip(plain._replace(updates=None), faulty._replace(updates=None, sensor=None), strict=True):
+        assert jnp.array_equal(one, other) if one is not None else other is None
+    others = [jax.random.uniform(each) for each in jax.random.split(key, 5)]
+    assert faulty.sensor.drop not in others
 
 
 def test_a_mask_hides_dimensions():

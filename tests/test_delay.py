@@ -12,10 +12,13 @@ import scipy.stats
 from moca import moments as mm
 from moca.agents import make_agent
 from moca.belief import KalmanFilter
+from moca.config import ConfigError
 from moca.delay import Delayed
+from moca.divergence import plausible
 from moca.drivers import ScanTrainer
 from moca.dynamics import GaussianEnsemble, fit, make_model, update_statistics
 from moca.replay import Late, Transition, add, empty, read, sensed, with_gaps
+from moca.runs import export
 from tests import probes
 from tests.test_belief import SIGMA, A, B, Q, R, linear, trajectory
 
@@ -202,3 +205,22 @@ def test_rows_with_and_without_a_delay_are_read_as_they_were_written():
         assert jax.tree.structure(found) == jax.tree.structure(stored)
         for one, two in zip(jax.tree.leaves(found), jax.tree.leaves(stored), strict=True):
             np.testing.assert_array_equal(one, two)
+
+
+def test_a_policy_that_expects_a_delay_is_not_exported(tmp_path):
+    agent = make_agent(probes.tiny(**SMALL | {"sensor__delay": 2}), probes.Drift())
+    with pytest.raises(ConfigError, match=r"expects sensor\.delay = 2 cannot be exported yet"):
+        export.write(tmp_path / "policy.npz", agent, None, {})
+
+
+def test_a_memory_with_missing_samples_can_be_resumed_from():
+    state = SimpleNamespace(diverged=np.zeros(1, int), learner={}, replay=np.array([[[1.0, np.nan]]]))
+    assert plausible(state, gaps=True)
+    assert not plausible(state)
+    assert not plausible(SimpleNamespace(**vars(state) | {"replay": np.array([[[1.0, np.inf]]])}), gaps=True)
+
+
+@pytest.mark.parametrize("faults", [{"sensor__drop": 0.1}, {"sensor__delay": 1}, {"sensor__gaps": True}])
+def test_noise_is_not_learned_from_samples_that_are_missing_or_late(faults):
+    with pytest.raises(ConfigError, match=r"belief\.noise = learned needs all observations, and in time"):
+        probes.tiny(**SMALL | {"belief__noise": "learned", **faults})

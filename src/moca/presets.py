@@ -212,8 +212,14 @@ def build(preset: str, env: str | None, settings: Mapping[str, Any], found: Mapp
 
 def _of_observed(numbers: Mapping[str, Any], observed: tuple[int, ...]) -> dict[str, Any]:
     """Returns settings with one number per dimension for the observed dimensions alone."""
+    size = min((len(each) for name, each in numbers.items() if name in _MEASURED), default=0)
+    if observed and size and max(observed) >= size:
+        raise ConfigError(
+            f"sensor.observed = {list(observed)} is out of range: the environment has {size} dimensions, numbered from "
+            f"0 to {size - 1}"
+        )
     return {
-        name: tuple(each[i] for i in observed if i < len(each)) if observed and name in _MEASURED else each
+        name: tuple(each[i] for i in observed) if observed and name in _MEASURED else each
         for name, each in numbers.items()
     }
 

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from moca import presets
 from moca.agents import make_agent
 from moca.config import ConfigError
 from moca.drivers import make_env, make_trainer
@@ -154,6 +155,14 @@ def test_a_mask_hides_dimensions():
     assert after.reward == expected.reward
     with pytest.raises(ConfigError, match=r"sensor.observed = \[0, 2\] is out of range: the environment has 2 dim"):
         make_env(probes.tiny(sensor__observed=(0, 2)), probes.Drift())
+
+
+def test_a_preset_states_the_ranges_of_observed_dimensions_alone():
+    found = presets.build("tuned", "CartpoleBalance", {"sensor.observed": "[0, 3]", "noise.kind": "state-norm"})
+    assert (found.value.low, found.value.high) == ((-2.5, -10.0), (2.5, 10.0))
+    assert (found.value.lengthscales, found.noise.scales) == ((0.6, 3.0), (2.4, 2.0))
+    with pytest.raises(ConfigError, match=r"sensor.observed = \[5\] is out of range: the environment has 5 dimensions"):
+        presets.build("tuned", "CartpoleBalance", {"sensor.observed": (5,)})
 
 
 def test_a_mask_hides_dimensions_on_the_host(tmp_path):

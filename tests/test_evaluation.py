@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from moca import moments as mm
+from moca.config import Config, override
 from moca.diagnostics import describe_bias, stakes
 from moca.drivers import ScanTrainer
 from moca.evaluation import SCORES, Episode, overestimation, value_noise_variance
@@ -44,9 +45,7 @@ def test_nothing_follows_an_end_and_a_time_limit_is_no_end():
 
 
 def agent(filtered):
-    return SimpleNamespace(
-        config=SimpleNamespace(belief=SimpleNamespace(filter=filtered), train=SimpleNamespace(gamma=GAMMA))
-    )
+    return SimpleNamespace(config=override(Config(), {"belief.filter": filtered, "train.gamma": GAMMA, "agent": "sac"}))
 
 
 def test_the_variance_of_an_observed_target():

@@ -31,6 +31,10 @@ CASES = {
     ),
     "samples, and episodes that end": (probes.Discounted(), {"agent": "moca-mc", "dynamics.samples": 2}),
     "sac with a filter": (probes.Drift(), {"agent": "sac", **FILTER}),
+    "a sensor that is late and drops samples": (
+        probes.Drift(),
+        FILTER | {"sensor.drop": 0.2, "sensor.delay": 2, "sensor.stick": 0.1},
+    ),
     "small batches, and no warm-up": (probes.Drift(), {"train.batch": 2, "train.warmup": 0}),
 }
 moca.register_agent("other", type("Other", (QuadraticAgent,), {}))

@@ -18,7 +18,7 @@ from moca import presets
 from moca.agents import make_agent
 from moca.drivers.scan import step
 from moca.drivers.trainer import make_env
-from moca.envs.environment import make_noise
+from moca.envs.sensors import make_sensor
 from moca.exploration import draw_exploration
 from moca.loop import LoopState, draw_step, first_belief, init_run
 
@@ -42,6 +42,8 @@ def name_of(filename: str) -> str | None:
     if not path.is_relative_to(ROOT):
         return None
     parts = path.relative_to(ROOT).parts
+    if parts[0] in ("config", "pytrees.py"):  # settings are data; JAX takes them apart
+        return None
     return "moments" if parts[0] == "moments" else "/".join(parts)
 
 
@@ -50,14 +52,14 @@ def trace() -> tuple[list[str], set[tuple[str, str]]]:
     settings = {"noise.sigma": 0.05, "train.steps": 1000, "train.warmup": 0, "train.batch": 4, "train.updates": 1}
     config = presets.build("tuned", "CartpoleBalance", settings)
     env = make_env(config)
-    agent, noise = make_agent(config, env), make_noise(config.noise, env.observation_size)
+    agent, sensor = make_agent(config, env), make_sensor(config, env)
 
     def begin(key: jax.Array) -> tuple:
         run = init_run(config, env, key)
         env_state, observation = env.reset(key)
-        belief = first_belief(agent, run.learner, noise, observation, key)
+        sensor_state, belief = first_belief(agent, run.learner, sensor, observation, key)
         explore = draw_exploration(key, config.exploration, 1, env.action_size)
-        carry = (env_state, LoopState(belief, run.learner, run.replay))
+        carry = (env_state, LoopState(belief, run.learner, run.replay, sensor_state))
         return carry, jax.tree.map(lambda leaf: leaf[0], explore), draw_step(agent, key)
 
     shapes = jax.eval_shape(begin, jax.random.key(0))  # a trace needs no numbers, so nothing is compiled
@@ -77,7 +79,7 @@ def trace() -> tuple[list[str], set[tuple[str, str]]]:
     index = jnp.array(0)
     sys.setprofile(watch)
     try:
-        jax.make_jaxpr(lambda carry, *draws: step(agent, env, noise, carry, index, *draws, True))(*shapes)
+        jax.make_jaxpr(lambda carry, *draws: step(agent, env, sensor, carry, index, *draws, True))(*shapes)
     finally:
         sys.setprofile(None)
     return entered, calls

@@ -12,14 +12,26 @@ from typing import Any, NamedTuple, cast
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from moca import moments as mm
 from moca.config import Config
 from moca.dynamics import GaussianEnsemble, ModelState
 from moca.envs.environment import Spaces, make_noise
 from moca.nets import descend
-from moca.replay import Transition
+from moca.replay import Late, Transition
+
+UNSEEN = 1e15  # a noise variance from which nothing is learned, and which is finite
+
+
+class Pending(NamedTuple):
+    """The past of a belief if observations are late: the newest observation, and actions since."""
+
+    mean: Float[Array, "obs"]  # of the belief about the state of that observation
+    covariance: Float[Array, "obs obs"]
+    actions: Float[Array, "delay act"]  # since then, the newest last
+    sent: Int[Array, ""]  # how many they are: fewer than the delay at the start of an episode
+    spread: Float[Array, "obs"]  # `Transition.spread` of the step to that state
 
 
 class Belief(NamedTuple):
@@ -27,6 +39,16 @@ class Belief(NamedTuple):
 
     mean: Float[Array, "obs"]
     covariance: Float[Array, "obs obs"] | None
+    pending: Pending | None = None
+
+
+def late_part(before: Belief, after: Belief) -> Late | None:
+    """Returns the step that the newest observation concludes, if the filter is for late ones."""
+    if before.pending is None or after.pending is None:
+        return None
+    past, now = before.pending, after.pending
+    arrived = jnp.asarray(past.sent == len(past.actions), past.mean.dtype)
+    return Late(past.mean, past.actions[0], now.mean, now.spread, arrived)
 
 
 def predict(
@@ -123,6 +145,11 @@ def anticipate(
     return mm.GaussianMixture(mixtures.weights, mm.Gaussian(moved_mean, (covariance + covariance.mT) / 2))
 
 
+def _filled(belief: Belief, measured: Float[Array, "obs"], missing: Bool[Array, "obs"] | None) -> Float[Array, "obs"]:
+    """Returns the measurement, with the belief's mean in dimensions that are missing."""
+    return measured if missing is None else jnp.where(missing, belief.mean, measured)
+
+
 class Unfiltered(eqx.Module):
     """Takes each observation for the state, as the paper does.
 
@@ -143,13 +170,23 @@ class Unfiltered(eqx.Module):
         measured: Float[Array, "obs"],
         missing: Bool[Array, "obs"] | None = None,
     ) -> tuple[Belief, Float[Array, "obs"] | None]:
-        """Returns the belief after an action and the next observation, and `Transition.spread`."""
-        return self.init(model, measured), None
+        """Returns the belief after an action and the next observation, and `Transition.spread`.
+
+        Without a filter, a `missing` dimension keeps its last observation.
+        """
+        return self.init(model, _filled(belief, measured, missing)), None
 
     def anticipate(
-        self, model: ModelState | None, mixtures: mm.GaussianMixture, spread: Float[Array, "n obs"] | None
+        self,
+        model: ModelState | None,
+        mixtures: mm.GaussianMixture,
+        spread: Float[Array, "n obs"] | None,
+        missing: Bool[Array, "n obs"] | None = None,
     ) -> mm.GaussianMixture:
-        """Returns predictions of the next belief's mean, from predictions of the next state."""
+        """Returns predictions of the next belief's mean, from predictions of the next state.
+
+        In dimensions that were `missing`, the next mean is its prediction.
+        """
         return mixtures
 
     def noise_variance(
@@ -182,10 +219,10 @@ class KalmanFilter(Unfiltered):
     ) -> tuple[Belief, Float[Array, "obs"]]:
         """Predicts and updates; before the model's first batch, takes the observation alone.
 
-        A `missing` dimension keeps its prediction, as if its noise were infinite. In training no
-        dimension is missing.
+        A `missing` dimension keeps its prediction, as if its noise were infinite, or before the
+        model's first batch its last value.
         """
-        alone = self.init(model, measured)
+        alone = self.init(model, _filled(belief, measured, missing))
         prior, spread = predict(model.ensemble, belief, self.env.from_bounds(action))
         noise = self.noise_variance(model, prior.mean)
         if missing is not None:
@@ -196,11 +233,16 @@ class KalmanFilter(Unfiltered):
         return jax.tree.map(lambda a, b: jnp.where(untrained, a, b), unfiltered, (posterior, spread))
 
     def anticipate(
-        self, model: ModelState | None, mixtures: mm.GaussianMixture, spread: Float[Array, "n obs"] | None
+        self,
+        model: ModelState | None,
+        mixtures: mm.GaussianMixture,
+        spread: Float[Array, "n obs"] | None,
+        missing: Bool[Array, "n obs"] | None = None,
     ) -> mm.GaussianMixture:
         if spread is None:
             return mixtures
-        return anticipate(mixtures, spread, self.noise_variance(model, mixtures.mean))
+        noise = self.noise_variance(model, mixtures.mean)
+        return anticipate(mixtures, spread, noise if missing is None else jnp.where(missing, UNSEEN, noise))
 
     def noise_variance(self, model: Any, observation: Float[Array, "*n obs"]) -> Float[Array, "*n obs"]:
         if self.config.belief.noise == "learned":

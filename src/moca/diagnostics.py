@@ -49,6 +49,8 @@ def describe_model(
 ) -> dict[str, Float[Array, ""]]:
     """Returns averages over the transitions of an episode (with actions in [−1, 1]).
 
+    What is missing is not counted.
+
     `coverage_1sigma` is the fraction of dimensions in which the next observation is within one
     predicted standard deviation; a calibrated Gaussian has 68.3 %. `calibration_10` …
     `calibration_90` are the fractions within the central 10 … 90 %. `noise` holds the variances of
@@ -56,9 +58,11 @@ def describe_model(
     `epistemic_std`.
     """
     seen = outlook(ensemble.predict_batch(episode.observation, episode.action), episode, noise)
-    shares = {f"calibration_{percent}": jnp.mean(seen.distance <= z) for percent, z in CENTRAL.items()}
+    known = None if episode.missing is None else ~episode.missing
+    shares = {f"calibration_{percent}": jnp.mean(seen.distance <= z, where=known) for percent, z in CENTRAL.items()}
+    inside = jnp.abs(seen.following - seen.mean) <= jnp.sqrt(seen.variance)
     return shares | {
-        "coverage_1sigma": jnp.mean(jnp.abs(seen.following - seen.mean) <= jnp.sqrt(seen.variance)),
+        "coverage_1sigma": jnp.mean(inside, where=known),
         "aleatoric_std": jnp.sqrt(seen.aleatoric).mean(),
         "epistemic_std": jnp.sqrt(seen.epistemic).mean(),
     }

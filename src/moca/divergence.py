@@ -34,7 +34,7 @@ def cause(learner: Any, episode: Transition, metrics: dict[str, Float[Array, ""]
     return jnp.where(environment, 1, jnp.where(agent, 2, jnp.where(exploded, 3, 0)))
 
 
-def plausible(state: Any) -> bool:
+def plausible(state: Any, gaps: bool = False) -> bool:
     """Returns True if a training state is valid: finite numbers, and counts that are not negative.
 
     The replay buffer of a diverged run is not checked: it may hold the values that caused the
@@ -42,10 +42,12 @@ def plausible(state: Any) -> bool:
 
     Args:
         state: Arrays on the host, with a leading axis over runs.
+        gaps: Whether NaN in the replay buffer marks missing samples.
     """
     if not ((state.diverged >= 0) & (state.diverged < len(CAUSES))).all():
         return False
-    numbers = [*jax.tree.leaves(state.learner), state.replay[state.diverged == 0]]
+    rows = state.replay[state.diverged == 0]
+    numbers = [*jax.tree.leaves(state.learner), rows[~np.isnan(rows)] if gaps else rows]
     floats = [leaf for leaf in numbers if np.issubdtype(leaf.dtype, np.floating)]
     counts = [leaf for leaf in numbers if np.issubdtype(leaf.dtype, np.signedinteger)]
     return all(np.isfinite(leaf).all() for leaf in floats) and all((leaf >= 0).all() for leaf in counts)

@@ -12,7 +12,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Key, UInt8
+from jaxtyping import Array, Bool, Float, Key, UInt8
 
 from moca import config
 from moca import moments as mm
@@ -41,13 +41,22 @@ class Statistics(NamedTuple):
 
 
 def update_statistics(
-    statistics: Statistics, observation: Float[Array, "n obs"], next_observation: Float[Array, "n obs"]
+    statistics: Statistics,
+    observation: Float[Array, "n obs"],
+    next_observation: Float[Array, "n obs"],
+    missing: Bool[Array, "n obs"] | None = None,
 ) -> Statistics:
-    """Returns the statistics with one more batch included."""
+    """Returns the statistics with one more batch included, without what is `missing`."""
     seen = jnp.stack([observation, next_observation - observation])
+
+    def average(numbers: Float[Array, "2 n obs"]) -> Float[Array, "2 obs"]:
+        if missing is None:
+            return numbers.mean(1)
+        return jnp.sum(jnp.where(missing, 0, numbers), axis=1) / jnp.maximum(jnp.sum(~missing, axis=0), 1)
+
     batches = statistics.batches + 1
-    mean = statistics.mean + (seen.mean(1) - statistics.mean) / batches
-    square = statistics.square + ((seen**2).mean(1) - statistics.square) / batches
+    mean = statistics.mean + (average(seen) - statistics.mean) / batches
+    square = statistics.square + (average(seen**2) - statistics.square) / batches
     return Statistics(batches, mean, square)
 
 
@@ -127,22 +136,33 @@ class GaussianEnsemble(eqx.Module):
         action: Float[Array, "n act"],
         next_observation: Float[Array, "n obs"],
         extra: Float[Array, "n obs"] | None = None,
+        missing: Bool[Array, "n obs"] | None = None,
     ) -> Float[Array, "k n"]:
         """Returns each member's negative log-likelihood of each transition, per dimension.
 
-        `extra` holds variances to add to the members' own.
+        `extra` holds variances to add to the members' own. The likelihood is that of the dimensions
+        of the next observation that are not `missing`; the others add nothing.
         """
         unit = self.statistics.deviation[1]
         mean, factor = self._standard(observation, action)
         target = ((next_observation - observation - self.statistics.mean[1]) / unit).T
         more = None if extra is None else (extra / unit**2).T
+        if missing is not None:
+            target = jnp.where(missing.T, mean, target)
         if not self.full:
             if more is None:
-                return jnp.mean(((target - mean) / factor) ** 2 / 2 + jnp.log(factor), axis=1)
-            variance = factor**2 + more
-            return jnp.mean(((target - mean) ** 2 / variance + jnp.log(variance)) / 2, axis=1)
-        if more is not None:
-            covariance = jnp.einsum("kijn,kljn->knil", factor, factor) + jax.vmap(jnp.diag)(more.T)
+                each = ((target - mean) / factor) ** 2 / 2 + jnp.log(factor)
+            else:
+                variance = factor**2 + more
+                each = ((target - mean) ** 2 / variance + jnp.log(variance)) / 2
+            return jnp.mean(each if missing is None else jnp.where(missing.T, 0, each), axis=1)
+        if more is not None or missing is not None:
+            covariance = jnp.einsum("kijn,kljn->knil", factor, factor)
+            if more is not None:
+                covariance += jax.vmap(jnp.diag)(more.T)
+            if missing is not None:  # independent of the rest, with a unit variance whose logarithm is zero
+                unknown = missing[:, :, None] | missing[:, None, :]
+                covariance = jnp.where(unknown, jnp.eye(len(unit)), covariance)
             factor = jnp.moveaxis(jnp.linalg.cholesky(covariance), 1, -1)
 
         def one(error: Float[Array, "obs"], factor: Float[Array, "obs obs"]) -> Float[Array, ""]:
@@ -216,9 +236,10 @@ def fit(
     Returns the model and its mean loss before the step. Under a filter, `noise` holds the variances
     of the observation noise. The target is then the measured next observation, and the likelihood
     accounts for the noise and for the uncertainty of s. A noisy observation would be a biased
-    input; the mean of a belief is not, because its error is uncorrelated with it.
+    input; the mean of a belief is not, because its error is uncorrelated with it. Dimensions that
+    are `missing` are not fitted [choice].
     """
-    statistics = update_statistics(model.ensemble.statistics, batch.observation, batch.next_observation)
+    statistics = update_statistics(model.ensemble.statistics, batch.observation, batch.next_observation, batch.missing)
     ensemble = eqx.tree_at(lambda e: e.statistics, model.ensemble, statistics)
     target, extra = batch.next_observation, None
     if noise is not None and batch.measured is not None and batch.spread is not None:
@@ -226,7 +247,7 @@ def fit(
 
     def loss(members: MLP) -> tuple[Float[Array, ""], Float[Array, "k"]]:
         candidate = eqx.tree_at(lambda e: e.members, ensemble, members)
-        likelihoods = candidate.nll(batch.observation, batch.action, target, extra)
+        likelihoods = candidate.nll(batch.observation, batch.action, target, extra, batch.missing)
         each = jnp.mean(multiplicity * likelihoods, axis=1)
         return each.sum(), each
 

@@ -28,17 +28,17 @@ class Episode(NamedTuple):
 class Moment(NamedTuple):
     """One step of a greedy episode, as seen by the agent."""
 
-    observed: Float[Array, "obs"]  # the noisy observation of the state
+    observed: Float[Array, "obs"]  # the noisy observation of the state, NaN where it is missing
     policy: PolicyState  # the agent's belief and action
     executed: Float[Array, "act"]  # the disturbed action
-    following: Float[Array, "obs"]  # the noisy observation of the next state
+    following: Float[Array, "obs"]  # the noisy observation of the next state, NaN where it is missing
 
 
 def rollout(
     agent: Agent,
     learner: Any,
     env: Environment,
-    noise: Noise,
+    sensor: Noise,
     steps: int,
     key: Key[Array, ""],
     noisy: Float[Array, ""] | float = 1.0,
@@ -46,29 +46,31 @@ def rollout(
 ) -> tuple[Any, Episode]:
     """Runs one greedy episode; returns what `keep` selects from each step, and the episode.
 
-    Observations are noisy if `noisy` is one, exact if zero; a filter expects noise in both cases.
-    Actions are always disturbed.
+    Observations are noisy if `noisy` is one, and without noise if zero; a filter expects noise in
+    both cases. Actions are always disturbed, and the sensor's other faults stay.
     """
     reset_key, noise_key, action_key, again_key = jax.random.split(key, 4)
     env_state, observation = env.reset(reset_key)
     normals, again = (noisy * jax.random.normal(k, (steps + 1, env.observation_size)) for k in (noise_key, again_key))
     disturbances = jax.random.normal(action_key, (steps, env.action_size))
+    draws = sensor.draw_many(key, steps, env.observation_size)
 
     def step(carry: tuple, x: tuple) -> tuple[tuple, tuple]:
-        env_state, policy, observed, running = carry
-        normal, normal_again, disturbance = x
-        executed = noise.disturb(env, policy.action, disturbance)
+        env_state, sensor_state, policy, observed, running = carry
+        normal, normal_again, disturbance, drawn = x
+        executed = sensor.disturb(env, policy.action, disturbance)
         env_state, (observation, reward, terminated) = env.step(env_state, executed)
-        following = noise(observation, normal)
+        sensor_state, following = sensor.measure(sensor_state, observation, normal, drawn)
         after = policy_step(agent, learner, policy, following)
         reward = jnp.where(running, reward, 0.0)  # after the end, rewards may be NaN
-        seen = (policy.belief.mean, after.belief.mean, noise(observation, normal_again))
+        seen = (policy.belief.mean, after.belief.mean, sensor(observation, normal_again))
         kept = keep(env_state, Moment(observed, policy, executed, following))
-        return (env_state, after, following, running & ~terminated), (kept, (reward, running, terminated), seen)
+        carry = (env_state, sensor_state, after, following, running & ~terminated)
+        return carry, (kept, (reward, running, terminated), seen)
 
-    observed = noise(observation, normals[0])
-    start = (env_state, policy_start(agent, learner, observed), observed, jnp.array(True))
-    _, (kept, happened, seen) = jax.lax.scan(step, start, (normals[1:], again[1:], disturbances))
+    sensor_state, observed = sensor.init(observation, normals[0])
+    start = (env_state, sensor_state, policy_start(agent, learner, observed), observed, jnp.array(True))
+    _, (kept, happened, seen) = jax.lax.scan(step, start, (normals[1:], again[1:], disturbances, draws))
     values = [jax.vmap(lambda s: agent.value(learner, s))(states) for states in seen]
     return kept, Episode(*happened, *values)
 
@@ -97,9 +99,10 @@ def value_noise_variance(agent: Agent, episode: Episode) -> Float[Array, ""]:
     """Returns the variance of γ V(s̃′) over the observation noise, averaged over the episode.
 
     This is the variance of a target that takes the observation s̃′ for the next state, as BNAF's
-    does. NaN with a filter, whose belief depends on more than one observation.
+    does. NaN with a filter, whose belief depends on more than one observation, and with a sensor
+    whose samples depend on more than the state.
     """
-    if agent.config.belief.filter:
+    if agent.config.belief.filter or agent.config.sensor.remembers:
         return jnp.full((), jnp.nan)
     half = jnp.square(agent.config.train.gamma * (episode.value_after - episode.value_again)) / 2
     return jnp.sum(jnp.where(episode.running, half, 0.0)) / episode.running.sum()
@@ -122,7 +125,7 @@ def evaluate(
     agent: Agent,
     learner: Any,
     env: Environment,
-    noise: Noise,
+    sensor: Noise,
     steps: int,
     episodes: int,
     key: Key[Array, ""],
@@ -131,6 +134,6 @@ def evaluate(
     """Returns the scores of a policy over `episodes` noisy episodes and the same without noise."""
     noisy = jnp.repeat(jnp.array([1.0, 0.0]), episodes)
     keys = jnp.tile(jax.random.split(key, episodes), 2)
-    play = lambda k, n: judge(agent, rollout(agent, learner, env, noise, steps, k, n)[1])  # noqa: E731
+    play = lambda k, n: judge(agent, rollout(agent, learner, env, sensor, steps, k, n)[1])  # noqa: E731
     judged = over_all(play)(keys, noisy)
     return summary(judged[:episodes], judged[episodes:, 0])

@@ -7,7 +7,7 @@ and the warm-up are ours [choice].
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -16,10 +16,11 @@ from jaxtyping import Array, Bool, Float, Int, Key, UInt32
 from moca import replay as memory
 from moca.agents import Agent, make_agent
 from moca.agents.agent import Info
-from moca.belief import Belief
+from moca.belief import Belief, late_part
 from moca.config import Config
 from moca.divergence import cause
 from moca.envs.environment import Environment, Noise, Spaces, Step
+from moca.envs.sensors import make_sensor
 from moca.exploration import ExplorationDraws, Explore
 from moca.nets import scheduled
 
@@ -41,6 +42,7 @@ class LoopState(NamedTuple):
     belief: Belief
     learner: Any
     replay: memory.Replay
+    sensor: Any = None  # its state, if it has one
 
 
 class StepInfo(NamedTuple):
@@ -74,6 +76,7 @@ class StepDraws(NamedTuple):
     updates: Any  # with a leading axis over updates
     restart: Key[Array, ""]
     disturbance: Float[Array, "act"]  # disturbance of the executed action
+    sensor: Any
 
 
 def init_run(config: Config, env: Spaces, key: Key[Array, ""]) -> RunState:
@@ -81,7 +84,8 @@ def init_run(config: Config, env: Spaces, key: Key[Array, ""]) -> RunState:
     capacity = replay_size(config, config.train.steps)
     learner_key, episode_key = jax.random.split(key)
     learner = make_agent(config, env).init(learner_key)
-    replay = memory.empty(capacity, env.observation_size, env.action_size, config.belief.filter)
+    filtered, late = config.belief.filter, config.sensor.delay > 0
+    replay = memory.empty(capacity, env.observation_size, env.action_size, filtered, filtered and late)
     return RunState(learner, jnp.zeros((), jnp.int32), replay, episode_key)
 
 
@@ -115,6 +119,9 @@ def block_size(config: Config) -> int:
     return max(n for n in range(1, BLOCK + 1) if whole % n == 0)
 
 
+Sensed = tuple[Any, Belief]  # the sensor's state, and the belief
+
+
 def draw_step(agent: Agent, key: Key[Array, ""]) -> StepDraws:
     """Returns the random numbers of a step."""
     noise_key, row_key, update_key, restart_key, action_key = jax.random.split(key, 5)
@@ -125,14 +132,16 @@ def draw_step(agent: Agent, key: Key[Array, ""]) -> StepDraws:
         jax.vmap(agent.draw_update)(jax.random.split(update_key, train.updates)),
         restart_key,
         jax.random.normal(action_key, (agent.env.action_size,)),
+        make_sensor(agent.config, agent.env).draw(key, agent.env.observation_size),
     )
 
 
 def first_belief(
-    agent: Agent, learner: Any, noise: Noise, observation: Float[Array, "obs"], key: Key[Array, ""]
-) -> Belief:
-    """Returns the belief after the first observation of an episode."""
-    return agent.filter.init(learner.model, noise(observation, jax.random.normal(key, observation.shape)))
+    agent: Agent, learner: Any, sensor: Noise, observation: Float[Array, "obs"], key: Key[Array, ""]
+) -> Sensed:
+    """Returns the sensor's state and the belief after the first observation of an episode."""
+    state, measured = sensor.init(observation, jax.random.normal(key, observation.shape))
+    return state, agent.filter.init(learner.model, measured)
 
 
 def act(agent: Agent, state: LoopState, index: Int[Array, ""], draws: ExplorationDraws) -> Float[Array, "act"]:
@@ -142,11 +151,13 @@ def act(agent: Agent, state: LoopState, index: Int[Array, ""], draws: Exploratio
 
 
 def observe(
-    agent: Agent, noise: Noise, state: LoopState, action: Float[Array, "act"], step: Step, draws: StepDraws
-) -> tuple[Belief, memory.Transition]:
-    """Returns the belief after an action and its outcome, and the transition to store."""
-    measured = noise(step.observation, draws.noise)
-    return follow(agent, state.learner, state.belief, action, measured, step.reward, step.terminated)
+    agent: Agent, sensor: Noise, state: LoopState, action: Float[Array, "act"], step: Step, draws: StepDraws
+) -> tuple[Sensed, memory.Transition]:
+    """Returns sensor and belief after an action and its outcome, and the transition to store."""
+    after, measured = sensor.measure(state.sensor, step.observation, draws.noise, draws.sensor)
+    outcome = (action, measured, step.reward, step.terminated)
+    belief, transition = follow(agent, state.learner, state.belief, *outcome)
+    return (after, belief), transition
 
 
 def follow(
@@ -159,57 +170,69 @@ def follow(
     terminated: Bool[Array, ""],
 ) -> tuple[Belief, memory.Transition]:
     """Returns the belief after an action and the measured next observation, and the transition."""
-    after, spread = agent.filter.step(learner.model, belief, action, measured)
-    kept = None if spread is None else measured
+    gaps = _gaps(agent, measured)
+    after, spread = agent.filter.step(learner.model, belief, action, measured, **gaps)
+    following, kept = after.mean, None if spread is None else measured
+    if gaps and kept is None:
+        following = jnp.where(gaps["missing"], jnp.nan, following)  # see `memory.with_gaps`
+    if (late := late_part(belief, after)) is not None:
+        kept = jnp.where(late.arrived > 0, measured, jnp.nan)
     ended = terminated.astype(reward.dtype)
-    return after, memory.Transition(belief.mean, action, reward, after.mean, ended, kept, spread)
+    return after, memory.Transition(belief.mean, action, reward, following, ended, kept, spread, late)
+
+
+def _gaps(agent: Agent, measured: Float[Array, "obs"]) -> dict[str, Bool[Array, "obs"]]:
+    """Returns the argument that tells a filter which dimensions are missing, if any may be."""
+    return {"missing": jnp.isnan(measured)} if agent.gaps else {}
 
 
 def restart(
     agent: Agent,
-    noise: Noise,
+    sensor: Noise,
     learner: Any,
-    belief: Belief,
+    before: Sensed,
     observation: Float[Array, "obs"],
     ended: Bool[Array, ""],
     key: Key[Array, ""],
-) -> Belief:
-    """Returns the belief, or that after the first observation of a new episode if one ended.
+) -> Sensed:
+    """Returns sensor and belief, or those after the first observation if a new episode began.
 
     The stored transition keeps the true last observation.
     """
-    fresh = first_belief(agent, learner, noise, observation, key)
-    return jax.tree.map(lambda new, old: jnp.where(ended, new, old), fresh, belief)
+    fresh = first_belief(agent, learner, sensor, observation, key)
+    return jax.tree.map(lambda new, old: jnp.where(ended, new, old), fresh, before)
 
 
 def interact(
     agent: Agent,
     env: Environment,
-    noise: Noise,
+    sensor: Noise,
     env_state: Any,
     state: LoopState,
     index: Int[Array, ""],
     explore: ExplorationDraws,
     draws: StepDraws,
-) -> tuple[Any, Belief, memory.Transition]:
+) -> tuple[Any, LoopState, memory.Transition]:
     """Takes one step in a compiled environment.
 
-    Returns its state, the belief and the transition.
+    Returns its state, that of the loop with a new belief, and the transition.
     """
     action = act(agent, state, index, explore)
-    env_state, step = env.step(env_state, noise.disturb(env, action, draws.disturbance))
-    belief, transition = observe(agent, noise, state, action, step, draws)
+    env_state, step = env.step(env_state, sensor.disturb(env, action, draws.disturbance))
+    sensed, transition = observe(agent, sensor, state, action, step, draws)
     if env.terminates:
         reset_key, noise_key = jax.random.split(draws.restart)
         fresh_state, observation = env.reset(reset_key)
-        belief = restart(agent, noise, state.learner, belief, observation, step.terminated, noise_key)
+        sensed = restart(agent, sensor, state.learner, sensed, observation, step.terminated, noise_key)
         env_state = jax.tree.map(lambda new, old: jnp.where(step.terminated, new, old), fresh_state, env_state)
-    return env_state, belief, transition
+    sensor_state, belief = sensed
+    return env_state, state._replace(belief=belief, sensor=sensor_state), transition
 
 
 def batches(agent: Agent, replay: memory.Replay, rows: UInt32[Array, "*n"], index: Int[Array, ""]) -> memory.Transition:
     """Returns batches from the transitions stored up to the `index`-th step."""
-    return memory.sample(replay, rows, index + 1, agent.env.observation_size, agent.env.action_size)
+    stored = memory.sample(replay, rows, index + 1, agent.env.observation_size, agent.env.action_size)
+    return memory.with_gaps(stored) if agent.gaps else stored
 
 
 def learn(
@@ -234,7 +257,7 @@ def learn(
         shapes = jax.eval_shape(updates, state.learner)[1]
         learner, info = state.learner, jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
     learned = jnp.asarray(learning, jnp.float32)
-    return LoopState(state.belief, learner, replay), StepInfo(transition.reward, learned, info)
+    return state._replace(learner=learner, replay=replay), StepInfo(transition.reward, learned, info)
 
 
 def finish_episode(
@@ -264,8 +287,11 @@ def finish_episode(
     indices = (number * steps if first is None else first) + jnp.arange(steps if ended is None else len(ended))
     episode = memory.read(state.replay, indices, agent.env.observation_size, agent.env.action_size)
     metrics = {name: value / totals.learned for name, value in totals.info.items()}
+    if agent.gaps:
+        episode = memory.with_gaps(episode)
+        metrics["missing_share"] = jnp.mean(cast(Array, episode.missing))
     metrics |= agent.diagnose(before.learner, state.learner, episode, episode_keys(before, number).diagnose)
-    filtered = episode if ended is None else episode._replace(terminated=ended)
+    filtered = memory.sensed(episode if ended is None else episode._replace(terminated=ended))
     learner = state.learner._replace(model=agent.filter.learn_noise(state.learner.model, filtered))
     diverged = jnp.where(before.diverged > 0, before.diverged, cause(learner, episode, metrics))
     learner = jax.tree.map(lambda new, old: jnp.where(diverged > 0, old, new), learner, before.learner)
@@ -303,8 +329,9 @@ def policy_step(
 ) -> PolicyState:
     """Returns belief and greedy action after executing the last action and observing the result.
 
-    A filter ignores the dimensions that are `missing`.
+    A filter ignores the dimensions that are `missing`; by default, those that are NaN if the
+    settings say that samples may be missing.
     """
-    gaps = {} if missing is None else {"missing": missing}
+    gaps = _gaps(agent, measured) if missing is None else {"missing": missing}
     belief, _ = agent.filter.step(learner.model, state.belief, state.action, measured, **gaps)
     return PolicyState(belief, agent.act(learner, belief.mean))

@@ -4,7 +4,18 @@ from collections.abc import Mapping
 from math import inf
 from typing import Any
 
-from moca.config import CONSTANT, NOISES, QUADRATIC_AGENTS, Config, ConfigError, flatten, nearest, override, shown
+from moca.config import (
+    CONSTANT,
+    NOISES,
+    QUADRATIC_AGENTS,
+    Config,
+    ConfigError,
+    checked,
+    flatten,
+    nearest,
+    override,
+    shown,
+)
 
 # Facts about a task, the same in every preset. The scales are those of App. A, without sine and
 # cosine. Bounds and lengthscales are those of App. B.4 and B.5, in Playground's order of
@@ -181,21 +192,36 @@ def build(preset: str, env: str | None, settings: Mapping[str, Any], found: Mapp
     """Returns the config of a preset for an environment, with `settings` (by dotted name) on top.
 
     `env` is None for an environment that is not Playground's. `found` holds the settings that were
-    measured in it.
+    measured in it. Of lists with one number per dimension, only the observed dimensions are used.
     """
     refuse_unknown(preset)
     if not isinstance(settings, Mapping) or not isinstance(env, str | None):
         raise ConfigError(
             f"settings must be a dictionary by dotted name and env a name, got {shown(settings)} and {shown(env)}"
         )
-    facts = ENVIRONMENTS.get(env or "", {})
+    seen = checked({"sensor.observed": settings.get("sensor.observed", ())})["sensor.observed"]
+    facts, found = (_of_observed(numbers, seen) for numbers in (ENVIRONMENTS.get(env or "", {}), found or {}))
     name = {"env.name": env} if env else {}
     own = layered(preset, env or "", str(settings.get("agent", Config().agent)))
-    config = override(Config(), {**name, **(found or {}), **facts, **own, **settings})
+    config = override(Config(), {**name, **found, **facts, **own, **settings})
     size = len(facts.get("value.low", config.value.low))
     if len(config.value.low) != size:
         raise ConfigError(f"value.low has {len(config.value.low)} numbers, but {env} has {size} observed dimensions")
     return config
+
+
+def _of_observed(numbers: Mapping[str, Any], observed: tuple[int, ...]) -> dict[str, Any]:
+    """Returns settings with one number per dimension for the observed dimensions alone."""
+    size = min((len(each) for name, each in numbers.items() if name in _MEASURED), default=0)
+    if observed and size and max(observed) >= size:
+        raise ConfigError(
+            f"sensor.observed = {list(observed)} is out of range: the environment has {size} dimensions, numbered from "
+            f"0 to {size - 1}"
+        )
+    return {
+        name: tuple(each[i] for i in observed) if observed and name in _MEASURED else each
+        for name, each in numbers.items()
+    }
 
 
 def layered(preset: str, env: str, agent: str) -> dict[str, Any]:

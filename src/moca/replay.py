@@ -9,7 +9,17 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, UInt32
+from jaxtyping import Array, Bool, Float, Int, UInt32
+
+
+class Late(NamedTuple):
+    """The step that a late measurement concludes: see `sensed`."""
+
+    observation: Float[Array, "*n obs"]
+    action: Float[Array, "*n act"]
+    next_observation: Float[Array, "*n obs"]
+    spread: Float[Array, "*n obs"]
+    arrived: Float[Array, "*n"]  # 0 at the start of an episode, while no measurement has arrived
 
 
 class Transition(NamedTuple):
@@ -25,19 +35,22 @@ class Transition(NamedTuple):
     terminated: Float[Array, "*n"]  # 1 if the task itself ended, 0 at a time limit
     measured: Float[Array, "*n obs"] | None = None  # with a filter: the observation of s′
     spread: Float[Array, "*n obs"] | None = None  # and the variance of s′ inherited from s
+    late: Late | None = None  # with a filter and a delay: the step whose outcome was measured
+    missing: Bool[Array, "*n obs"] | None = None  # dimensions of s′ that were not measured: see `with_gaps`
 
 
 Replay = Float[Array, "capacity row"]
 
 
-def empty(capacity: int, observation_size: int, action_size: int, filtered: bool) -> Replay:
+def empty(capacity: int, observation_size: int, action_size: int, filtered: bool, late: bool = False) -> Replay:
     """Returns an empty buffer for `capacity` transitions."""
-    return jnp.zeros((capacity, (4 if filtered else 2) * observation_size + action_size + 2))
+    width = (4 if filtered else 2) * observation_size + action_size + 2
+    return jnp.zeros((capacity, width + late * (3 * observation_size + action_size + 1)))
 
 
 def add(replay: Replay, index: Int[Array, ""], transition: Transition) -> Replay:
     """Writes the `index`-th transition, counted from the first ever; the oldest is overwritten."""
-    row = jnp.concatenate([jnp.atleast_1d(part).astype(replay.dtype) for part in transition if part is not None])
+    row = jnp.concatenate([jnp.atleast_1d(part).astype(replay.dtype) for part in jax.tree.leaves(transition)])
     return jax.lax.dynamic_update_index_in_dim(replay, row, index % len(replay), axis=0)
 
 
@@ -57,7 +70,43 @@ def read(replay: Replay, indices: Int[Array, "*n"], observation_size: int, actio
     """Returns the transitions with these indices, counted from the first ever."""
     rows = replay[indices % len(replay)]
     filtered = rows.shape[-1] > 2 * observation_size + action_size + 2
+    late = rows.shape[-1] > 4 * observation_size + action_size + 2
     sizes = (observation_size, action_size, 1, observation_size, 1) + filtered * (observation_size,)
+    sizes += late * (observation_size, observation_size, action_size, observation_size, observation_size)
     observation, action, reward, following, terminated, *rest = jnp.split(rows, list(accumulate(sizes)), axis=-1)
-    belief = rest if filtered else (None, None)
-    return Transition(observation, action, reward[..., 0], following, terminated[..., 0], *belief)
+    belief = rest[:2] if filtered else (None, None)
+    found = Transition(observation, action, reward[..., 0], following, terminated[..., 0], *belief)
+    if late:
+        before, sent, after, spread, arrived = rest[2:]
+        found = found._replace(late=Late(before, sent, after, spread, arrived[..., 0]))
+    return found
+
+
+def with_gaps(transition: Transition) -> Transition:
+    """Returns transitions as stored with `missing` marked, and NaN replaced.
+
+    NaN marks a missing measurement: in `measured` with a filter, which has a belief over s′ anyway,
+    and in `next_observation` without, where the agent holds the last observation [choice].
+    """
+    observation, following, measured = transition.observation, transition.next_observation, transition.measured
+    if measured is not None:
+        missing = jnp.isnan(measured)
+        return transition._replace(measured=jnp.where(missing, following, measured), missing=missing)
+    missing = jnp.isnan(following)
+    return transition._replace(next_observation=jnp.where(missing, observation, following), missing=missing)
+
+
+def sensed(transition: Transition) -> Transition:
+    """Returns transitions as the sensor saw them, for models of what it measures.
+
+    With a delay these are the steps to the measured states. Where no measurement has arrived there
+    is no step: everything is missing, and a new belief starts.
+    """
+    if transition.late is None:
+        return transition
+    observation, action, following, spread, arrived = transition.late
+    restarts = jnp.where(arrived > 0, transition.terminated, 1)
+    return Transition(
+        observation, action, transition.reward, following, restarts, transition.measured, spread, None,
+        transition.missing,
+    )  # fmt: skip

@@ -12,6 +12,7 @@ TYPES: dict[Any, str] = {
     int: "whole number",
     str: "string",
     tuple[float, ...]: "list of numbers",
+    tuple[int, ...]: "list of whole numbers",
 }
 
 

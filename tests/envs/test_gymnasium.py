@@ -308,7 +308,8 @@ def test_the_noise_level_is_learned_from_whole_episodes():
     """The filter begins anew after a time limit, too: the agent is told where, and only there."""
     ended = (jnp.arange(15) % 4 == 3).astype(jnp.float32)
     filter_ = SimpleNamespace(learn_noise=lambda _, e: e.terminated)
-    told = SimpleNamespace(config=config(), env=Gymnasium(hosted.Walk), diagnose=lambda *_: {}, filter=filter_)
+    env, diagnose = Gymnasium(hosted.Walk), lambda *_: {}
+    told = SimpleNamespace(config=config(), env=env, diagnose=diagnose, filter=filter_, gaps=False)
     replay = memory.empty(45, 2, 2, filtered=False)
     learner = namedtuple("Learner", "model")(jnp.zeros(15))
     state = RunState(learner, jnp.array(0), replay, jax.random.key(0))

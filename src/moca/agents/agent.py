@@ -10,10 +10,12 @@ from jaxtyping import Array, Float, Key
 from moca import pytrees  # noqa: F401  (configs may be traced)
 from moca.belief import Unfiltered, make_filter
 from moca.config import Config
+from moca.delay import for_sensor
 from moca.diagnostics import describe_model
 from moca.envs.environment import Spaces
+from moca.envs.sensors import may_miss
 from moca.exploration import Explore
-from moca.replay import Transition
+from moca.replay import Transition, sensed
 
 Info = dict[str, Float[Array, ""]]
 
@@ -31,13 +33,17 @@ class Agent(eqx.Module):
     config: Config
     env: Spaces
     filter: Unfiltered
+    gaps: bool = eqx.field(static=True)  # whether samples may be missing
 
     def __init__(self, config: Config, env: Spaces) -> None:
-        self.config, self.env = config, env
-        self.filter = self.make_filter()
+        self.config, self.env, self.gaps = config, env, may_miss(config)
+        self.filter = for_sensor(self.make_filter(), config, env)
 
     def make_filter(self) -> Unfiltered:
-        """Returns the filter over the state. Override it to use your own filter."""
+        """Returns the filter over the state. Override it to use your own filter.
+
+        It need not know of delays: see `moca.delay`.
+        """
         return make_filter(self.config, self.env)
 
     @abstractmethod
@@ -64,6 +70,7 @@ class Agent(eqx.Module):
         """Returns metrics of the newest episode, from the states before and after it."""
         if after.model is None:
             return {}
+        episode = sensed(episode)
         episode = episode._replace(action=self.env.from_bounds(episode.action))
         unseen, seen = (
             describe_model(model.ensemble, episode, self.filter.noise_variance(model, episode.next_observation))

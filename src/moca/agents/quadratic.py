@@ -37,7 +37,7 @@ from moca.diagnostics import Stakes, describe_bias, stakes
 from moca.dynamics import ModelState, bootstrap, fit, make_model
 from moca.exploration import Explore
 from moca.nets import ADAM, copies, decayed, share_done, stacked
-from moca.replay import Transition
+from moca.replay import Transition, sensed
 from moca.values import make_value
 
 
@@ -112,10 +112,11 @@ class QuadraticAgent(Agent):
         """Takes one gradient step of the ensemble and of the latent model [Alg. 1 l. 8]."""
         if state.model is None:
             return state, {}
-        batch = batch._replace(action=self.env.from_bounds(batch.action))
-        noise = self.filter.noise_variance(state.model, batch.next_observation)
+        own = sensed(batch)
+        own, batch = (each._replace(action=self.env.from_bounds(each.action)) for each in (own, batch))
+        noise = self.filter.noise_variance(state.model, own.next_observation)
         lr = decayed(self.config, self.config.dynamics.lr, state.updates)
-        model, nll = fit(state.model, lr, batch, draws.multiplicity, noise)
+        model, nll = fit(state.model, lr, own, draws.multiplicity, noise)
         state, info = state._replace(model=model), {"dynamics_nll": nll}
         if state.latent is not None:
             latent, info["latent_nll"] = fit(state.latent, lr, self._latent(state, batch), draws.multiplicity)
@@ -160,7 +161,8 @@ class QuadraticAgent(Agent):
             latent = self._latent(state, batch)
             return state.latent.ensemble.predict_batch(latent.observation, latent.action)
         mixtures = model.ensemble.predict_batch(batch.observation, batch.action)
-        return self.filter.anticipate(model, mixtures, batch.spread)
+        gaps = {} if batch.missing is None else {"missing": batch.missing}
+        return self.filter.anticipate(model, mixtures, batch.spread, **gaps)
 
     def _latent(self, state: QuadraticState, batch: Transition) -> Transition:
         """Returns the batch for the latent model, which predicts z′ from z, s and a."""

@@ -16,7 +16,7 @@ from moca.agents.agent import Agent, Info
 from moca.dynamics import ModelState, bootstrap, fit, make_model
 from moca.exploration import Explore
 from moca.nets import ADAM, MLP, decayed, descend, stacked
-from moca.replay import Transition
+from moca.replay import Transition, sensed
 
 LOG_STD_RANGE = (-5.0, 2.0)
 
@@ -89,6 +89,7 @@ class SACAgent(Agent):
         """Takes one gradient step of the filter's model, if there is one."""
         if state.model is None or draws.multiplicity is None:
             return state, {}
+        batch = sensed(batch)
         batch = batch._replace(action=self.env.from_bounds(batch.action))
         noise = self.filter.noise_variance(state.model, batch.next_observation)
         lr = decayed(self.config, self.config.dynamics.lr, state.updates)

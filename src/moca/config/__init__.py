@@ -1,11 +1,13 @@
 """All settings, as frozen dataclasses. Nothing here imports jax, so errors appear in milliseconds.
 
 Fields of type `float` may differ between the runs of one compiled program: they become traced
-numbers. A change in any other field compiles another program.
+numbers, and so do the entries of `noise.sigmas` and `sensor.bias`. A change in any other field
+compiles another program.
 """
 
 from moca.config.checks import *  # noqa: F403
 from moca.config.fitting import *  # noqa: F403
 from moca.config.registry import *  # noqa: F403
 from moca.config.sections import *  # noqa: F403
+from moca.config.sensing import is_off  # noqa: F401
 from moca.config.texts import *  # noqa: F403

@@ -92,6 +92,9 @@ def convert(name: str, value: Any, item: Field) -> Any:
         return _within(name, _whole(name, value), {"high": INT32, **limits})
     if kind == tuple[float, ...]:
         return tuple(_within(name, number, limits) for number in _list(name, value))
+    if kind == tuple[int, ...]:
+        numbers = (_whole(name, number) for number in _list(name, value))
+        return tuple(_within(name, number, {"high": INT32, **limits}) for number in numbers)
     if kind is bool:
         word = str.lower(value) if isinstance(value, str) else value
         for answer, words in ((True, (True, "true", "yes", "1")), (False, (False, "false", "no", "0"))):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def refuse_unfitting(config: "Config") -> None:
     """Raises `ConfigError` if settings contradict each other."""
-    for fits in (_counts_fit, _belief_fits, _value_fits, _noise_fits):
+    for fits in (_counts_fit, _belief_fits, _value_fits, _noise_fits, _sensor_fits):
         fits(config)
 
 
@@ -64,6 +64,11 @@ def _multiple(unit: int, number: int) -> int:
 def _belief_fits(config: "Config") -> None:
     if config.belief.noise != "learned":
         return
+    if config.sensor.delay or config.sensor.gaps or config.sensor.drop:
+        raise ConfigError(
+            "belief.noise = learned needs all observations, and in time: set belief.noise = known, or sensor.drop, "
+            "sensor.delay and sensor.gaps to 0, 0 and false"
+        )
     if not config.belief.filter:
         raise ConfigError("belief.noise = learned needs belief.filter = true: only the filter uses the noise level")
     if config.train.capacity < (needed := -(-config.env.episode_length // config.env.action_repeat)):
@@ -99,7 +104,21 @@ def _noise_fits(config: "Config") -> None:
             f"with inf for dimensions to ignore, but not for all; got {list(noise.scales)}. CartpoleBalance uses "
             "[2.4,inf,inf,2,3]"
         )
-    if noise.kind != CONSTANT and noise.sigma_min > noise.sigma:
+    if noise.sigmas and noise.sigma:
         raise ConfigError(
-            f"noise.sigma_min = {shown(noise.sigma_min)} must not exceed noise.sigma = {shown(noise.sigma)}"
+            f"noise.sigma = {shown(noise.sigma)} and noise.sigmas = {list(noise.sigmas)} cannot both be set: give one "
+            "standard deviation for all observed dimensions, or one for each"
         )
+    name, most = ("noise.sigmas", min(noise.sigmas)) if noise.sigmas else ("noise.sigma", noise.sigma)
+    if noise.kind != CONSTANT and noise.sigma_min > most:
+        raise ConfigError(f"noise.sigma_min = {shown(noise.sigma_min)} must not exceed {name} = {shown(most)}")
+
+
+def _sensor_fits(config: "Config") -> None:
+    sensor = config.sensor
+    if list(sensor.observed) != sorted(set(sensor.observed)):
+        raise ConfigError(f"sensor.observed = {list(sensor.observed)} must be different numbers in ascending order")
+    if sensor.gaps and not config.belief.filter:
+        raise ConfigError("sensor.gaps = true needs belief.filter = true: only a filter can handle missing values")
+    if sensor.delay >= (steps := -(-config.env.episode_length // config.env.action_repeat)):
+        raise ConfigError(f"sensor.delay = {sensor.delay} must be below the {steps} decisions of an episode")

@@ -9,8 +9,10 @@ from operator import attrgetter
 from typing import Any
 
 from moca.config.checks import ConfigError, convert, nearest_names, shown
+from moca.config.fields import setting as _setting
 from moca.config.fitting import refuse_unfitting
-from moca.config.registry import AGENTS, CONSTANT, ENVS, NOISES, VALUES, full_name
+from moca.config.registry import AGENTS, ENVS, VALUES, full_name
+from moca.config.sensing import NoiseConfig, SensorConfig
 from moca.names import GYMNASIUM, OWN
 
 CURVATURES = ("diagonal", "full")
@@ -22,16 +24,6 @@ NOISE_LEVELS = ("known", "learned")
 
 DEEPEST = 100  # layers are traced one by one
 WIDEST = 2**16
-
-
-def _setting(default: Any, text: str, **limits: Any) -> Any:
-    """Returns a field with its default, a one-sentence description, and its limits.
-
-    Limits are `low` and `high` (inclusive), `above` and `below` (exclusive), `infinite`, or
-    `among`. Besides the words of `among`, any word that starts with one of `prefixes` is allowed;
-    `complete` adds a prefix where it was left out. All numbers must also fit `INT32` or `SIZES`.
-    """
-    return field(default=default, metadata={"text": text, "limits": limits})
 
 
 @dataclass(frozen=True)
@@ -52,39 +44,6 @@ class EnvConfig:
     action_repeat: int = _setting(1, "The number of environment steps for which each action is held.", low=1)
     flatten: bool = _setting(
         False, "Whether Gymnasium's observations of several parts (Dict, Tuple) are flattened into one vector."
-    )
-
-
-@dataclass(frozen=True)
-class NoiseConfig:
-    """Gaussian noise on observations [App. A], and a random disturbance of the executed actions.
-
-    `homoscedastic`: standard deviation `sigma`. `state-norm`: the standard deviation grows from
-    `sigma_min` to `sigma` with the norm of the state divided by `scales`.
-    """
-
-    kind: str = _setting(
-        CONSTANT,
-        "The kind of observation noise: independent of the state, or growing with the state's norm.",
-        among=NOISES,
-    )
-    sigma: float = _setting(
-        0.0, "The standard deviation of the observation noise, or its maximum where it depends on the state.", low=0
-    )
-    sigma_min: float = _setting(
-        0.0, "The smallest standard deviation of observation noise that depends on the state.", low=0
-    )
-    scales: tuple[float, ...] = _setting(
-        (),
-        "The scale of each observed dimension in the norm that state-norm noise uses; inf ignores a dimension.",
-        above=0,
-        infinite=True,
-    )
-    action: float = _setting(
-        0.0,
-        "The standard deviation of an unobserved disturbance added to every executed action, in "
-        "units of half the action range.",
-        low=0,
     )
 
 
@@ -262,6 +221,7 @@ class Config:
     seeds: int = _setting(1, "The number of runs, each with its own seed.", low=1, high=100_000)
     env: EnvConfig = field(default_factory=EnvConfig)
     noise: NoiseConfig = field(default_factory=NoiseConfig)
+    sensor: SensorConfig = field(default_factory=SensorConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
     critic: CriticConfig = field(default_factory=CriticConfig)
     value: ValueConfig = field(default_factory=ValueConfig)

@@ -20,8 +20,9 @@ from moca.belief import Belief
 from moca.config import Config
 from moca.drivers.host_evaluation import GreedyEpisodes, build, env_seed
 from moca.drivers.trainer import Trainer
-from moca.envs.environment import Noise, Spaces, Step, make_noise
+from moca.envs.environment import Noise, Spaces, Step
 from moca.envs.host import HostEnvironment, Outcome
+from moca.envs.sensors import make_sensor
 from moca.evaluation import SCORES
 from moca.exploration import ExplorationDraws, draw_exploration
 from moca.loop import (
@@ -73,11 +74,11 @@ class HostTrainer(Trainer):
         observation = np.zeros((runs, self.env.observation_size), np.float32)
         before = self.state._replace(replay=None)
         begin, begun = build(self._begin, (self.configs, self.state, number, number, observation), runs, shared=[2, 3])
-        draws, belief, learner, totals = begun
+        draws, sensor, belief, learner, totals = begun
         act_program, (action, _) = build(self._act, (self.configs, learner, belief, draws, number), runs, shared=[4])
         ends = np.zeros(runs, bool)
         outcome = Outcome(observation, observation[:, 0], ends, ends, observation)
-        state = LoopState(belief, learner, self.state.replay)
+        state = LoopState(belief, learner, self.state.replay, sensor)
         arguments: tuple = (self.configs, state, totals, draws, action, outcome, number)
         store, update = (
             build(partial(self._learn, learning), arguments, runs, shared=[6], donated=[1, 2])[0]
@@ -104,8 +105,8 @@ class HostTrainer(Trainer):
         repeat = self.config.env.action_repeat
         first, after = (self.schedule.decisions(self.episode + more, repeat) for more in (0, 1))
         observation = self._envs.reset([env_seed(seed, self.episode, 0) for seed in self._seeds])
-        draws, belief, learner, totals = begin(configs, self.state, number, np.int32(first), observation)
-        state, ended = LoopState(belief, learner, self.state.replay), []
+        draws, sensor, belief, learner, totals = begin(configs, self.state, number, np.int32(first), observation)
+        state, ended = LoopState(belief, learner, self.state.replay, sensor), []
         for index in range(first, after):
             action, executed = act_program(configs, state.learner, state.belief, draws, np.int32(index))
             outcome = self._envs.step(np.asarray(executed))
@@ -132,7 +133,7 @@ class HostTrainer(Trainer):
     # The programs, each written for one run.
 
     def _parts(self, config: Config) -> tuple[Agent, Noise]:
-        return make_agent(config, self.env), make_noise(config.noise, self.env.observation_size)
+        return make_agent(config, self.env), make_sensor(config, self.env)
 
     def _begin(
         self,
@@ -141,11 +142,11 @@ class HostTrainer(Trainer):
         number: Int[Array, ""],
         first: Int[Array, ""],
         observation: Float[Array, "obs"],
-    ) -> tuple[EpisodeDraws, Belief, Any, StepInfo]:
-        """Returns an episode's random numbers and first belief, the learner, and zero totals."""
-        agent, noise = self._parts(config)
+    ) -> tuple[EpisodeDraws, Any, Belief, Any, StepInfo]:
+        """Returns an episode's random numbers, sensor, first belief, learner, and zero totals."""
+        agent, sensor = self._parts(config)
         keys, steps = episode_keys(run, number), agent_steps(config)
-        belief = first_belief(agent, run.learner, noise, observation, keys.first)
+        sensor_state, belief = first_belief(agent, run.learner, sensor, observation, keys.first)
         size = block_size(config)
         blocks = jax.random.split(keys.loop, steps // size)
         each = jax.vmap(lambda key: jax.random.split(key, size))(blocks).ravel()
@@ -156,17 +157,17 @@ class HostTrainer(Trainer):
         totals = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
         explore = draw_exploration(keys.explore, config.exploration, steps, self.env.action_size)
         draws = EpisodeDraws(explore, each, first)
-        return draws, belief, jax.tree.map(jnp.copy, run.learner), totals
+        return draws, sensor_state, belief, jax.tree.map(jnp.copy, run.learner), totals
 
     def _act(
         self, config: Config, learner: Any, belief: Belief, draws: EpisodeDraws, index: Int[Array, ""]
     ) -> tuple[Float[Array, "act"], Float[Array, "act"]]:
         """Returns the chosen and the executed action of a step."""
-        agent, noise = self._parts(config)
+        agent, sensor = self._parts(config)
         number = index - draws.first
         state = LoopState(belief, learner, jnp.zeros((0, 0)))  # acting does not use the replay buffer
         action = act(agent, state, index, jax.tree.map(lambda leaf: leaf[number], draws.explore))
-        return action, noise.disturb(self.env, action, draw_step(agent, draws.keys[number]).disturbance)
+        return action, sensor.disturb(self.env, action, draw_step(agent, draws.keys[number]).disturbance)
 
     def _learn(
         self,
@@ -180,14 +181,15 @@ class HostTrainer(Trainer):
         index: Int[Array, ""],
     ) -> tuple[LoopState, StepInfo]:
         """Returns the state after a step, and the updated totals."""
-        agent, noise = self._parts(config)
+        agent, sensor = self._parts(config)
         drawn = draw_step(agent, draws.keys[index - draws.first])
         step = Step(*(jnp.asarray(part) for part in (outcome.observation, outcome.reward, outcome.terminated)))
-        belief, transition = observe(agent, noise, state, action, step, drawn)
+        sensed, transition = observe(agent, sensor, state, action, step, drawn)
         _, noise_key = jax.random.split(drawn.restart)
         current, ended = jnp.asarray(outcome.current), jnp.asarray(outcome.ended)
-        belief = restart(agent, noise, state.learner, belief, current, ended, noise_key)
-        state, info = learn(agent, state._replace(belief=belief), transition, index, drawn, learning)
+        sensor_state, belief = restart(agent, sensor, state.learner, sensed, current, ended, noise_key)
+        state = state._replace(belief=belief, sensor=sensor_state)
+        state, info = learn(agent, state, transition, index, drawn, learning)
         return state, jax.tree.map(jnp.add, totals, info)
 
     def _finish(

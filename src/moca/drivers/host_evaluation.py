@@ -11,8 +11,9 @@ from jaxtyping import Array, Float, Int, Key
 from moca.agents import make_agent
 from moca.config import Config
 from moca.devices import over_devices
-from moca.envs.environment import Spaces, make_noise
+from moca.envs.environment import Spaces
 from moca.envs.host import HostEnvironment, Vector
+from moca.envs.sensors import make_sensor
 from moca.evaluation import Episode, judge, summary
 from moca.loop import PolicyState, agent_steps, policy_start, policy_step
 
@@ -74,6 +75,9 @@ class Playing(NamedTuple):
     normals: Float[Array, "episodes times obs"]  # the noise of all further observations
     again: Float[Array, "episodes times obs"]  # and of second observations
     disturbances: Float[Array, "episodes times act"]  # of all further actions
+    measured: Float[Array, "episodes obs"]  # what the policy saw last
+    sensor: Any  # its state
+    draws: Any  # of all further samples, along a second axis
 
 
 class GreedyEpisodes:
@@ -172,17 +176,19 @@ class GreedyEpisodes:
         observation: Float[Array, "episodes obs"],
         noisy: Float[Array, ""],
     ) -> Playing:
-        agent, noise = make_agent(config, self._env), make_noise(config.noise, self._env.observation_size)
+        agent, sensor = make_agent(config, self._env), make_sensor(config, self._env)
         shape = (self._steps + 1, self._env.observation_size)
 
         def one(key: Key[Array, ""], observation: Float[Array, "obs"]) -> Playing:
             _, noise_key, action_key, again_key = jax.random.split(key, 4)
             normals, again = (noisy * jax.random.normal(k, shape) for k in (noise_key, again_key))
             disturbances = jax.random.normal(action_key, (self._steps + 1, self._env.action_size))
-            policy = policy_start(agent, learner, noise(observation, normals[0]))
-            executed = noise.disturb(self._env, policy.action, disturbances[0])
+            sensor_state, measured = sensor.init(observation, normals[0])
+            policy = policy_start(agent, learner, measured)
+            executed = sensor.disturb(self._env, policy.action, disturbances[0])
             value = agent.value(learner, policy.belief.mean)
-            return Playing(policy, executed, value, value, normals, again, disturbances)
+            draws = sensor.draw_many(key, self._steps, self._env.observation_size)
+            return Playing(policy, executed, value, value, normals, again, disturbances, measured, sensor_state, draws)
 
         return jax.vmap(one)(jax.random.split(key, len(observation)), observation)
 
@@ -194,16 +200,19 @@ class GreedyEpisodes:
         observation: Float[Array, "episodes obs"],
         time: Int[Array, ""],
     ) -> Playing:
-        agent, noise = make_agent(config, self._env), make_noise(config.noise, self._env.observation_size)
+        agent, sensor = make_agent(config, self._env), make_sensor(config, self._env)
 
         def one(playing: Playing, observation: Float[Array, "obs"]) -> Playing:
-            measured = noise(observation, playing.normals[time + 1])
+            drawn = jax.tree.map(lambda leaf: leaf[time], playing.draws)
+            after, measured = sensor.measure(playing.sensor, observation, playing.normals[time + 1], drawn)
             policy = policy_step(agent, learner, playing.policy, measured)
             return playing._replace(
                 policy=policy,
-                executed=noise.disturb(self._env, policy.action, playing.disturbances[time + 1]),
+                executed=sensor.disturb(self._env, policy.action, playing.disturbances[time + 1]),
                 value=agent.value(learner, policy.belief.mean),
-                value_again=agent.value(learner, noise(observation, playing.again[time + 1])),
+                value_again=agent.value(learner, sensor(observation, playing.again[time + 1])),
+                measured=measured,
+                sensor=after,
             )
 
         return jax.vmap(one)(playing, observation)

@@ -65,6 +65,7 @@ class Work(NamedTuple):
 
     env_state: Any
     belief: Belief
+    sensor: Any  # its state
     learner: Any
     newest: memory.Transition
     totals: StepInfo
@@ -81,7 +82,7 @@ class Done(NamedTuple):
 def learn_block(
     agent: Any,
     env: Environment,
-    noise: Noise,
+    sensor: Noise,
     carry: tuple[Any, LoopState],
     xs: tuple[Array, ExplorationDraws, StepDraws],
 ) -> tuple[tuple[Any, LoopState], StepInfo]:
@@ -92,12 +93,12 @@ def learn_block(
     Args:
         agent: A built-in agent, whose `update` is `fit_model` followed by `fit_values`.
         env: The environment.
-        noise: The observation noise.
+        sensor: The sensor.
         carry: The environment's state and the loop's state.
         xs: For each decision its index, its exploration and its other random numbers.
     """
     indices, explorations, draws = xs
-    env_state, (belief, learner, replay) = carry
+    env_state, (belief, learner, replay, sensor_state) = carry
     core, count = jax.lax.axis_index(AXIS), len(indices) * agent.config.train.updates
 
     def turn(state: tuple[Work, memory.Replay, Done]) -> tuple[Work, memory.Replay, Done]:
@@ -112,12 +113,12 @@ def learn_block(
             return _learned(work, *agent.fit_values(work.learner, *_lesson(agent, xs, replay, done.updates)))
 
         def step(work: Work) -> Work:
-            knowledge = LoopState(work.belief, work.learner, replay)
+            before = LoopState(work.belief, work.learner, replay, work.sensor)
             chosen = _at((indices, explorations, draws), done.steps)
-            env_state, belief, newest = interact(agent, env, noise, work.env_state, knowledge, *chosen)
+            env_state, after, newest = interact(agent, env, sensor, work.env_state, before, *chosen)
             newest = jax.tree.map(lambda new, old: new.astype(old.dtype), newest, work.newest)
             totals = work.totals._replace(reward=work.totals.reward + newest.reward)
-            return Work(env_state, belief, work.learner, newest, totals)
+            return Work(env_state, after.belief, after.sensor, work.learner, newest, totals)
 
         work = _when((core == MODEL) & due.fits, fit, work)
         work = _when((core == VALUES) & due.updates, update, work)
@@ -130,9 +131,9 @@ def learn_block(
     info = jax.eval_shape(agent.update, learner, *_lesson(agent, xs, replay, 0))[1]
     totals = StepInfo(jnp.zeros(()), jnp.zeros(()), {name: jnp.zeros(()) for name in info})
     none = jnp.zeros((), jnp.int32)
-    start = (Work(env_state, belief, learner, newest, totals), replay, Done(none, none, none))
+    start = (Work(env_state, belief, sensor_state, learner, newest, totals), replay, Done(none, none, none))
     work, replay, _ = jax.lax.while_loop(lambda state: state[2].updates < count, turn, start)
-    return (work.env_state, LoopState(work.belief, work.learner, replay)), work.totals
+    return (work.env_state, LoopState(work.belief, work.learner, replay, work.sensor)), work.totals
 
 
 def _at(xs: Any, number: Int[Array, ""] | int) -> Any:

@@ -16,7 +16,8 @@ from moca.agents import Agent, make_agent
 from moca.config import Config, ConfigError, refuse_partial
 from moca.drivers import overlap as two_cores
 from moca.drivers.trainer import Trainer
-from moca.envs.environment import Environment, Noise, Spaces, make_noise
+from moca.envs.environment import Environment, Noise, Spaces
+from moca.envs.sensors import make_sensor
 from moca.evaluation import SCORES, evaluate
 from moca.exploration import ExplorationDraws, draw_exploration
 from moca.loop import (
@@ -42,11 +43,11 @@ def train_episode(
 ) -> tuple[RunState, dict[str, Float[Array, ""]]]:
     """Returns the run after one training episode, and the metrics of training."""
     agent = make_agent(config, env)
-    noise = make_noise(config.noise, env.observation_size)
+    sensor = make_sensor(config, env)
     keys, steps, size = episode_keys(state, episode), agent_steps(config), block_size(config)
     env_state, observation = env.reset(keys.reset)
-    belief = first_belief(agent, state.learner, noise, observation, keys.first)
-    start = (env_state, LoopState(belief, state.learner, state.replay))
+    sensor_state, belief = first_belief(agent, state.learner, sensor, observation, keys.first)
+    start = (env_state, LoopState(belief, state.learner, state.replay, sensor_state))
     indices = episode * steps + jnp.arange(steps)
     explorations = draw_exploration(keys.explore, config.exploration, steps, env.action_size)
     in_blocks = lambda x: x.reshape(-1, size, *x.shape[1:])  # noqa: E731
@@ -56,10 +57,10 @@ def train_episode(
         xs = (indices, explorations, jax.vmap(lambda k: draw_step(agent, k))(jax.random.split(key, size)))
 
         def scan(learning: bool) -> tuple[tuple, StepInfo]:
-            after, infos = jax.lax.scan(lambda c, each: step(agent, env, noise, c, *each, learning), carry, xs)
+            after, infos = jax.lax.scan(lambda c, each: step(agent, env, sensor, c, *each, learning), carry, xs)
             return after, jax.tree.map(jnp.sum, infos)
 
-        learned = lambda: two_cores.learn_block(agent, env, noise, carry, xs) if overlap else scan(True)  # noqa: E731
+        learned = lambda: two_cores.learn_block(agent, env, sensor, carry, xs) if overlap else scan(True)  # noqa: E731
         # The branch is here and not in every step, where a GPU would wait for the host.
         return jax.lax.cond(indices[0] < first_update(config), lambda: scan(False), learned)
 
@@ -78,17 +79,17 @@ def evaluate_run(
 ) -> dict[str, Float[Array, ""]]:
     """The scores of a run after an episode, NaN if it diverged; its replay memory is not needed."""
     agent = make_agent(config, env)
-    noise = make_noise(config.noise, env.observation_size)
+    sensor = make_sensor(config, env)
     key, over_all = episode_keys(state, episode).evaluate, two_cores.vmap_halves if overlap else jax.vmap
     steps, episodes = agent_steps(config), config.train.eval_episodes
-    scores = evaluate(agent, state.learner, env, noise, steps, episodes, key, over_all)
+    scores = evaluate(agent, state.learner, env, sensor, steps, episodes, key, over_all)
     return {name: jnp.where(state.diverged > 0, jnp.nan, value) for name, value in scores.items()}
 
 
 def step(
     agent: Agent,
     env: Environment,
-    noise: Noise,
+    sensor: Noise,
     carry: tuple[Any, LoopState],
     index: Int[Array, ""],
     explore: ExplorationDraws,
@@ -97,8 +98,8 @@ def step(
 ) -> tuple[tuple[Any, LoopState], StepInfo]:
     """Takes one step: act, observe, learn."""
     env_state, state = carry
-    env_state, belief, transition = interact(agent, env, noise, env_state, state, index, explore, draws)
-    state, info = learn(agent, state._replace(belief=belief), transition, index, draws, learning)
+    env_state, state, transition = interact(agent, env, sensor, env_state, state, index, explore, draws)
+    state, info = learn(agent, state, transition, index, draws, learning)
     return (env_state, state), info
 
 

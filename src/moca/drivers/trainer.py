@@ -16,10 +16,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
+from moca import pytrees
 from moca.config import Config, ConfigError
 from moca.devices import over_devices
-from moca.envs.environment import ActionRepeat, Environment, Spaces, make_noise
+from moca.envs.environment import ActionRepeat, Environment, Spaces
 from moca.envs.named import named
+from moca.envs.sensors import make_sensor, masked
 from moca.loop import init_run
 from moca.memory import refuse_too_large
 
@@ -70,11 +72,11 @@ class Schedule(NamedTuple):
 
 
 def make_env(config: Config, env: Spaces | None = None) -> Spaces:
-    """Returns the config's environment, or `env` if given, with the action repeat applied.
+    """Returns the config's environment, or `env` if given, with mask and action repeat applied.
 
     For an environment on the host, the repeat is applied when its vector is created.
     """
-    env = env or named(config.env.name, config.env.flatten)
+    env = masked(env or named(config.env.name, config.env.flatten), config.sensor.observed)
     if isinstance(env, Environment) and config.env.action_repeat > 1:
         return ActionRepeat(env, config.env.action_repeat)
     return env
@@ -92,12 +94,12 @@ class Trainer(ABC):
     """
 
     def __init__(self, configs: Sequence[Config], seeds: Sequence[int], env: Spaces | None = None) -> None:
-        configs = [dataclasses.replace(config.validated(), seed=0, seeds=1) for config in configs]
+        configs = pytrees.alike([dataclasses.replace(config.validated(), seed=0, seeds=1) for config in configs])
         if len({jax.tree.structure(config) for config in configs}) != 1:
             raise ConfigError("the runs of one program may differ only in their seeds and in settings of type float")
         self.config = configs[0]
         self.env: Any = make_env(self.config, env)
-        make_noise(self.config.noise, self.env.observation_size)  # checks the number of scales
+        make_sensor(self.config, self.env)  # checks lists of one number per dimension
         low, size = self.config.value.low, self.env.observation_size
         if low and len(low) != size:
             raise ConfigError(f"value.low has {len(low)} numbers, but the environment has {size} observed dimensions")

@@ -36,7 +36,9 @@ def time_limit(env: Spaces | str, flatten: bool = False) -> dict[str, Any]:
     return {"env.episode_length": limit} if limit else {}
 
 
-def defaults(env: Spaces | str, seed: int = 0, steps: int = STEPS, flatten: bool = False) -> dict[str, Any]:
+def defaults(
+    env: Spaces | str, seed: int = 0, steps: int = STEPS, flatten: bool = False, gaps: bool = False
+) -> dict[str, Any]:
     """Returns measured settings: range, lengthscales and bounds of V, scales of the noise.
 
     V stays a function of the observation itself (`value.encoder` = 0), however large: with the
@@ -47,10 +49,11 @@ def defaults(env: Spaces | str, seed: int = 0, steps: int = STEPS, flatten: bool
         seed: The seed of first states and actions.
         steps: The length of the rollout, in sixteen parallel episodes.
         flatten: As `env.flatten`, if `env` is a name.
+        gaps: As `sensor.gaps`.
     """
     env = named(env, flatten) if isinstance(env, str) else env
     if isinstance(env, HostEnvironment):
-        refuse_broken(env)
+        refuse_broken(env, gaps)
     play: Any = _play_on_host if isinstance(env, HostEnvironment) else _play
     observations, rewards = play(env, seed, steps)
     seen = observations.reshape(-1, env.observation_size)

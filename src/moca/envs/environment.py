@@ -11,7 +11,7 @@ termination.
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -143,18 +143,19 @@ def bounds_of(low: Any, high: Any, shape: Any, name: str) -> tuple[tuple[float, 
 
 
 Level = Float[Array, ""]
+Levels = Level | Float[Array, "obs"]  # of all dimensions, or of each
 
 
 def homoscedastic(
-    sigma: Level, sigma_min: Level, scales: tuple[float, ...], observation: Float[Array, "*n obs"]
-) -> Float[Array, ""]:
+    sigma: Levels, sigma_min: Level, scales: tuple[float, ...], observation: Float[Array, "*n obs"]
+) -> Levels:
     """σ for every state."""
     return sigma
 
 
 def state_norm(
-    sigma: Level, sigma_min: Level, scales: tuple[float, ...], observation: Float[Array, "*n obs"]
-) -> Float[Array, "*n 1"]:
+    sigma: Levels, sigma_min: Level, scales: tuple[float, ...], observation: Float[Array, "*n obs"]
+) -> Float[Array, "*n obs"] | Float[Array, "*n 1"]:
     """σ_min + (σ − σ_min) clip(‖s ⊘ s_max‖ / m_max, 0, 1), m_max² scaled dimensions [App. A.2].
 
     Dimensions with an infinite scale are not part of the norm.
@@ -170,9 +171,11 @@ class Noise(eqx.Module):
 
     One draw per time step is used as s′ and as the next s [choice]. Noise that depends on the state
     is constant if σ_min = σ, so that runs with either kind can share a program.
+
+    It is also the sensor without other faults: see `moca.envs.sensors`.
     """
 
-    sigma: Level
+    sigma: Levels
     sigma_min: Level
     action: Level  # standard deviation of the disturbance, in units of half the action range
     scales: tuple[float, ...] = eqx.field(static=True)
@@ -187,10 +190,38 @@ class Noise(eqx.Module):
         """s̃ = s + σ(s) ε for a standard normal ε [App. A.1]."""
         return observation + self.deviation(observation) * normal
 
+    def draw(self, key: Key[Array, ""], observation_size: int) -> Any:
+        """Returns further random numbers of one sample: none."""
+
+    def draw_many(self, key: Key[Array, ""], count: int, observation_size: int) -> Any:
+        """Returns those of many samples, along a leading axis."""
+
+    def init(self, observation: Float[Array, "obs"], normal: Float[Array, "obs"]) -> tuple[Any, Float[Array, "obs"]]:
+        """Returns the sensor's state and the measurement at the start of an episode."""
+        return None, self(observation, normal)
+
+    def measure(
+        self, state: Any, observation: Float[Array, "obs"], normal: Float[Array, "obs"], draws: Any
+    ) -> tuple[Any, Float[Array, "obs"]]:
+        """Returns the sensor's state and the measurement after one more step."""
+        return state, self(observation, normal)
+
     def disturb(self, spaces: Spaces, action: Float[Array, "act"], normal: Float[Array, "act"]) -> Float[Array, "act"]:
         """Returns the executed action: the chosen one plus a disturbance, clipped to the bounds."""
         low, high = jnp.array(spaces.action_low), jnp.array(spaces.action_high)
         return jnp.clip(action + self.action * (high - low) / 2 * normal, low, high)
+
+
+def each(name: str, numbers: Sequence[Any], observation_size: int) -> Float[Array, "obs"]:
+    """Returns a setting with one number per observed dimension as an array.
+
+    Raises if their number differs.
+    """
+    if len(numbers) != observation_size:
+        raise config.ConfigError(
+            f"{name} has {len(numbers)} numbers, but there are {observation_size} observed dimensions"
+        )
+    return jnp.stack([jnp.asarray(number, jnp.float32) for number in numbers])
 
 
 def make_noise(settings: config.NoiseConfig, observation_size: int) -> Noise:
@@ -202,4 +233,6 @@ def make_noise(settings: config.NoiseConfig, observation_size: int) -> Noise:
         )
     levels = (settings.sigma, settings.sigma_min, settings.action)
     sigma, sigma_min, action = (jnp.asarray(level, jnp.float32) for level in levels)
+    if settings.sigmas:
+        sigma = each("noise.sigmas", settings.sigmas, observation_size)
     return Noise(sigma, sigma_min, action, settings.scales if scaled else (), settings.kind)

@@ -8,6 +8,7 @@ import numpy as np
 from moca.agents import make_agent
 from moca.belief import Belief, KalmanFilter
 from moca.config import ConfigError
+from moca.delay import Delayed
 from moca.deploy.checks import NOTHING_TO_GO_ON, checked, sane
 
 if TYPE_CHECKING:
@@ -58,7 +59,8 @@ class FollowingPolicy:
     @cached_property
     def _fills_gaps(self) -> bool:
         """True if the belief can handle missing values: there is a built-in filter."""
-        return type(make_agent(self._run.directory.configs[self._number], self._run.environment).filter) is KalmanFilter
+        own = make_agent(self._run.directory.configs[self._number], self._run.environment).filter
+        return type(own.inner if isinstance(own, Delayed) else own) is KalmanFilter
 
     def __call__(self, observation: Any) -> np.ndarray:
         """Returns the action after one more observation, within the bounds.

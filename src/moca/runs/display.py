@@ -99,15 +99,16 @@ def _legend(point: Mapping[str, float]) -> str:
 def title(config: Config, varied: Sequence[Mapping[str, float]]) -> str:
     """Returns the agent, the task and, unless it varies, the noise, wrapped to fit a figure."""
     noise, words = config.noise, []
-    if noise.sigma:
-        words.append(f"σ = {noise.sigma:g}" if noise.kind == CONSTANT else f"{noise.kind} noise, σ ≤ {noise.sigma:g}")
+    if noise.level:
+        words.append(f"σ = {noise.level}" if noise.kind == CONSTANT else f"{noise.kind} noise, σ ≤ {noise.level}")
     if noise.action:
         words.append(f"action noise {noise.action:g}")
     if any(name.startswith("noise.") for point in varied for name in point):
         words = []
     elif not words:
         words = ["no noise"]
-    text = ", ".join([f"{looks.label(config.agent)} on {config.env.name.removeprefix(OWN)}", *words])
+    task = f"{looks.label(config.agent)} on {config.env.name.removeprefix(OWN)}"
+    text = ", ".join([task, *words, *config.sensor.faults])
     return "\n".join(textwrap.wrap(text, TITLE, break_on_hyphens=False))
 
 

@@ -14,6 +14,7 @@ from moca.agents.sac import SACAgent
 from moca.belief import KalmanFilter, Unfiltered
 from moca.config import CONSTANT, ConfigError
 from moca.critic import QuadraticCritic, first
+from moca.delay import Delayed
 from moca.deploy import FORMAT, Policy
 from moca.dynamics import LOG_VARIANCE
 from moca.nets import MLP
@@ -27,6 +28,11 @@ def write(path: Path | str, agent: Agent, learner: Any, origin: Mapping[str, Any
     A name that ends in .onnx gives an ONNX model.
     """
     env, config = agent.env, agent.config
+    if isinstance(agent.filter, Delayed):
+        raise ConfigError(
+            f"a policy whose filter expects sensor.delay = {config.sensor.delay} cannot be exported yet: its actions "
+            "would have to be predicted ahead there too; use agent.policy()"
+        )
     facts = {
         **origin,
         "format": FORMAT,
@@ -84,12 +90,14 @@ def _filter(agent: Agent, learner: Any) -> Parts:
     arrays = _network("ensemble", ensemble.members)
     arrays |= {"statistics.mean": statistics.mean, "statistics.deviation": statistics.deviation}
     noise = agent.config.noise
-    if belief.noise == "known" and noise.kind == "state-norm":
+    if belief.noise == "known" and noise.kind == "state-norm" and not noise.sigmas:
         arrays["noise.range"] = np.array([noise.sigma_min, noise.sigma], np.float32)
         arrays["noise.inverse_scales"] = np.array([1 / scale for scale in noise.scales])
     elif belief.noise == "known" and noise.kind != CONSTANT:
         raise ConfigError(
-            f"the filter cannot be exported: it uses noise.kind = {noise.kind}, and only built-in kinds can be exported"
+            f"the filter cannot be exported: it uses noise.kind = {noise.kind}"
+            f"{' with noise.sigmas' * bool(noise.sigmas)}. Only homoscedastic noise, and state-norm noise with one "
+            "noise.sigma, can be exported"
         )
     else:
         arrays["noise.variance"] = agent.filter.noise_variance(learner.model, statistics.mean[0])

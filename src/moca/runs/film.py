@@ -17,6 +17,7 @@ from moca.drivers.host_evaluation import GreedyEpisodes
 from moca.envs.environment import ActionRepeat, Environment
 from moca.envs.host import HostEnvironment
 from moca.envs.playground import Playground
+from moca.envs.sensors import Masked, MaskedHost, MaskedVector
 
 # MuJoCo's geometry types, as numbers, to avoid importing its module.
 PLANE, BOX, RODS = 0, 6, (3, 5)
@@ -27,6 +28,7 @@ SMALL = ["-vf", "scale=320:-2", "-g", "8"]  # arguments of ffmpeg
 def write(path: Path, env: Environment, states: Any, rewards: np.ndarray, small: bool = False) -> str:
     """Writes the video, `small` ones with many key frames, and returns how it was drawn."""
     inner = env.inner if isinstance(env, ActionRepeat) else env
+    inner = inner.inner if isinstance(inner, Masked) else inner
     if not isinstance(inner, Playground):
         raise ValueError(f"only MuJoCo environments can be rendered, not {type(inner).__name__}")
     seconds = float(inner.env.dt) * (env.times if isinstance(env, ActionRepeat) else 1)
@@ -55,10 +57,12 @@ def record(
     """Renders a greedy episode in Gymnasium; returns how it was drawn, and its return."""
     from moca.envs.gymnasium import Gymnasium  # optional dependency
 
-    if not isinstance(env, Gymnasium):
-        raise ConfigError(f"only MuJoCo and Gymnasium environments can be rendered, not {type(env).__name__}")
+    inner = env.inner if isinstance(env, MaskedHost) else env
+    if not isinstance(inner, Gymnasium):
+        raise ConfigError(f"only MuJoCo and Gymnasium environments can be rendered, not {type(inner).__name__}")
     repeat = config.env.action_repeat
-    vector = env.vector(1, repeat, render_mode="rgb_array")
+    shown = inner.vector(1, repeat, render_mode="rgb_array")
+    vector = MaskedVector(shown, env.dimensions) if isinstance(env, MaskedHost) else shown
     frames: list[np.ndarray] = []
     configs = jax.tree.map(lambda number: np.array([number], np.float32), config)
     learners = jax.tree.map(lambda leaf: np.asarray(leaf)[None], learner)
@@ -67,9 +71,9 @@ def record(
         learners,
         jax.random.key(seed)[None],
         np.array([[seed]]),
-        watch=lambda *_: frames.append(vector.picture()),
+        watch=lambda *_: frames.append(shown.picture()),
     )
-    _encode(path, frames, vector.fps / repeat, small)
+    _encode(path, frames, shown.fps / repeat, small)
     return "rendered by Gymnasium", float(episode.reward.sum())
 
 

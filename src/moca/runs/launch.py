@@ -81,7 +81,7 @@ def train(
     else:
         config = override(config, {"env.name": OWN + type(env).__name__})
     if checked := env or found(config.env.name, config.env.flatten):
-        refuse_broken(checked)
+        refuse_broken(checked, config.sensor.gaps)
     _refuse_partial(config, checked)
     runs = [{"seed": seed, **settings} for settings in varied for seed in seeds]
     directory = RunDirectory(out)

@@ -115,8 +115,11 @@ def _facts(run: "Run") -> dict[str, str]:
         "runs": f"{count} run{'s' * (count > 1)}",
         "state": f"{status['state']}, {status['step']:,} of {directory.totals[-1]:,} steps",
     }
-    if noise.sigma or noise.action:
-        facts["noise"] = f"{noise.kind} noise σ = {noise.sigma:g}" + (f", action {noise.action:g}" * bool(noise.action))
+    if noise.level or noise.action:
+        level = noise.level or "0"
+        facts["noise"] = f"{noise.kind} noise σ = {level}" + (f", action {noise.action:g}" * bool(noise.action))
+    if faults := run.config.sensor.faults:
+        facts["sensor"] = ", ".join(faults)
     if run.which == BEST:
         return facts | {"policies": "the best policies"}
     last = [row["return_mean"] for row in run.rows if row["return_mean"] is not None][-count:]

@@ -34,8 +34,15 @@ def add_run_options(parser: Parser) -> None:
     )
     parser.add_argument("--agent", help=f"one of {', '.join(AGENTS)} (default: moca)")
     parser.add_argument("--preset", help=f"one of {', '.join(presets.PRESETS)} (default: {PRESET})")
-    parser.add_argument("--sigma", help="standard deviation of the observation noise (default: 0)")
+    parser.add_argument(
+        "--sigma",
+        help="standard deviation of the observation noise, or one for each observed dimension, as in 0.1,0.2 "
+        "(default: 0)",
+    )
     parser.add_argument("--noise", help=f"one of {', '.join(NOISES)} (default: homoscedastic)")
+    parser.add_argument("--drop", help="probability that an observation is missing (default: 0)")
+    parser.add_argument("--delay", help="decisions by which observations are late (default: 0)")
+    parser.add_argument("--observed", help="observed dimensions, counted from 0, as in 0,1,2 (default: all)")
     parser.add_argument("--value", help=f"function class of V, one of {', '.join(VALUES)} (default: from the preset)")
     parser.add_argument(
         "--filter",
@@ -69,6 +76,7 @@ def given_options(arguments: argparse.Namespace) -> dict[str, tuple[str, Any]]:
 
     --set takes precedence over the other options.
     """
+    sigma = "noise.sigmas" if "," in (arguments.sigma or "") else "noise.sigma"
     plain = {
         "env.name": ("--env", arguments.env),
         "agent": ("--agent", arguments.agent),
@@ -76,7 +84,10 @@ def given_options(arguments: argparse.Namespace) -> dict[str, tuple[str, Any]]:
         "seeds": ("--seeds", arguments.seeds),
         "env.action_repeat": ("--action-repeat", arguments.action_repeat),
         "noise.kind": ("--noise", arguments.noise),
-        "noise.sigma": ("--sigma", arguments.sigma),
+        sigma: ("--sigma", arguments.sigma),
+        "sensor.drop": ("--drop", arguments.drop),
+        "sensor.delay": ("--delay", arguments.delay),
+        "sensor.observed": ("--observed", arguments.observed),
         "train.steps": ("--steps", arguments.steps),
         "value.kind": ("--value", arguments.value),
         "belief.filter": ("--filter" if arguments.filter else "--no-filter", arguments.filter),
@@ -114,12 +125,12 @@ def _found(arguments: argparse.Namespace, preset: str, env: Any, settings: dict[
     from moca.envs.defaults import defaults, time_limit
 
     use_device(arguments.device)
-    parts = checked({"env.flatten": settings.get("env.flatten", False)})["env.flatten"]
+    parts, gaps = checked({name: settings.get(name, False) for name in ("env.flatten", "sensor.gaps")}).values()
     found = time_limit(env, parts) if limited else {}
     if lacking:
         text = f"{env} has no preset: measuring ranges and scales in short episodes (config.json records them)"
         print(text, file=sys.stderr)
-        found |= defaults(env, flatten=parts)
+        found |= defaults(env, flatten=parts, gaps=gaps)
     return found
 
 
@@ -130,6 +141,7 @@ def run_directory(arguments: argparse.Namespace, config: Config) -> Path:
             raise ConfigError(f"--out {arguments.out} exists and is not a directory: choose another")
         refuse_foreign(arguments.out)
         return arguments.out
-    name = f"{folder_name(config.env.name)}-{config.agent}-{config.noise.kind}-{config.noise.sigma:g}"
+    level = "each" if config.noise.sigmas else f"{config.noise.sigma:g}"
+    name = f"{folder_name(config.env.name)}-{config.agent}-{config.noise.kind}-{level}"
     names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
     return next(path for path in (Path("runs") / each for each in names) if not path.exists())

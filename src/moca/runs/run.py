@@ -23,14 +23,16 @@ from moca.belief import Belief
 from moca.config import INT32, Config, ConfigError, as_path, shown, whole
 from moca.drivers import make_env
 from moca.drivers.host_evaluation import evaluate_on_host
-from moca.envs.environment import Spaces, make_noise
+from moca.envs.environment import Spaces
 from moca.envs.host import HostEnvironment
 from moca.envs.named import as_environment, is_gymnasiums
+from moca.envs.sensors import make_sensor
 from moca.envs.trust import import_trusted
 from moca.evaluation import evaluate as evaluate_learner
 from moca.evaluation import rollout
 from moca.loop import PolicyState, agent_steps, init_run, policy_start, policy_step
 from moca.names import OWN
+from moca.pytrees import alike
 from moca.runs import BEST, LAST, export, film, inspection, learned, notebook, saving
 from moca.runs.answers import FollowingPolicy, Model, as_rows
 from moca.runs.directory import RunDirectory
@@ -109,7 +111,8 @@ class Run:
         origin = {
             "env": self.config.env.name.removeprefix(OWN),
             "seed": self.directory.runs[run]["seed"],
-            "noise": {"kind": noise.kind, "sigma": noise.sigma, "sigma_min": noise.sigma_min},
+            "noise": {"kind": noise.kind, "sigma": noise.sigma, "sigma_min": noise.sigma_min}
+            | ({"sigmas": noise.sigmas} if noise.sigmas else {}),
         }
         config, learner = self._at(run)
         return export.write(path, make_agent(config, self.environment), learner, origin)
@@ -153,7 +156,7 @@ class Run:
     def evaluate_learners(self, learners: Any, episodes: int = 10, seed: int = 0) -> list[dict[str, float]]:
         """Evaluates learners, such as those passed to a callback; returns one row per run."""
         episodes, seed, env = whole("episodes", episodes, 1, MOST), whole("seed", seed), self.environment
-        stacked = jax.tree.map(lambda *numbers: np.asarray(numbers, np.float32), *self.directory.configs)
+        stacked = jax.tree.map(lambda *numbers: np.asarray(numbers, np.float32), *alike(self.directory.configs))
         if isinstance(env, HostEnvironment):
             result = evaluate_on_host(env, self.config, stacked, learners, episodes, seed)
         else:
@@ -279,16 +282,16 @@ class Run:
             return within(policy_step(make_agent(config, env), learner, state, measured, **gaps))
 
         def play(config: Config, learner: Any, key: Any) -> Any:
-            agent, noise = make_agent(config, env), make_noise(config.noise, env.observation_size)
-            return rollout(agent, learner, env, noise, agent_steps(config), key, keep=lambda state, moment: state)
+            agent, sensor = make_agent(config, env), make_sensor(config, env)
+            return rollout(agent, learner, env, sensor, agent_steps(config), key, keep=lambda state, moment: state)
 
         def watch(steps: int, config: Config, learner: Any, key: Any) -> Any:
             return inspection.watch(config, learner, env, steps, key)
 
         def evaluate(episodes: int, key: Any, configs: Config, learners: Any) -> Any:
             def one(config: Config, learner: Any) -> dict[str, jax.Array]:
-                agent, noise = make_agent(config, env), make_noise(config.noise, env.observation_size)
-                return evaluate_learner(agent, learner, env, noise, agent_steps(config), episodes, key)
+                agent, sensor = make_agent(config, env), make_sensor(config, env)
+                return evaluate_learner(agent, learner, env, sensor, agent_steps(config), episodes, key)
 
             return jax.vmap(one)(configs, learners)
 

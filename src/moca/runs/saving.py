@@ -11,6 +11,7 @@ from rich.console import Console
 from moca.config import ConfigError
 from moca.divergence import plausible
 from moca.drivers import Trainer
+from moca.envs.sensors import may_miss
 from moca.files import writing
 from moca.loop import replay_size
 from moca.runs import checkpoint, starting
@@ -76,7 +77,7 @@ def newest_learners(directory: RunDirectory, like: Any) -> Any | None:
         except checkpoint.DamagedError:
             continue
         state = checkpoint.unflatten(found.arrays, like)
-        if found.facts.identity == directory.meta.get("identity") and plausible(state):
+        if found.facts.identity == directory.meta.get("identity") and plausible(state, may_miss(directory.config)):
             return state.learner
     return None
 
@@ -101,7 +102,7 @@ def go_back_to_checkpoint(trainer: Trainer, directory: RunDirectory, console: Co
             raise checkpoint.DamagedError(f"{path} refers to damaged rows: {error}") from None
         if steps != [end for number in range(episode) for end in [trainer.schedule.steps(number + 1)] * runs]:
             raise checkpoint.DamagedError(f"{path} refers to rows that metrics.jsonl does not have")
-        if not plausible(checkpoint.unflatten(found.arrays, trainer.state)):
+        if not plausible(checkpoint.unflatten(found.arrays, trainer.state), may_miss(trainer.config)):
             raise checkpoint.DamagedError(f"{path} contains invalid numbers")
 
     found, complaints = checkpoint.newest(directory.checkpoints, layouts(directory, trainer.state), accept)

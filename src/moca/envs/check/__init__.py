@@ -80,10 +80,11 @@ def _name(env: Any) -> str:
     return type(env if single is None else single.unwrapped).__name__
 
 
-def refuse_broken(env: Spaces) -> None:
+def refuse_broken(env: Spaces, gaps: bool = False) -> None:
     """Raises a `ConfigError` with the faults that can be found quickly.
 
     For compiled environments, these are faults that need no step: bounds, shapes, types, impurity.
+    With `gaps`, NaN in an observation is not a fault: see `sensor.gaps`.
     """
     found = Findings()
     with warnings.catch_warnings():
@@ -92,4 +93,5 @@ def refuse_broken(env: Spaces) -> None:
             check_quickly(env, found)
         else:
             check_contract(cast(Environment, env), jax.random.key(0), found)
+    found = Findings(fault for fault in found if not (gaps and fault.kind == "observation-not-finite"))
     found.refuse(f"{_name(env)} cannot be trained on (moca.check_env may find more)")

@@ -72,7 +72,7 @@ ON_HOST = {
     "observation-range": "widen observation_space, with np.inf where there is no bound, or clip the observation; "
     "training works either way",
     "observation-not-finite": "guard divisions, roots and logarithms, bound what grows (np.clip), or end the episode "
-    "earlier",
+    "earlier; if NaN marks missing values, set sensor.gaps",
     "reward-not-finite": "guard divisions, roots and logarithms, bound what grows (np.clip), or end the episode "
     "earlier",
     "reward-type": "return one number, such as float(reward) or float(np.sum(reward))",

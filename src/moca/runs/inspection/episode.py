@@ -13,11 +13,12 @@ from moca.config import Config
 from moca.critic import ActionSlice, first
 from moca.diagnostics import outlook
 from moca.drivers.host_evaluation import GreedyEpisodes, Playing
-from moca.envs.environment import Environment, Spaces, make_noise
+from moca.envs.environment import Environment, Spaces
 from moca.envs.host import HostEnvironment
+from moca.envs.sensors import make_sensor
 from moca.evaluation import Episode, Moment, rollout
-from moca.loop import PolicyState, agent_steps, follow
-from moca.replay import Transition
+from moca.loop import PolicyState, follow
+from moca.replay import Transition, sensed, with_gaps
 
 Arrays = dict[str, Float[Array, "steps *rest"]]
 PLACES = (-1.0, 0.0, 1.0)  # points of the action range at which Q is stored: three points define a parabola
@@ -25,21 +26,19 @@ PLACES = (-1.0, 0.0, 1.0)  # points of the action range at which Q is stored: th
 
 def watch(config: Config, learner: Any, env: Environment, steps: int, key: Key[Array, ""]) -> tuple[Any, Arrays]:
     """Returns the states of an episode in a compiled environment, and the arrays of `describe`."""
-    agent, noise = make_agent(config, env), make_noise(config.noise, env.observation_size)
+    agent, sensor = make_agent(config, env), make_sensor(config, env)
     keep = lambda state, moment: (state, moment)  # noqa: E731
-    (states, moments), happened = rollout(agent, learner, env, noise, steps, key, keep=keep)
+    (states, moments), happened = rollout(agent, learner, env, sensor, steps, key, keep=keep)
     return states, describe(agent, learner, moments, happened)
 
 
 def watch_on_host(config: Config, learner: Any, env: HostEnvironment, seed: int) -> Arrays:
     """Does the same on the host, except for the last step, after which no action follows."""
-    noise, times = make_noise(config.noise, env.observation_size), iter(range(agent_steps(config)))
     seen: list[tuple[Any, PolicyState, Any]] = []
 
     def note(observation: np.ndarray, playing: Playing) -> None:
-        measured = noise(jnp.asarray(observation[0, 0]), playing.normals[0, 0, next(times)])
-        kept = jax.tree.map(lambda leaf: np.array(leaf)[0, 0], (playing.policy, playing.executed))
-        seen.append((np.array(measured), *kept))
+        kept = (playing.measured, playing.policy, playing.executed)
+        seen.append(jax.tree.map(lambda leaf: np.array(leaf)[0, 0], kept))
 
     configs, learners = jax.tree.map(lambda leaf: np.asarray(leaf)[None], (config, learner))
     episodes = GreedyEpisodes(env, config, env.vector(1, config.env.action_repeat), 1)
@@ -58,26 +57,29 @@ def watch_on_host(config: Config, learner: Any, env: HostEnvironment, seed: int)
 def describe(agent: Agent, learner: Any, moments: Moment, happened: Episode) -> Arrays:
     """Returns arrays over the steps; those that the agent does not have are omitted.
 
-    For every agent: `observed`, `believed`, `uncertainty` (the belief's deviation, with a filter),
+    For every agent: `observed` (`believed` where it is missing), `believed`, `uncertainty` (the
+    belief's deviation, with a filter),
     `action`, `executed`, `reward`, `running`, `value`. With a model: those of `_predictions`. For a
     quadratic agent: `greedy`, the best action; `vertex`, the maximum of Q(s, ·) along each
     dimension; and `advantage`, Q(s, a) − V(s) at both ends and in the middle of each dimension. If
     s′ is predicted: the fields of `Stakes`.
     """
     belief, action = moments.policy
-    found = {"observed": moments.observed, "believed": belief.mean, "action": action, "executed": moments.executed}
+    shown = jnp.where(jnp.isnan(moments.observed), belief.mean, moments.observed)
+    found = {"observed": shown, "believed": belief.mean, "action": action, "executed": moments.executed}
     found |= {"reward": happened.reward, "running": happened.running, "value": happened.value}
     if belief.covariance is not None:
         found["uncertainty"] = jnp.sqrt(jnp.diagonal(belief.covariance, axis1=-2, axis2=-1))
     together = jax.vmap(lambda *each: follow(agent, learner, *each)[1])
     episode = together(belief, action, moments.following, happened.reward, happened.terminated)
-    episode = episode._replace(action=agent.env.from_bounds(action))
+    episode = with_gaps(episode) if agent.gaps else episode
     if learner.model is not None:
         found |= _predictions(agent, learner, episode)
     if isinstance(agent, QuadraticAgent):
         found |= jax.vmap(lambda s: _parabolas(agent.env, first(learner.critics).slice(s)))(belief.mean)
         if agent.predicts:
-            found |= agent.stakes(learner, episode)._asdict()
+            inside = episode._replace(action=agent.env.from_bounds(action))
+            found |= agent.stakes(learner, inside)._asdict()
     return found
 
 
@@ -87,6 +89,8 @@ def _predictions(agent: Agent, learner: Any, episode: Transition) -> Arrays:
     `predicted` and `deviation`, the `members` of the mixture, their two kinds of uncertainty as
     deviations, the outcome (`following`) and its `distance` in predicted deviations.
     """
+    episode = sensed(episode)
+    episode = episode._replace(action=agent.env.from_bounds(episode.action))
     mixtures = learner.model.ensemble.predict_batch(episode.observation, episode.action)
     seen = outlook(mixtures, episode, agent.filter.noise_variance(learner.model, episode.next_observation))
     roots = (seen.variance, seen.aleatoric, seen.epistemic)

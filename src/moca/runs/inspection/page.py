@@ -150,7 +150,9 @@ def inspect(
     steps = most if steps is None else whole("steps", steps, 1, most)
     views = tuple(_view(each, place, episode, steps) for each, place in shown_runs)
     name, size = run.config.env.name.removeprefix(OWN), run.environment.observation_size
-    names = DIMENSIONS.get(name, tuple(f"s{i}" for i in range(1, size + 1)))
+    observed = run.config.sensor.observed or range(size)
+    every = DIMENSIONS.get(name)
+    names = tuple(every[i] if every else f"s{i + 1}" for i in observed)
     return Inspection(name, episode, names, run.environment, views)
 
 
@@ -188,7 +190,8 @@ def _view(run: "Run", number: int, episode: int, steps: int) -> View:
         states = jax.tree.map(lambda leaf: leaf[:count], states)
     reel, why = _film(run, number, episode, states, arrays["reward"])
     noise, seed = settings.noise, run.directory.runs[number]["seed"]
-    told = f"seed {seed}, {f'{noise.kind} noise σ {noise.sigma:g}' if noise.sigma else 'no noise'}"
+    level = f"{noise.kind} noise σ {noise.level}" if noise.level else "no noise"
+    told = ", ".join([f"seed {seed}", level, *settings.sensor.faults])
     told += f", return {arrays['reward'].sum():.1f}".replace("-", "−")
     return View(look(settings.agent), told, arrays, reel, why)
 

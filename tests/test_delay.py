@@ -1,0 +1,226 @@
+"""Missing and late observations: the filter against textbooks, and what is stored and fitted of them."""
+
+from types import SimpleNamespace
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+
+from moca import moments as mm
+from moca.agents import make_agent
+from moca.belief import KalmanFilter
+from moca.config import ConfigError
+from moca.delay import Delayed
+from moca.divergence import plausible
+from moca.drivers import ScanTrainer
+from moca.dynamics import GaussianEnsemble, fit, make_model, update_statistics
+from moca.replay import Late, Transition, add, empty, read, sensed, with_gaps
+from moca.runs import export
+from tests import probes
+from tests.test_belief import SIGMA, A, B, Q, R, linear, trajectory
+
+SMALL = {
+    "agent": "moca", "critic__width": 8, "dynamics__width": 8, "dynamics__members": 2, "value__bases": 8,
+    "value__low": (-1.0, -1.0), "value__high": (1.0, 1.0), "value__lengthscales": (1.0, 1.0),
+    "belief__filter": True, "noise__sigma": 0.1,
+}  # fmt: skip
+MODEL = SimpleNamespace(ensemble=SimpleNamespace(predict=linear().predict, statistics=SimpleNamespace(batches=1.0)))
+ENV = SimpleNamespace(observation_size=3, action_size=1, from_bounds=lambda action: action)
+
+
+def textbook(actions, seen, missing, delay=0):
+    """Means and covariances of a Kalman filter that skips missing samples and then predicts `delay` steps ahead.
+
+    Also returns the covariance of each mean's innovation: what the newest sample adds to it.
+    """
+    mean, covariance, found = seen[0], np.diag(R), []
+    for t in range(len(actions)):
+        gained = np.zeros((3, 3))
+        if t >= delay:  # the sample of state t − delay + 1 arrives
+            mean, covariance = A @ mean + B @ actions[t - delay], A @ covariance @ A.T + np.diag(Q)
+            H = np.eye(3)[~missing[t - delay + 1]]
+            S = H @ covariance @ H.T + H @ np.diag(R) @ H.T
+            gain = covariance @ H.T @ np.linalg.inv(S)
+            gained = gain @ S @ gain.T
+            mean = mean + gain @ (H @ np.nan_to_num(seen[t - delay + 1]) - H @ mean)
+            covariance = covariance - gain @ H @ covariance
+        ahead = (mean, covariance)
+        for a in actions[max(t - delay + 1, 0) : t + 1]:
+            if delay:
+                ahead = (A @ ahead[0] + B @ a, A @ ahead[1] @ A.T + np.diag(Q))
+                gained = A @ gained @ A.T
+        found.append((*ahead, gained))
+    return [np.array(each) for each in zip(*found, strict=True)]
+
+
+def ours(filter_, actions, seen, delay=0):
+    """The same by our filter, whose sensor shows the first sample until the next arrives."""
+
+    def step(belief, x):
+        action, sample = x
+        belief, spread = filter_.step(MODEL, belief, action, sample, missing=jnp.isnan(sample))
+        return belief, (belief.mean, belief.covariance, spread)
+
+    shown = jnp.asarray(seen[np.maximum(np.arange(1, len(seen)) - delay, 0)])
+    start = filter_.init(MODEL, jnp.asarray(seen[0]))
+    start = jax.tree.map(lambda leaf: leaf.astype(jnp.float64) if leaf.dtype == jnp.float32 else leaf, start)
+    return jax.lax.scan(step, start, (jnp.asarray(actions), shown))[1]
+
+
+def with_losses(steps=30):
+    """Actions and observations of the linear system; whole samples and single dimensions are missing."""
+    _, actions, seen = trajectory(steps)
+    missing = np.zeros(seen.shape, bool)
+    missing[[4, 5, 6, 12]], missing[9, 1], missing[15, ::2] = True, True, True
+    return actions, np.where(missing, np.nan, seen), missing
+
+
+@pytest.mark.parametrize("delay", [0, 1, 3])
+def test_missing_and_late_samples_in_a_linear_system(delay):
+    with jax.enable_x64(True):
+        kalman = KalmanFilter(probes.tiny(noise__sigma=SIGMA), ENV)
+        actions, seen, missing = with_losses()
+        mean, covariance, gained = textbook(actions, seen, missing, delay)
+        found = ours(Delayed(kalman, ENV, delay) if delay else kalman, actions, seen, delay)
+        np.testing.assert_allclose(found[0], mean, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(found[1], covariance, rtol=1e-5, atol=1e-6)
+        if delay:
+            np.testing.assert_allclose(found[2], np.diagonal(gained, axis1=1, axis2=2), rtol=1e-4, atol=1e-6)
+
+
+def test_the_next_mean_of_a_late_filter_varies_by_what_the_late_sample_adds():
+    """Over many trajectories: the next mean is f(mean, action) on average, with the variance that the filter tells."""
+    with jax.enable_x64(True):
+        late = Delayed(KalmanFilter(probes.tiny(noise__sigma=SIGMA), ENV), ENV, 2)
+        runs = [trajectory(8, seed)[1:] for seed in range(400)]
+        actions, seen = np.stack([each[0] for each in runs]), np.stack([each[1] for each in runs])
+        follow = jax.jit(jax.vmap(lambda b, a, o: late.step(MODEL, b, a, o, missing=jnp.isnan(o))))
+        belief = jax.vmap(lambda o: late.init(MODEL, o))(jnp.asarray(seen[:, 0]))
+        for t in range(8):
+            before, (belief, spread) = belief.mean, follow(belief, actions[:, t], seen[:, max(t - 1, 0)])
+        error = belief.mean - (before @ A.T + actions[:, -1] @ B.T)
+        assert (np.abs(error.mean(axis=0)) < 4 * np.sqrt(spread[0] / 400)).all()
+        np.testing.assert_allclose(error.var(axis=0), spread[0], rtol=0.25)
+        mixtures = jax.vmap(linear().predict)(before, actions[:, -1])
+        matched = jax.vmap(mm.moment_match)(late.anticipate(MODEL, mixtures, spread))
+        np.testing.assert_allclose(belief.mean - error, matched.mean, atol=1e-9)
+        np.testing.assert_allclose(matched.variance, spread, rtol=1e-6)
+
+
+def test_where_nothing_was_measured_the_next_mean_is_its_prediction():
+    kalman = KalmanFilter(probes.tiny(noise__sigma=0.1), ENV)
+    for components in (
+        mm.DiagonalGaussian(jnp.arange(6.0).reshape(1, 2, 3), jnp.ones((1, 2, 3))),
+        mm.Gaussian(jnp.arange(6.0).reshape(1, 2, 3), jnp.tile(jnp.eye(3) + 0.5, (1, 2, 1, 1))),
+    ):
+        mixtures = mm.GaussianMixture(jnp.full((1, 2), 0.5), components)
+        missing = jnp.array([[True, False, True]])
+        found = jax.vmap(mm.moment_match)(kalman.anticipate(MODEL, mixtures, jnp.full((1, 3), 0.2), missing))
+        np.testing.assert_allclose(found.mean, mixtures.mean, rtol=1e-6)
+        variance = jnp.diagonal(found.covariance, axis1=1, axis2=2)[0]
+        if isinstance(components, mm.DiagonalGaussian):
+            np.testing.assert_allclose(variance[::2], 0, atol=1e-6)
+        assert variance[1] > 1
+
+
+@pytest.mark.parametrize("covariance", ["diagonal", "full"])
+@pytest.mark.parametrize("noisy", [False, True])
+def test_the_likelihood_is_that_of_the_dimensions_measured(covariance, noisy):
+    settings = probes.tiny(dynamics__width=4, dynamics__members=2, dynamics__covariance=covariance).dynamics
+    s, following = jax.random.normal(jax.random.key(1), (2, 5, 3))
+    ensemble = GaussianEnsemble(jax.random.key(0), settings, 3, 1)
+    ensemble = eqx.tree_at(lambda e: e.statistics, ensemble, update_statistics(ensemble.statistics, s, following))
+    a, extra = jnp.ones((5, 1)), jnp.full((5, 3), 0.3) if noisy else None
+    missing = jnp.zeros((5, 3), bool).at[1].set(True).at[2, 1].set(True).at[3, :2].set(True)
+    found = ensemble.nll(s, a, jnp.where(missing, 1e3, following), extra, missing)
+    mixtures, unit = ensemble.predict_batch(s, a), ensemble.statistics.deviation[1]
+    for n in range(5):
+        known = ~np.asarray(missing[n])
+        for k in range(2):
+            mean, cov = mixtures.components.mean[n, k], mixtures.components.covariance[n, k]
+            cov = np.asarray(cov + (0 if extra is None else jnp.diag(extra[n])))[np.ix_(known, known)]
+            wanted = 0.0
+            if known.any():
+                wanted = -scipy.stats.multivariate_normal(mean[known], cov).logpdf(following[n][known])
+            wanted -= np.log(np.asarray(unit)[known]).sum() + known.sum() * np.log(2 * np.pi) / 2  # in units of changes
+            np.testing.assert_allclose(found[k, n], wanted / 3, rtol=1e-3, atol=1e-4)
+
+
+def test_missing_samples_teach_the_model_nothing():
+    settings = probes.tiny(dynamics__width=4, dynamics__members=2).dynamics
+    model = make_model(jax.random.key(0), settings, 0.1, 2, 1)
+    s, following = jax.random.normal(jax.random.key(1), (2, 8, 2))
+    stored = Transition(s, jnp.zeros((8, 1)), jnp.zeros(8), following.at[3:].set(jnp.nan), jnp.zeros(8))
+    marked = with_gaps(stored)
+    np.testing.assert_array_equal(marked.next_observation[3:], s[3:])
+    fitted, _ = fit(model, 1e-2, marked, jnp.ones((2, 8), jnp.uint8))
+    changed = marked._replace(next_observation=marked.next_observation.at[3:].add(1.0))
+    other, _ = fit(model, 1e-2, changed, jnp.ones((2, 8), jnp.uint8))
+    for one, two in zip(jax.tree.leaves(fitted), jax.tree.leaves(other), strict=True):
+        np.testing.assert_array_equal(one, two)
+    alone = jax.tree.map(lambda leaf: leaf[:3], marked._replace(missing=None))
+    np.testing.assert_allclose(
+        fitted.ensemble.statistics.deviation[1],
+        fit(model, 1e-2, alone, jnp.ones((2, 3), jnp.uint8))[0].ensemble.statistics.deviation[1],
+        rtol=1e-6,
+    )
+
+
+def test_training_with_a_filter_that_is_late_and_loses_samples():
+    settings = SMALL | {"sensor__delay": 2, "sensor__drop": 0.2, "train__steps": 100}
+    trainer = ScanTrainer([probes.tiny(**settings)], [0], probes.Drift())
+    reports = list(trainer)
+    assert all(np.isfinite(report.metrics["return_mean"]).all() for report in reports)
+    assert all(np.isfinite(report.metrics["coverage_1sigma"]).all() for report in reports)
+    rows = with_gaps(read(trainer.state.replay[0], jnp.arange(100), 2, 1))
+    early = np.arange(100) % 20 < 2
+    assert rows.missing[early].all()
+    assert 0 < rows.missing[~early].mean() < 0.5
+    np.testing.assert_allclose(reports[-1].metrics["missing_share"], rows.missing[80:].mean(), rtol=1e-6)
+    own = sensed(rows)
+    np.testing.assert_array_equal(rows.late.arrived, ~early)
+    np.testing.assert_array_equal(own.terminated, early)
+    # The step that a sample concludes is that of two decisions ago, and begins where the one before it ended.
+    later = np.flatnonzero(~early)
+    np.testing.assert_array_equal(own.action[later], rows.action[later - 2])
+    inside = later[later % 20 > 2]
+    np.testing.assert_array_equal(own.observation[inside], own.next_observation[inside - 1])
+    known = later[~np.asarray(rows.missing[later, 0])]
+    assert np.abs(own.next_observation[known] - own.measured[known]).mean() < 0.2
+
+
+def test_rows_with_and_without_a_delay_are_read_as_they_were_written():
+    plain = Transition(jnp.array([1.0, 2.0]), jnp.array([3.0]), jnp.array(4.0), jnp.array([5.0, 6.0]), jnp.ones(()))
+    late = Late(jnp.array([7.0, 8.0]), jnp.array([9.0]), jnp.zeros(2), jnp.array([10.0, 11.0]), jnp.ones(()))
+    for filtered, delayed in ((False, False), (True, False), (True, True)):
+        config = probes.tiny(**SMALL | {"belief__filter": filtered, "sensor__delay": 2 * delayed})
+        agent = make_agent(config, probes.Drift())
+        stored = plain._replace(measured=jnp.ones(2), spread=jnp.full(2, 0.5)) if filtered else plain
+        assert isinstance(agent.filter, Delayed) == delayed
+        stored = stored._replace(late=late) if delayed else stored
+        found = read(add(empty(4, 2, 1, filtered, delayed), jnp.array(1), stored), jnp.array(1), 2, 1)
+        assert jax.tree.structure(found) == jax.tree.structure(stored)
+        for one, two in zip(jax.tree.leaves(found), jax.tree.leaves(stored), strict=True):
+            np.testing.assert_array_equal(one, two)
+
+
+def test_a_policy_that_expects_a_delay_is_not_exported(tmp_path):
+    agent = make_agent(probes.tiny(**SMALL | {"sensor__delay": 2}), probes.Drift())
+    with pytest.raises(ConfigError, match=r"expects sensor\.delay = 2 cannot be exported yet"):
+        export.write(tmp_path / "policy.npz", agent, None, {})
+
+
+def test_a_memory_with_missing_samples_can_be_resumed_from():
+    state = SimpleNamespace(diverged=np.zeros(1, int), learner={}, replay=np.array([[[1.0, np.nan]]]))
+    assert plausible(state, gaps=True)
+    assert not plausible(state)
+    assert not plausible(SimpleNamespace(**vars(state) | {"replay": np.array([[[1.0, np.inf]]])}), gaps=True)
+
+
+@pytest.mark.parametrize("faults", [{"sensor__drop": 0.1}, {"sensor__delay": 1}, {"sensor__gaps": True}])
+def test_noise_is_not_learned_from_samples_that_are_missing_or_late(faults):
+    with pytest.raises(ConfigError, match=r"belief\.noise = learned needs all observations, and in time"):
+        probes.tiny(**SMALL | {"belief__noise": "learned", **faults})

@@ -4,6 +4,7 @@ import hashlib
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,7 @@ import pytest
 from moca import replay as memory
 from moca.config import ConfigError
 from moca.drivers import ScanTrainer
+from moca.loop import LoopState, StepDraws, learn
 from moca.nets import decayed
 from tests import probes
 
@@ -108,6 +110,36 @@ def test_settings_that_are_floats_share_a_program():
     assert any(np.abs(leaf[0] - leaf[1]).max() > 1e-6 for leaf in leaves(together))
     with pytest.raises(ConfigError, match="settings of type float"):
         ScanTrainer([low, probes.tiny(sac__width=8)], (0, 1), probes.Drift())
+
+
+class Marked(probes.Drift):
+    """Its step has an operation that occurs nowhere else."""
+
+    def step(self, state, action):
+        state, step = super().step(state, action)
+        return jax.lax.atan2(state, jnp.ones_like(state)), step
+
+
+def test_each_program_contains_the_environment_once():
+    """Physics takes long to compile: neither an action repeat nor the warm-up adds a copy on a CPU."""
+    trainer = ScanTrainer([probes.tiny(env__action_repeat=2)], (0,), Marked())
+    assert [program.compile().as_text().count(" atan2(") for program in trainer.lowered()] == [1, 1]
+
+
+@pytest.mark.parametrize("traced", [False, True])
+@pytest.mark.parametrize(("updates", "learned", "told"), [(2, 2, 3.0), (0, 0, 0.0)])
+def test_a_step_learns_from_so_many_batches_and_tells_their_average(traced, updates, learned, told):
+    agent = SimpleNamespace(
+        config=probes.tiny(train__updates=2), env=probes.Drift(),
+        update=lambda learner, batch, number: (learner + 1, {"number": number}),
+    )  # fmt: skip
+    state = LoopState(None, jnp.zeros(()), memory.empty(4, 2, 1, False))
+    draws = StepDraws(None, jnp.zeros((2, 16), jnp.uint32), jnp.array([1.0, 5.0]), None, None)
+    seen = memory.Transition(jnp.ones(2), jnp.ones(1), jnp.ones(()), jnp.ones(2), jnp.zeros(()))
+    step = lambda count: learn(agent, state, seen, jnp.array(0), draws, count)  # noqa: E731
+    after, info = jax.jit(step)(updates) if traced else step(updates)
+    assert (after.learner, info.info["number"], info.learned) == (learned, told, float(updates > 0))
+    assert after.replay[0].sum() == 6
 
 
 def test_nothing_compiles_after_the_first_episode():

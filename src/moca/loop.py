@@ -218,22 +218,27 @@ def learn(
     transition: memory.Transition,
     index: Int[Array, ""],
     draws: StepDraws,
-    learning: bool,
+    updates: Int[Array, ""] | int,
 ) -> tuple[LoopState, StepInfo]:
-    """Stores the transition [Alg. 1 l. 4] and, if `learning`, learns from batches [Alg. 1 l. 5]."""
+    """Stores the transition [Alg. 1 l. 4], then learns from `updates` batches [Alg. 1 l. 5].
+
+    `updates` is `train.updates`, or zero during the warm-up.
+    """
     replay = memory.add(state.replay, index, transition)
 
-    def updates(learner: Any) -> tuple[Any, Info]:
-        xs = (batches(agent, replay, draws.rows, index), draws.updates)
-        learner, info = jax.lax.scan(lambda learner, x: agent.update(learner, *x), learner, xs)
-        return learner, jax.tree.map(jnp.mean, info)
+    def update(learner: Any, number: Int[Array, ""] | int) -> tuple[Any, Info]:
+        rows, drawn = jax.tree.map(lambda leaf: leaf[number], (draws.rows, draws.updates))
+        return agent.update(learner, batches(agent, replay, rows, index), drawn)
 
-    if learning:
-        learner, info = updates(state.learner)
-    else:
-        shapes = jax.eval_shape(updates, state.learner)[1]
-        learner, info = state.learner, jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-    learned = jnp.asarray(learning, jnp.float32)
+    def add(number: Int[Array, ""], carry: tuple[Any, Info]) -> tuple[Any, Info]:
+        learner, info = update(carry[0], number)
+        return learner, jax.tree.map(jnp.add, carry[1], info)
+
+    shapes = jax.eval_shape(update, state.learner, 0)[1]
+    nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+    learner, sums = jax.lax.fori_loop(0, updates, add, (state.learner, nothing))
+    info = jax.tree.map(lambda total: total / agent.config.train.updates, sums)
+    learned = jnp.asarray(updates > 0, jnp.float32)
     return LoopState(state.belief, learner, replay), StepInfo(transition.reward, learned, info)
 
 

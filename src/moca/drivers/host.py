@@ -80,8 +80,8 @@ class HostTrainer(Trainer):
         state = LoopState(belief, learner, self.state.replay)
         arguments: tuple = (self.configs, state, totals, draws, action, outcome, number)
         store, update = (
-            build(partial(self._learn, learning), arguments, runs, shared=[6], donated=[1, 2])[0]
-            for learning in (False, True)
+            build(partial(self._learn, updates), arguments, runs, shared=[6], donated=[1, 2])[0]
+            for updates in (0, self.config.train.updates)
         )
         ended = np.zeros((runs, agent_steps(self.config)), np.float32)
         finish, (_, _, keys) = self._build_finish(before, state, totals, ended)
@@ -151,8 +151,8 @@ class HostTrainer(Trainer):
         each = jax.vmap(lambda key: jax.random.split(key, size))(blocks).ravel()
         transition = memory.read(run.replay, number, self.env.observation_size, self.env.action_size)
         state = LoopState(belief, run.learner, run.replay)
-        learned = lambda: learn(agent, state, transition, number, draw_step(agent, each[0]), True)  # noqa: E731
-        shapes = jax.eval_shape(learned)[1]
+        drawn, updates = draw_step(agent, each[0]), self.config.train.updates
+        shapes = jax.eval_shape(lambda: learn(agent, state, transition, number, drawn, updates))[1]
         totals = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
         explore = draw_exploration(keys.explore, config.exploration, steps, self.env.action_size)
         draws = EpisodeDraws(explore, each, first)
@@ -170,7 +170,7 @@ class HostTrainer(Trainer):
 
     def _learn(
         self,
-        learning: bool,
+        updates: int,
         config: Config,
         state: LoopState,
         totals: StepInfo,
@@ -187,7 +187,7 @@ class HostTrainer(Trainer):
         _, noise_key = jax.random.split(drawn.restart)
         current, ended = jnp.asarray(outcome.current), jnp.asarray(outcome.ended)
         belief = restart(agent, noise, state.learner, belief, current, ended, noise_key)
-        state, info = learn(agent, state._replace(belief=belief), transition, index, drawn, learning)
+        state, info = learn(agent, state._replace(belief=belief), transition, index, drawn, updates)
         return state, jax.tree.map(jnp.add, totals, info)
 
     def _finish(

@@ -55,13 +55,17 @@ def train_episode(
         indices, explorations, key = x
         xs = (indices, explorations, jax.vmap(lambda k: draw_step(agent, k))(jax.random.split(key, size)))
 
-        def scan(learning: bool) -> tuple[tuple, StepInfo]:
-            after, infos = jax.lax.scan(lambda c, each: step(agent, env, noise, c, *each, learning), carry, xs)
+        def scan(updates: Int[Array, ""] | int) -> tuple[tuple, StepInfo]:
+            after, infos = jax.lax.scan(lambda c, each: step(agent, env, noise, c, *each, updates), carry, xs)
             return after, jax.tree.map(jnp.sum, infos)
 
-        learned = lambda: two_cores.learn_block(agent, env, noise, carry, xs) if overlap else scan(True)  # noqa: E731
-        # The branch is here and not in every step, where a GPU would wait for the host.
-        return jax.lax.cond(indices[0] < first_update(config), lambda: scan(False), learned)
+        waiting, updates = indices[0] < first_update(config), config.train.updates
+        if overlap:
+            return jax.lax.cond(waiting, lambda: scan(0), lambda: two_cores.learn_block(agent, env, noise, carry, xs))
+        if jax.default_backend() == "cpu":  # one program to compile, with a loop that may be empty
+            return scan(jnp.where(waiting, 0, updates))
+        # A GPU would wait for the host at every loop whose length is not known.
+        return jax.lax.cond(waiting, lambda: scan(0), lambda: scan(updates))
 
     block_keys = jax.random.split(keys.loop, steps // size)
     xs = (*jax.tree.map(in_blocks, (indices, explorations)), block_keys)
@@ -93,12 +97,12 @@ def step(
     index: Int[Array, ""],
     explore: ExplorationDraws,
     draws: StepDraws,
-    learning: bool,
+    updates: Int[Array, ""] | int,
 ) -> tuple[tuple[Any, LoopState], StepInfo]:
     """Takes one step: act, observe, learn."""
     env_state, state = carry
     env_state, belief, transition = interact(agent, env, noise, env_state, state, index, explore, draws)
-    state, info = learn(agent, state._replace(belief=belief), transition, index, draws, learning)
+    state, info = learn(agent, state._replace(belief=belief), transition, index, draws, updates)
     return (env_state, state), info
 
 

@@ -117,15 +117,32 @@ def block_size(config: Config) -> int:
 
 def draw_step(agent: Agent, key: Key[Array, ""]) -> StepDraws:
     """Returns the random numbers of a step."""
-    noise_key, row_key, update_key, restart_key, action_key = jax.random.split(key, 5)
+    return jax.tree.map(lambda leaf: leaf[0], draw_steps(agent, key[None]))
+
+
+def draw_steps(agent: Agent, keys: Key[Array, "steps"]) -> StepDraws:
+    """Returns the random numbers of many steps, with a leading axis over them.
+
+    All are drawn with as few axes as possible: XLA takes several times as long to compile random
+    numbers with more.
+    """
     train = agent.config.train
+    noise_keys, row_keys, update_keys, restart_keys, action_keys = jax.vmap(jax.random.split, (0, None), 1)(keys, 5)
+    each_update = jax.vmap(jax.random.split, (0, None))(update_keys, train.updates)
+    updates = jax.vmap(agent.draw_update)(each_update.ravel())
+    rows = jax.vmap(lambda key: jax.random.bits(key, (train.updates * train.batch,)))(row_keys)
     return StepDraws(
-        jax.random.normal(noise_key, (agent.env.observation_size,)),
-        jax.random.bits(row_key, (train.updates, train.batch)),
-        jax.vmap(agent.draw_update)(jax.random.split(update_key, train.updates)),
-        restart_key,
-        jax.random.normal(action_key, (agent.env.action_size,)),
+        jax.vmap(lambda key: jax.random.normal(key, (agent.env.observation_size,)))(noise_keys),
+        rows.reshape(len(keys), train.updates, train.batch),
+        jax.tree.map(lambda leaf: leaf.reshape(*each_update.shape, *leaf.shape[1:]), updates),
+        restart_keys,
+        jax.vmap(lambda key: jax.random.normal(key, (agent.env.action_size,)))(action_keys),
     )
+
+
+def normals(key: Key[Array, ""], steps: int, size: int) -> Float[Array, "steps size"]:
+    """Returns what `jax.random.normal` does, drawn with one axis: see `draw_steps`."""
+    return jax.random.normal(key, (steps * size,)).reshape(steps, size)
 
 
 def first_belief(

@@ -4,7 +4,6 @@ It includes the environment. Evaluation is a second program, compiled in paralle
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -14,6 +13,7 @@ from jaxtyping import Array, Float, Int
 
 from moca.agents import Agent, make_agent
 from moca.config import Config, ConfigError, refuse_partial
+from moca.devices import compiled
 from moca.drivers import overlap as two_cores
 from moca.drivers.trainer import Trainer
 from moca.envs.environment import Environment, Noise, Spaces, make_noise
@@ -26,7 +26,7 @@ from moca.loop import (
     StepInfo,
     agent_steps,
     block_size,
-    draw_step,
+    draw_steps,
     episode_keys,
     evaluation_due,
     finish_episode,
@@ -53,7 +53,7 @@ def train_episode(
 
     def block(carry: tuple, x: tuple) -> tuple[tuple, StepInfo]:
         indices, explorations, key = x
-        xs = (indices, explorations, jax.vmap(lambda k: draw_step(agent, k))(jax.random.split(key, size)))
+        xs = (indices, explorations, draw_steps(agent, jax.random.split(key, size)))
 
         def scan(updates: Int[Array, ""] | int) -> tuple[tuple, StepInfo]:
             after, infos = jax.lax.scan(lambda c, each: step(agent, env, noise, c, *each, updates), carry, xs)
@@ -141,9 +141,7 @@ class ScanTrainer(Trainer):
         yield self._evaluation.lower(self.configs, self._policies, self._number())
 
     def compile(self) -> None:
-        with ThreadPoolExecutor() as pool:  # the second is traced while the first is compiled
-            built = [pool.submit(program.compile) for program in self.lowered()]
-        self._compiled = tuple(program.result() for program in built)
+        self._compiled = tuple(compiled(self.lowered()))
 
     def memory(self) -> int:
         return max(map(self._memory_of, self._compiled))

@@ -4,6 +4,8 @@ import hashlib
 import os
 import subprocess
 import sys
+from threading import Barrier
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -11,8 +13,11 @@ import numpy as np
 import pytest
 
 from moca import replay as memory
+from moca.agents import make_agent
 from moca.config import ConfigError
+from moca.devices import compiled
 from moca.drivers import ScanTrainer
+from moca.loop import LoopState, StepDraws, draw_step, draw_steps, learn, normals
 from moca.nets import decayed
 from tests import probes
 
@@ -108,6 +113,64 @@ def test_settings_that_are_floats_share_a_program():
     assert any(np.abs(leaf[0] - leaf[1]).max() > 1e-6 for leaf in leaves(together))
     with pytest.raises(ConfigError, match="settings of type float"):
         ScanTrainer([low, probes.tiny(sac__width=8)], (0, 1), probes.Drift())
+
+
+class Marked(probes.Drift):
+    """Its step has an operation that occurs nowhere else."""
+
+    def step(self, state, action):
+        state, step = super().step(state, action)
+        return jax.lax.atan2(state, jnp.ones_like(state)), step
+
+
+def test_each_program_contains_the_environment_once():
+    """Physics takes long to compile: neither an action repeat nor the warm-up adds a copy on a CPU."""
+    trainer = ScanTrainer([probes.tiny(env__action_repeat=2)], (0,), Marked())
+    assert [program.compile().as_text().count(" atan2(") for program in trainer.lowered()] == [1, 1]
+
+
+def test_programs_are_compiled_in_parallel():
+    together = Barrier(2, timeout=10)  # broken if one has to wait for the other
+    assert compiled(SimpleNamespace(compile=lambda n=n: (together.wait(), n)[1]) for n in range(2)) == [0, 1]
+
+
+def test_the_random_numbers_of_many_steps_are_those_of_each():
+    """They are drawn with other shapes, which must not change them."""
+    config = probes.tiny(agent="moca-ce", train__updates=3, value__low=(0.0,) * 2, value__high=(1.0,) * 2,
+                         value__lengthscales=(1.0,) * 2)  # fmt: skip
+    agent, keys = make_agent(config, probes.Drift()), jax.random.split(jax.random.key(1), 4)
+    many = draw_steps(agent, keys)
+    for number, key in enumerate(keys):
+        noise_key, row_key, update_key, restart_key, action_key = jax.random.split(key, 5)
+        members, batch = config.dynamics.members, config.train.batch
+        lessons = [jax.random.split(each) for each in jax.random.split(update_key, 3)]
+        resamples = [jax.random.bits(fit_key, (members, batch)) % batch for fit_key, _ in lessons]
+        counts = [[np.bincount(row, minlength=batch) for row in np.asarray(rows)] for rows in resamples]
+        drawn = jax.tree.map(lambda leaf, own=number: leaf[own], many)
+        for draws in (drawn, draw_step(agent, key)):
+            np.testing.assert_array_equal(draws.noise, jax.random.normal(noise_key, (2,)))
+            np.testing.assert_array_equal(draws.disturbance, jax.random.normal(action_key, (1,)))
+            np.testing.assert_array_equal(draws.rows, jax.random.bits(row_key, (3, batch)))
+            np.testing.assert_array_equal(draws.updates.multiplicity, counts)
+            assert (draws.updates.prediction == jnp.stack([key for _, key in lessons])).all()
+            assert draws.restart == restart_key
+    np.testing.assert_array_equal(normals(keys[0], 4, 3), jax.random.normal(keys[0], (4, 3)))
+
+
+@pytest.mark.parametrize("traced", [False, True])
+@pytest.mark.parametrize(("updates", "learned", "told"), [(2, 2, 3.0), (0, 0, 0.0)])
+def test_a_step_learns_from_so_many_batches_and_tells_their_average(traced, updates, learned, told):
+    agent = SimpleNamespace(
+        config=probes.tiny(train__updates=2), env=probes.Drift(),
+        update=lambda learner, batch, number: (learner + 1, {"number": number}),
+    )  # fmt: skip
+    state = LoopState(None, jnp.zeros(()), memory.empty(4, 2, 1, False))
+    draws = StepDraws(None, jnp.zeros((2, 16), jnp.uint32), jnp.array([1.0, 5.0]), None, None)
+    seen = memory.Transition(jnp.ones(2), jnp.ones(1), jnp.ones(()), jnp.ones(2), jnp.zeros(()))
+    step = lambda count: learn(agent, state, seen, jnp.array(0), draws, count)  # noqa: E731
+    after, info = jax.jit(step)(updates) if traced else step(updates)
+    assert (after.learner, info.info["number"], info.learned) == (learned, told, float(updates > 0))
+    assert after.replay[0].sum() == 6
 
 
 def test_nothing_compiles_after_the_first_episode():

@@ -79,7 +79,7 @@ def trace() -> tuple[list[str], set[tuple[str, str]]]:
     index = jnp.array(0)
     sys.setprofile(watch)
     try:
-        jax.make_jaxpr(lambda carry, *draws: step(agent, env, sensor, carry, index, *draws, True))(*shapes)
+        jax.make_jaxpr(lambda carry, *draws: step(agent, env, sensor, carry, index, *draws, 1))(*shapes)
     finally:
         sys.setprofile(None)
     return entered, calls

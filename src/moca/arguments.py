@@ -1,4 +1,4 @@
-"""Parts of all command lines: a parser that suggests the nearest word, and argument types."""
+"""Parts of all command lines: a parser that suggests the nearest word, types, and durations."""
 
 import argparse
 import os
@@ -63,6 +63,13 @@ def seconds(text: str) -> float:
         return real("", text)
     except ConfigError:
         raise argparse.ArgumentTypeError(f"expected a number of seconds, at least 0, got {shown(text)}") from None
+
+
+def duration(seconds: float) -> str:
+    """Returns a duration as text, such as 40 s, 12 min or 3.5 h."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def a_path(text: str) -> Path:

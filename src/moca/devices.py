@@ -2,8 +2,11 @@
 
 import os
 import platform
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -80,3 +83,13 @@ def over_devices(runs: int) -> tuple[jax.sharding.Sharding, jax.sharding.Shardin
     mesh = jax.sharding.Mesh(np.array(devices[:count]), ("runs",))
     spread, everywhere = jax.sharding.PartitionSpec("runs"), jax.sharding.PartitionSpec()
     return jax.sharding.NamedSharding(mesh, spread), jax.sharding.NamedSharding(mesh, everywhere)
+
+
+def compiled(programs: Iterable[Any]) -> list[Any]:
+    """Compiles lowered programs in parallel.
+
+    If `programs` is a generator, later ones are traced while earlier ones are compiled.
+    """
+    with ThreadPoolExecutor() as pool:
+        building = [pool.submit(program.compile) for program in programs]
+    return [program.result() for program in building]

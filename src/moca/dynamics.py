@@ -201,7 +201,7 @@ def bootstrap(key: Key[Array, ""], members: int, count: int) -> UInt8[Array, "k 
 
     A loss weighted by these multiplicities equals the loss on the resample, and copies no rows.
     """
-    rows = jax.random.bits(key, (members, count)) % count
+    rows = (jax.random.bits(key, (members * count,)) % count).reshape(members, count)
     own = jnp.arange(members)[:, None]
     return jnp.zeros((members, count), jnp.uint8).at[own, rows].add(1)
 

@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, Key
 
 from moca.agents import Agent
 from moca.envs.environment import Environment, Noise
-from moca.loop import PolicyState, policy_start, policy_step
+from moca.loop import PolicyState, normals, policy_start, policy_step
 
 SCORES = ("return_mean", "return_std", "return_noise_free", "overestimation", "value_noise_variance")
 
@@ -51,8 +51,8 @@ def rollout(
     """
     reset_key, noise_key, action_key, again_key = jax.random.split(key, 4)
     env_state, observation = env.reset(reset_key)
-    normals, again = (noisy * jax.random.normal(k, (steps + 1, env.observation_size)) for k in (noise_key, again_key))
-    disturbances = jax.random.normal(action_key, (steps, env.action_size))
+    noises, again = (noisy * normals(k, steps + 1, env.observation_size) for k in (noise_key, again_key))
+    disturbances = normals(action_key, steps, env.action_size)
     draws = sensor.draw_many(key, steps, env.observation_size)
 
     def step(carry: tuple, x: tuple) -> tuple[tuple, tuple]:
@@ -68,9 +68,9 @@ def rollout(
         carry = (env_state, sensor_state, after, following, running & ~terminated)
         return carry, (kept, (reward, running, terminated), seen)
 
-    sensor_state, observed = sensor.init(observation, normals[0])
+    sensor_state, observed = sensor.init(observation, noises[0])
     start = (env_state, sensor_state, policy_start(agent, learner, observed), observed, jnp.array(True))
-    _, (kept, happened, seen) = jax.lax.scan(step, start, (normals[1:], again[1:], disturbances, draws))
+    _, (kept, happened, seen) = jax.lax.scan(step, start, (noises[1:], again[1:], disturbances, draws))
     values = [jax.vmap(lambda s: agent.value(learner, s))(states) for states in seen]
     return kept, Episode(*happened, *values)
 

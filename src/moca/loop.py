@@ -124,16 +124,33 @@ Sensed = tuple[Any, Belief]  # the sensor's state, and the belief
 
 def draw_step(agent: Agent, key: Key[Array, ""]) -> StepDraws:
     """Returns the random numbers of a step."""
-    noise_key, row_key, update_key, restart_key, action_key = jax.random.split(key, 5)
+    return jax.tree.map(lambda leaf: leaf[0], draw_steps(agent, key[None]))
+
+
+def draw_steps(agent: Agent, keys: Key[Array, "steps"]) -> StepDraws:
+    """Returns the random numbers of many steps, with a leading axis over them.
+
+    All are drawn with as few axes as possible: XLA takes several times as long to compile random
+    numbers with more.
+    """
     train = agent.config.train
+    noise_keys, row_keys, update_keys, restart_keys, action_keys = jax.vmap(jax.random.split, (0, None), 1)(keys, 5)
+    each_update = jax.vmap(jax.random.split, (0, None))(update_keys, train.updates)
+    updates = jax.vmap(agent.draw_update)(each_update.ravel())
+    rows = jax.vmap(lambda key: jax.random.bits(key, (train.updates * train.batch,)))(row_keys)
     return StepDraws(
-        jax.random.normal(noise_key, (agent.env.observation_size,)),
-        jax.random.bits(row_key, (train.updates, train.batch)),
-        jax.vmap(agent.draw_update)(jax.random.split(update_key, train.updates)),
-        restart_key,
-        jax.random.normal(action_key, (agent.env.action_size,)),
-        make_sensor(agent.config, agent.env).draw(key, agent.env.observation_size),
+        jax.vmap(lambda key: jax.random.normal(key, (agent.env.observation_size,)))(noise_keys),
+        rows.reshape(len(keys), train.updates, train.batch),
+        jax.tree.map(lambda leaf: leaf.reshape(*each_update.shape, *leaf.shape[1:]), updates),
+        restart_keys,
+        jax.vmap(lambda key: jax.random.normal(key, (agent.env.action_size,)))(action_keys),
+        jax.vmap(lambda key: make_sensor(agent.config, agent.env).draw(key, agent.env.observation_size))(keys),
     )
+
+
+def normals(key: Key[Array, ""], steps: int, size: int) -> Float[Array, "steps size"]:
+    """Returns what `jax.random.normal` does, drawn with one axis: see `draw_steps`."""
+    return jax.random.normal(key, (steps * size,)).reshape(steps, size)
 
 
 def first_belief(
@@ -241,22 +258,27 @@ def learn(
     transition: memory.Transition,
     index: Int[Array, ""],
     draws: StepDraws,
-    learning: bool,
+    updates: Int[Array, ""] | int,
 ) -> tuple[LoopState, StepInfo]:
-    """Stores the transition [Alg. 1 l. 4] and, if `learning`, learns from batches [Alg. 1 l. 5]."""
+    """Stores the transition [Alg. 1 l. 4], then learns from `updates` batches [Alg. 1 l. 5].
+
+    `updates` is `train.updates`, or zero during the warm-up.
+    """
     replay = memory.add(state.replay, index, transition)
 
-    def updates(learner: Any) -> tuple[Any, Info]:
-        xs = (batches(agent, replay, draws.rows, index), draws.updates)
-        learner, info = jax.lax.scan(lambda learner, x: agent.update(learner, *x), learner, xs)
-        return learner, jax.tree.map(jnp.mean, info)
+    def update(learner: Any, number: Int[Array, ""] | int) -> tuple[Any, Info]:
+        rows, drawn = jax.tree.map(lambda leaf: leaf[number], (draws.rows, draws.updates))
+        return agent.update(learner, batches(agent, replay, rows, index), drawn)
 
-    if learning:
-        learner, info = updates(state.learner)
-    else:
-        shapes = jax.eval_shape(updates, state.learner)[1]
-        learner, info = state.learner, jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-    learned = jnp.asarray(learning, jnp.float32)
+    def add(number: Int[Array, ""], carry: tuple[Any, Info]) -> tuple[Any, Info]:
+        learner, info = update(carry[0], number)
+        return learner, jax.tree.map(jnp.add, carry[1], info)
+
+    shapes = jax.eval_shape(update, state.learner, 0)[1]
+    nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+    learner, sums = jax.lax.fori_loop(0, updates, add, (state.learner, nothing))
+    info = jax.tree.map(lambda total: total / agent.config.train.updates, sums)
+    learned = jnp.asarray(updates > 0, jnp.float32)
     return state._replace(learner=learner, replay=replay), StepInfo(transition.reward, learned, info)
 
 

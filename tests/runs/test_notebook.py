@@ -1,5 +1,6 @@
 """What a notebook displays of runs, metrics, films and progress."""
 
+import io
 import re
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
@@ -143,7 +144,7 @@ def test_progress_in_a_notebook(kernel, capsys, monkeypatch):
             display.update(report, seconds=0.5, steps=1000)
     assert 'value="0" max="3000"' in kernel[0]
     assert 'value="3000"' in kernel[-1]
-    assert "3,000/3,000 steps  2,000 steps/s  return 12" in kernel[-1]
+    assert "3,000/3,000 steps  2,000 steps/s, return 12" in kernel[-1]
     assert len(kernel) == 3  # begun, once within a tenth of a second, ended
     assert capsys.readouterr().out == ""
     with Display(make_console(quiet=True), steps=3000, runs=1).live() as display:
@@ -155,3 +156,16 @@ def test_elsewhere_there_is_no_notebook(capsys):
     assert not notebook.in_notebook()
     with working(Console(), "compiling"):
         assert capsys.readouterr().out == "compiling\n"
+
+
+def test_the_time_left_is_measured_while_learning():
+    """Episodes of the warm-up are fast, and say nothing about those with learning."""
+    out = io.StringIO()
+    with Display(Console(file=out, width=100), steps=5000, runs=1, warmup=1500).live() as display:
+        for number, seconds in enumerate((1.0, 20.0, 100.0, 140.0, 60.0), 1):
+            report = Report(1000 * number, {"return_mean": np.array([12.3]), "diverged": np.zeros(1)})
+            display.update(report, seconds, steps=1000)
+    told = [line for line in out.getvalue().splitlines() if "/5,000 steps, " in line]
+    assert ["left" in line for line in told] == [False, False, True, True, False]
+    assert "3,000/5,000 steps, 10 steps/s, 3 min left, return 12" in told[2]  # 2 x 100 s
+    assert "7 steps/s, 2 min left" in told[3]  # (100 + 140) / 2 = 120 s

@@ -1,9 +1,12 @@
 """A grid is data: what it asks for is what is run, and what it cannot mean is refused by name."""
 
+import os
+
+import gymnasium
 import pytest
 
 from moca.config import ConfigError
-from moca.studies import grid, look
+from moca.studies import display, grid, look, results
 from moca.studies.grid import Block, Grid
 
 CELLS = {"cartpole": (2, 5, 3), "pendulum": (2, 7, 2), "degradation": (1, 4, 5)}  # presets, agents, noises
@@ -129,7 +132,7 @@ RANGES = {"value.low": (-1.0, -2.0), "value.high": (1.0, 2.0), "value.lengthscal
 
 def test_tasks_that_nobody_tuned_are_looked_at_once(tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr(look, "_look", lambda env: asked.append(env) or RANGES)
+    monkeypatch.setattr(look, "_look", lambda env, flatten: asked.append(env) or RANGES)
     with pytest.raises(ConfigError, match="CartpoleSwingup has no preset"):
         grid.plan(grid.find("further"))
     whole = look.complete(grid.find("further"), tmp_path)
@@ -152,9 +155,73 @@ def test_tasks_that_nobody_tuned_are_looked_at_once(tmp_path, monkeypatch):
     assert asked == []
 
 
+def test_a_dry_run_compiles_no_physics_and_plans_the_same(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(look, "_look", lambda env, flatten: asked.append(env) or RANGES)
+    dry = look.complete(grid.find("further"), tmp_path, dry=True)
+    assert asked == ["gymnasium:Pendulum-v1"]  # a program need not be compiled for it
+    whole = look.complete(grid.find("further"), tmp_path)
+    assert display.describe(tmp_path, grid.plan(dry)) == display.describe(tmp_path, grid.plan(whole))
+    # Where some ranges are given, only a measurement shows if the others fit.
+    asked.clear()
+    some = grid.narrowed(grid.find("further"), settings={"value.low": (-1.0, -2.0)})
+    look.complete(some, tmp_path, dry=True)
+    assert asked == [block.env for block in some.blocks]
+
+
 def test_a_look_is_taken_in_a_process_of_its_own(capsys):
-    found = look._look("gymnasium:Pendulum-v1")
+    found = look._look("gymnasium:Pendulum-v1", flatten=False)
     assert len(found["value.low"]) == 3
     assert "Pendulum-v1" in capsys.readouterr().out
     with pytest.raises(ConfigError, match="env = gymnasium:Pendulun-v1: Gymnasium has no Pendulun-v1"):
-        look._look("gymnasium:Pendulun-v1")
+        look._look("gymnasium:Pendulun-v1", flatten=False)
+
+
+PARTS = """
+import gymnasium, numpy as np
+from gymnasium.spaces import Box, Dict
+class Parts(gymnasium.Env):
+    observation_space = Dict(a=Box(-1, 1, (2,)), b=Box(-1, 1, (3,)))
+    action_space = Box(-1, 1, (1,))
+    def step(self, action):
+        a, b = self.np_random.uniform(-1, 1, 2), self.np_random.uniform(-1, 1, 3)
+        return {"a": a.astype(np.float32), "b": b.astype(np.float32)}, float(a[0]), False, False, {}
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.step(None)[0], {}
+"""
+
+
+@pytest.mark.parametrize("agent", ["moca", "sac"])
+def test_a_study_flattens_observations_on_request(tmp_path, monkeypatch, agent):
+    """Whether ranges are measured, in another process, or the task is only looked up, in this one."""
+    (tmp_path / "parts.py").write_text(PARTS)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.syspath_prepend(tmp_path)
+    name = {"moca": "gymnasium:parts:Parts", "sac": "gymnasium:Parts-v0"}[agent]
+    gymnasium.register("Parts-v0", "parts:Parts")
+    try:
+        plain = Grid("flat", (Block(name, (agent,), ("0",), 2000, {"env.episode_length": 100}),), ("tuned",))
+        with pytest.raises(ConfigError, match="one vector of 5 numbers"):
+            look.complete(plain, tmp_path, trust=True)
+        flat = look.complete(grid.narrowed(plain, settings={"env.flatten": "true"}), tmp_path, trust=True)
+    finally:
+        del gymnasium.registry["Parts-v0"]
+    (job,) = grid.plan(flat)
+    assert job.config.env.flatten
+    assert len(job.config.value.low) == {"moca": 5, "sac": 0}[agent]
+
+
+def test_the_time_left_is_measured_or_not_told(tmp_path):
+    study = Grid("two", (Block("PendulumSwingup", ("bnaf", "sac"), ("0", "0.1"), 10_000),), ("tuned",), 0, 3)
+    first, _ = jobs = grid.plan(study)
+    assert "no estimate of the time" in display.describe(tmp_path, jobs)
+    timing = tmp_path / results.CELLS / first.name / "timing.jsonl"
+    timing.parent.mkdir(parents=True)
+    timing.write_text('{"step": 1000, "seconds": 1.0}\n{"step": 2000, "seconds": 11.0}\n')
+    # 2 noises x 3 seeds x 2000 steps in 12 s; 2 jobs x 6 runs x 10,000 steps less these are left.
+    assert "about 2 min at the 1,000 steps/s" in display.describe(tmp_path, jobs)
+    assert "about 54 s at the 2,000 steps/s" in display.describe(tmp_path, jobs, parallel=2)
+    for broken in ("{", '{"step": 1000}\n', '{"step": 1000, "seconds": NaN}\n', '{"step": 1000, "seconds": "x"}\n'):
+        timing.write_text(broken)
+        assert "no estimate of the time" in display.describe(tmp_path, jobs)

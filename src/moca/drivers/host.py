@@ -4,7 +4,7 @@ Every run has a separate environment. Each episode starts with resets whose seed
 run's seed and the episode's number, so that a resumed run equals an uninterrupted one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,7 +18,8 @@ from moca.agents import Agent, make_agent
 from moca.agents.agent import Info
 from moca.belief import Belief
 from moca.config import Config
-from moca.drivers.host_evaluation import GreedyEpisodes, build, env_seed
+from moca.devices import compiled
+from moca.drivers.host_evaluation import GreedyEpisodes, env_seed, lowered
 from moca.drivers.trainer import Trainer
 from moca.envs.environment import Noise, Spaces, Step
 from moca.envs.host import HostEnvironment, Outcome
@@ -70,29 +71,37 @@ class HostTrainer(Trainer):
         self._programs: Any = None
 
     def compile(self) -> None:
+        begin, act_program, store, update, finish, *greedy = compiled(self._lowered())
+        self._programs = (begin, act_program, store, update, finish)
+        self._greedy.use(*greedy)
+
+    def _lowered(self) -> Iterator[Any]:
+        """Yields the programs to compile; each is traced while earlier ones are compiled."""
         runs, number = len(self._seeds), np.int32(0)
         observation = np.zeros((runs, self.env.observation_size), np.float32)
         before = self.state._replace(replay=None)
-        begin, begun = build(self._begin, (self.configs, self.state, number, number, observation), runs, shared=[2, 3])
+        begin, begun = lowered(
+            self._begin, (self.configs, self.state, number, number, observation), runs, shared=[2, 3]
+        )
+        yield begin
         draws, sensor, belief, learner, totals = begun
-        act_program, (action, _) = build(self._act, (self.configs, learner, belief, draws, number), runs, shared=[4])
+        act_program, (action, _) = lowered(self._act, (self.configs, learner, belief, draws, number), runs, shared=[4])
+        yield act_program
         ends = np.zeros(runs, bool)
         outcome = Outcome(observation, observation[:, 0], ends, ends, observation)
         state = LoopState(belief, learner, self.state.replay, sensor)
         arguments: tuple = (self.configs, state, totals, draws, action, outcome, number)
-        store, update = (
-            build(partial(self._learn, learning), arguments, runs, shared=[6], donated=[1, 2])[0]
-            for learning in (False, True)
-        )
+        for updates in (0, self.config.train.updates):
+            yield lowered(partial(self._learn, updates), arguments, runs, shared=[6], donated=[1, 2])[0]
         ended = np.zeros((runs, agent_steps(self.config)), np.float32)
-        finish, (_, _, keys) = self._build_finish(before, state, totals, ended)
-        self._greedy.compile(self.configs, learner, keys, self.config.train.eval_episodes)
-        self._programs = (begin, act_program, store, update, finish)
+        finish, (_, _, keys) = self._lowered_finish(before, state, totals, ended)
+        yield finish
+        yield from self._greedy.programs(self.configs, learner, keys, self.config.train.eval_episodes)
 
-    def _build_finish(self, before: RunState, state: LoopState, totals: StepInfo, ended: np.ndarray) -> Any:
+    def _lowered_finish(self, before: RunState, state: LoopState, totals: StepInfo, ended: np.ndarray) -> Any:
         """The program that ends an episode of so many steps, and the shapes of what it returns."""
         arguments = (self.configs, before, state, totals, ended, np.int32(0), np.int32(0))
-        return build(self._finish, arguments, len(self._seeds), shared=[5, 6], donated=[2])
+        return lowered(self._finish, arguments, len(self._seeds), shared=[5, 6], donated=[2])
 
     def memory(self) -> int:
         return self._memory_of(self._programs[3])
@@ -116,7 +125,7 @@ class HostTrainer(Trainer):
         before = self.state._replace(replay=None)  # its buffer was donated to the learning program
         ends = np.stack(ended, axis=1).astype(np.float32)
         if after - first < agent_steps(self.config):  # the last episode, if the total is not a multiple of the length
-            finish, _ = self._build_finish(before, state, totals, ends)
+            finish = self._lowered_finish(before, state, totals, ends)[0].compile()
         self.state, measured, keys = finish(configs, before, state, totals, ends, number, np.int32(first))
         metrics = jax.device_get(measured)
         return dict(sorted((metrics | self._scores(keys, metrics["diverged"] > 0)).items()))
@@ -152,8 +161,8 @@ class HostTrainer(Trainer):
         each = jax.vmap(lambda key: jax.random.split(key, size))(blocks).ravel()
         transition = memory.read(run.replay, number, self.env.observation_size, self.env.action_size)
         state = LoopState(belief, run.learner, run.replay)
-        learned = lambda: learn(agent, state, transition, number, draw_step(agent, each[0]), True)  # noqa: E731
-        shapes = jax.eval_shape(learned)[1]
+        drawn, updates = draw_step(agent, each[0]), self.config.train.updates
+        shapes = jax.eval_shape(lambda: learn(agent, state, transition, number, drawn, updates))[1]
         totals = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
         explore = draw_exploration(keys.explore, config.exploration, steps, self.env.action_size)
         draws = EpisodeDraws(explore, each, first)
@@ -171,7 +180,7 @@ class HostTrainer(Trainer):
 
     def _learn(
         self,
-        learning: bool,
+        updates: int,
         config: Config,
         state: LoopState,
         totals: StepInfo,
@@ -189,7 +198,7 @@ class HostTrainer(Trainer):
         current, ended = jnp.asarray(outcome.current), jnp.asarray(outcome.ended)
         sensor_state, belief = restart(agent, sensor, state.learner, sensed, current, ended, noise_key)
         state = state._replace(belief=belief, sensor=sensor_state)
-        state, info = learn(agent, state, transition, index, drawn, learning)
+        state, info = learn(agent, state, transition, index, drawn, updates)
         return state, jax.tree.map(jnp.add, totals, info)
 
     def _finish(

@@ -1,6 +1,6 @@
 """Greedy episodes in environments on the host: the counterpart of `moca.evaluation`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -10,12 +10,12 @@ from jaxtyping import Array, Float, Int, Key
 
 from moca.agents import make_agent
 from moca.config import Config
-from moca.devices import over_devices
+from moca.devices import compiled, over_devices
 from moca.envs.environment import Spaces
 from moca.envs.host import HostEnvironment, Vector
 from moca.envs.sensors import make_sensor
 from moca.evaluation import Episode, judge, summary
-from moca.loop import PolicyState, agent_steps, policy_start, policy_step
+from moca.loop import PolicyState, agent_steps, normals, policy_start, policy_step
 
 
 def env_seed(*path: int) -> int:
@@ -23,10 +23,10 @@ def env_seed(*path: int) -> int:
     return int(np.random.SeedSequence(path).generate_state(1)[0])
 
 
-def build(
+def lowered(
     function: Callable, arguments: Sequence[Any], runs: int, shared: Sequence[int] = (), donated: Sequence[int] = ()
-) -> tuple[Callable, Any]:
-    """Compiles a function of one run for all runs; returns the program and its output shapes.
+) -> tuple[Any, Any]:
+    """Returns a function of one run as a program of all, not compiled yet, and its output shapes.
 
     Args:
         function: A function whose arguments belong to one run.
@@ -39,7 +39,7 @@ def build(
     places = tuple(everywhere if number in shared else spread for number in range(len(arguments)))
     program = jax.vmap(function, tuple(None if number in shared else 0 for number in range(len(arguments))))
     jitted = jax.jit(program, in_shardings=places, out_shardings=spread, donate_argnums=tuple(donated))
-    return jitted.lower(*arguments).compile(), jax.eval_shape(program, *arguments)
+    return jitted.lower(*arguments), jax.eval_shape(program, *arguments)
 
 
 def evaluate_on_host(
@@ -99,14 +99,23 @@ class GreedyEpisodes:
 
     def compile(self, configs: Config, learners: Any, keys: Key[Array, "runs"], episodes: int) -> None:
         """Compiles the programs; otherwise the first episode does."""
+        self.use(*compiled(self.programs(configs, learners, keys, episodes)))
+
+    def use(self, start: Any, follow: Any, judge: Any) -> None:
+        """Uses these programs, compiled from those of `programs`."""
+        self._start, self._follow, self._judge = start, follow, judge
+
+    def programs(self, configs: Config, learners: Any, keys: Key[Array, "runs"], episodes: int) -> Iterator[Any]:
+        """Yields the programs to compile: for first observations, for later ones, for scores."""
         observation = np.zeros((self._runs, episodes, self._env.observation_size), np.float32)
         arguments = (configs, learners, keys, observation, np.float32(0))
-        self._start, playing = build(self._starting, arguments, self._runs, shared=[4])
+        start, playing = lowered(self._starting, arguments, self._runs, shared=[4])
+        yield start
         following = (configs, learners, playing, observation, np.int32(0))
-        self._follow, _ = build(self._following, following, self._runs, shared=[4], donated=[2])
+        yield lowered(self._following, following, self._runs, shared=[4], donated=[2])[0]
         each: Any = np.zeros((self._runs, episodes, self._steps), np.float32)
         played = Episode(each, each > 0, each > 0, each, each, each)
-        self._judge, _ = build(self._judging, (configs, played), self._runs)
+        yield lowered(self._judging, (configs, played), self._runs)[0]
 
     def play(
         self,
@@ -177,18 +186,18 @@ class GreedyEpisodes:
         noisy: Float[Array, ""],
     ) -> Playing:
         agent, sensor = make_agent(config, self._env), make_sensor(config, self._env)
-        shape = (self._steps + 1, self._env.observation_size)
+        times, size = self._steps + 1, self._env.observation_size
 
         def one(key: Key[Array, ""], observation: Float[Array, "obs"]) -> Playing:
             _, noise_key, action_key, again_key = jax.random.split(key, 4)
-            normals, again = (noisy * jax.random.normal(k, shape) for k in (noise_key, again_key))
-            disturbances = jax.random.normal(action_key, (self._steps + 1, self._env.action_size))
-            sensor_state, measured = sensor.init(observation, normals[0])
+            noises, again = (noisy * normals(k, times, size) for k in (noise_key, again_key))
+            disturbances = normals(action_key, times, self._env.action_size)
+            sensor_state, measured = sensor.init(observation, noises[0])
             policy = policy_start(agent, learner, measured)
             executed = sensor.disturb(self._env, policy.action, disturbances[0])
             value = agent.value(learner, policy.belief.mean)
-            draws = sensor.draw_many(key, self._steps, self._env.observation_size)
-            return Playing(policy, executed, value, value, normals, again, disturbances, measured, sensor_state, draws)
+            draws = sensor.draw_many(key, self._steps, size)
+            return Playing(policy, executed, value, value, noises, again, disturbances, measured, sensor_state, draws)
 
         return jax.vmap(one)(jax.random.split(key, len(observation)), observation)
 

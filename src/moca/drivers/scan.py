@@ -4,7 +4,6 @@ It includes the environment. Evaluation is a second program, compiled in paralle
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -14,6 +13,7 @@ from jaxtyping import Array, Float, Int
 
 from moca.agents import Agent, make_agent
 from moca.config import Config, ConfigError, refuse_partial
+from moca.devices import compiled
 from moca.drivers import overlap as two_cores
 from moca.drivers.trainer import Trainer
 from moca.envs.environment import Environment, Noise, Spaces
@@ -27,7 +27,7 @@ from moca.loop import (
     StepInfo,
     agent_steps,
     block_size,
-    draw_step,
+    draw_steps,
     episode_keys,
     evaluation_due,
     finish_episode,
@@ -54,15 +54,19 @@ def train_episode(
 
     def block(carry: tuple, x: tuple) -> tuple[tuple, StepInfo]:
         indices, explorations, key = x
-        xs = (indices, explorations, jax.vmap(lambda k: draw_step(agent, k))(jax.random.split(key, size)))
+        xs = (indices, explorations, draw_steps(agent, jax.random.split(key, size)))
 
-        def scan(learning: bool) -> tuple[tuple, StepInfo]:
-            after, infos = jax.lax.scan(lambda c, each: step(agent, env, sensor, c, *each, learning), carry, xs)
+        def scan(updates: Int[Array, ""] | int) -> tuple[tuple, StepInfo]:
+            after, infos = jax.lax.scan(lambda c, each: step(agent, env, sensor, c, *each, updates), carry, xs)
             return after, jax.tree.map(jnp.sum, infos)
 
-        learned = lambda: two_cores.learn_block(agent, env, sensor, carry, xs) if overlap else scan(True)  # noqa: E731
-        # The branch is here and not in every step, where a GPU would wait for the host.
-        return jax.lax.cond(indices[0] < first_update(config), lambda: scan(False), learned)
+        waiting, updates = indices[0] < first_update(config), config.train.updates
+        if overlap:
+            return jax.lax.cond(waiting, lambda: scan(0), lambda: two_cores.learn_block(agent, env, sensor, carry, xs))
+        if jax.default_backend() == "cpu":  # one program to compile, with a loop that may be empty
+            return scan(jnp.where(waiting, 0, updates))
+        # A GPU would wait for the host at every loop whose length is not known.
+        return jax.lax.cond(waiting, lambda: scan(0), lambda: scan(updates))
 
     block_keys = jax.random.split(keys.loop, steps // size)
     xs = (*jax.tree.map(in_blocks, (indices, explorations)), block_keys)
@@ -94,12 +98,12 @@ def step(
     index: Int[Array, ""],
     explore: ExplorationDraws,
     draws: StepDraws,
-    learning: bool,
+    updates: Int[Array, ""] | int,
 ) -> tuple[tuple[Any, LoopState], StepInfo]:
     """Takes one step: act, observe, learn."""
     env_state, state = carry
     env_state, state, transition = interact(agent, env, sensor, env_state, state, index, explore, draws)
-    state, info = learn(agent, state, transition, index, draws, learning)
+    state, info = learn(agent, state, transition, index, draws, updates)
     return (env_state, state), info
 
 
@@ -138,9 +142,7 @@ class ScanTrainer(Trainer):
         yield self._evaluation.lower(self.configs, self._policies, self._number())
 
     def compile(self) -> None:
-        with ThreadPoolExecutor() as pool:  # the second is traced while the first is compiled
-            built = [pool.submit(program.compile) for program in self.lowered()]
-        self._compiled = tuple(program.result() for program in built)
+        self._compiled = tuple(compiled(self.lowered()))
 
     def memory(self) -> int:
         return max(map(self._memory_of, self._compiled))

@@ -89,19 +89,19 @@ class ActionRepeat(Environment):
         return self.inner.reset(key)
 
     def step(self, state: Any, action: Float[Array, "act"]) -> tuple[Any, Step]:
-        state, step = self.inner.step(state, action)
-
-        def again(carry: tuple[Any, Step], _: None) -> tuple[tuple[Any, Step], None]:
+        def once(carry: tuple[Any, Step], _: None) -> tuple[tuple[Any, Step], None]:
             state, step = carry
             next_state, following = self.inner.step(state, action)
-            summed = following._replace(reward=step.reward + following.reward)
-            moved = (next_state, summed)
+            moved = (next_state, following._replace(reward=step.reward + following.reward))
             if not self.inner.terminates:
                 return moved, None
             return jax.tree.map(lambda a, b: jnp.where(step.terminated, a, b), carry, moved), None
 
-        (state, step), _ = jax.lax.scan(again, (state, step), length=self.times - 1)
-        return state, step
+        shapes = jax.eval_shape(self.inner.step, state, action)[1]
+        nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+        # On a CPU a second copy of the physics takes seconds to compile, and is not faster.
+        unroll = 1 if jax.default_backend() == "cpu" else 2
+        return jax.lax.scan(once, (state, nothing), length=self.times, unroll=unroll)[0]
 
 
 def vector_size(observation: Any, name: str) -> int:

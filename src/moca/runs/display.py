@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn
 
 from moca import figures, looks
+from moca.arguments import duration
 from moca.config import CONSTANT, Config
 from moca.drivers import Report
 from moca.names import OWN
@@ -20,20 +21,22 @@ TITLE = 52  # characters per line of a figure's title
 
 
 class Display:
-    """A progress bar over environment steps with speed, remaining time and the last return."""
+    """A progress bar over environment steps with speed, remaining time and the last return.
 
-    def __init__(self, console: Console, steps: int, runs: int, done: int = 0) -> None:
+    The remaining time is shown once an episode with learning has been measured: the warm-up is much
+    faster.
+    """
+
+    def __init__(self, console: Console, steps: int, runs: int, done: int = 0, warmup: int = 0) -> None:
         self._bar = Progress(
             BarColumn(bar_width=20),
             TextColumn("{task.completed:,.0f}/{task.total:,.0f}"),
-            TextColumn("{task.fields[speed]}"),
-            TimeRemainingColumn(compact=True),
-            TextColumn("left  {task.fields[score]}"),
+            TextColumn("{task.fields[told]}"),
             console=console,
-            speed_estimate_period=86_400,  # an episode may take longer than the default of 30 s
         )
-        self._task = self._bar.add_task("training", total=steps, completed=done, speed="", score="")
-        self._runs, self._steps = runs, steps
+        self._task = self._bar.add_task("training", total=steps, completed=done, told="")
+        self._runs, self._steps, self._warmup = runs, steps, warmup
+        self._learned, self._seconds = 0, 0.0  # steps of episodes with learning, and the time they took
         self._cell = Bar(steps, done) if in_notebook() and not console.quiet else None
 
     @contextmanager
@@ -51,14 +54,22 @@ class Display:
         if len(returns) < self._runs:
             left = f"{len(returns)} of {self._runs} runs, the others" if len(returns) else "all runs"
             score += f" ({left} diverged)"
-        speed = f"{steps * self._runs / max(seconds, 1e-9):,.0f} steps/s"
+        told = [f"{steps * self._runs / max(seconds, 1e-9):,.0f} steps/s", self._left(report, seconds, steps), score]
+        text = ", ".join(filter(None, told))
         if self._cell:
-            self._cell.update(report.step, f"{speed}  {score}")
+            self._cell.update(report.step, text)
             return
-        self._bar.update(self._task, completed=report.step, speed=speed, score=score)
+        self._bar.update(self._task, completed=report.step, told=text)
         tenth = self._steps // 10
         if not self._bar.console.is_terminal and tenth and report.step // tenth > (report.step - steps) // tenth:
-            self._bar.console.print(f"{report.step:,}/{self._steps:,} steps, {speed}, {score}")
+            self._bar.console.print(f"{report.step:,}/{self._steps:,} steps, {text}")
+
+    def _left(self, report: Report, seconds: float, steps: int) -> str:
+        """Returns the remaining time, from the average of all episodes with learning so far."""
+        if report.step - steps >= self._warmup:
+            self._learned, self._seconds = self._learned + steps, self._seconds + seconds
+        left = self._steps - report.step
+        return f"{duration(left * self._seconds / self._learned)} left" if left and self._learned else ""
 
 
 def make_console(quiet: bool) -> Console:

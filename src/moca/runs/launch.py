@@ -228,7 +228,8 @@ def _follow(
     """Trains to the end or until stopped; everything has been saved when it returns."""
     directory = run.directory
     points, runs, behind = directory.points, len(directory.runs), trainer.step
-    display = Display(console, trainer.config.train.steps, runs, trainer.step)
+    config = trainer.config.train
+    display = Display(console, config.steps, runs, trainer.step, config.warmup)
     state, all_diverged, stopped, training = "failed", False, False, None
     try:
         callback.start(run)

@@ -38,7 +38,9 @@ def add_commands(command: Callable[[str, Callable[[argparse.Namespace], None], s
         help="seconds between checkpoints (default: 120)",
     )
     add_device(study)
-    study.add_argument("--dry-run", action="store_true", help="print the plan and its estimated duration, and exit")
+    study.add_argument(
+        "--dry-run", action="store_true", help="print the plan, and the time left if it was measured, and exit"
+    )
     add_trust(study)
 
     figure = command("figure", _figure, "draw a figure of the paper, or of a study")
@@ -71,7 +73,7 @@ def _study(arguments: argparse.Namespace) -> None:
         settings=dict(map(parse_assignment, arguments.set)),
     )
     out = arguments.out or Path("studies") / plan.name
-    plan = look.complete(plan, out, arguments.trust)
+    plan = look.complete(plan, out, arguments.trust, arguments.dry_run)
     jobs = grid.chosen(grid.plan(plan), arguments.only)
     results.refuse_other(out, plan)
     if arguments.launcher == "ray":
@@ -81,7 +83,7 @@ def _study(arguments: argparse.Namespace) -> None:
     if arguments.dry_run:
         from moca.studies import display
 
-        print(display.describe(out, jobs))
+        print(display.describe(out, jobs, min(arguments.parallel, len(jobs))))
         return
     from rich.console import Console
 

@@ -1,6 +1,7 @@
 """The progress of a study on the terminal: one bar for the study, and one line per running job."""
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,13 +10,11 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from moca.arguments import duration
+from moca.config import ConfigError
+from moca.received import read_rows
 from moca.studies import results
 from moca.studies.grid import Job
-
-# Approximate environment steps per second over all runs, on one H200 and on two CPU cores, for the
-# estimate before anything has been measured. docs/performance.md has the measurements.
-RATES = {"gpu": 58_000.0, "cpu": 700.0}
-COMPILE = {"gpu": 11.0, "cpu": 40.0}  # seconds per job; on the GPU machine's sixteen cores jobs compile in parallel
 
 
 class Board:
@@ -70,7 +69,7 @@ class Board:
 
 def steps(directory: Path, job: Job) -> int:
     """Returns the number of steps that each run of a job has taken, as last recorded, or 0."""
-    path = directory / results.CELLS / job.name / "timing.jsonl"
+    path = _timing(directory, job)
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - 200))
@@ -79,8 +78,8 @@ def steps(directory: Path, job: Job) -> int:
         return 0
 
 
-def describe(directory: Path, jobs: Sequence[Job]) -> str:
-    """Returns the plan of a study as text: jobs, remaining steps, estimated duration."""
+def describe(directory: Path, jobs: Sequence[Job], parallel: int = 1) -> str:
+    """Returns the plan of a study as text: jobs, remaining steps, time left if it was measured."""
     lines = [f"{'':3} {'job':40} {'runs':>5} {'steps each':>11}  noises"]
     left = 0
     for number, job in enumerate(jobs):
@@ -91,13 +90,30 @@ def describe(directory: Path, jobs: Sequence[Job]) -> str:
         lines.append(f"{number:3} {job.name:40} {job.runs:5} {each:11,}  {noises}  {state}".rstrip())
     cells = sum(len(job.noises) for job in jobs)
     lines.append(f"{cells} cells in {len(jobs)} jobs; {left:,} environment steps to go")
-    programs = sum(not results.finished(directory, job) for job in jobs)
-    hours = {device: (left / RATES[device] + programs * COMPILE[device]) / 3600 for device in RATES}
-    lines.append(
-        f"about {_time(hours['gpu'])} on one H200 with --parallel {len(jobs)}, {_time(hours['cpu'])} on two CPU cores"
-    )
+    if left:
+        lines.append(_time_left(directory, jobs, left, parallel))
     return "\n".join(lines)
 
 
-def _time(hours: float) -> str:
-    return f"{hours:.1f} h" if hours >= 1 else f"{hours * 60:.0f} min"
+def _time_left(directory: Path, jobs: Sequence[Job], left: int, parallel: int) -> str:
+    """Returns a sentence about the time that `left` steps take, from what the jobs took so far."""
+    done = sum(job.runs * steps(directory, job) for job in jobs)
+    seconds = sum(_seconds(directory, job) for job in jobs)
+    if not done or not 0 < seconds < math.inf:
+        return "no estimate of the time: it is measured by the study's first episodes, and shown while it runs"
+    speed = parallel * done / seconds
+    return (
+        f"about {duration(left / speed)} at the {speed:,.0f} steps/s measured in this study so far, without compiling"
+    )
+
+
+def _seconds(directory: Path, job: Job) -> float:
+    """Returns how long the episodes of a job took."""
+    try:
+        return sum(float(row["seconds"]) for row in read_rows(_timing(directory, job)))
+    except (OSError, ConfigError, ValueError, LookupError, TypeError, OverflowError):
+        return 0.0
+
+
+def _timing(directory: Path, job: Job) -> Path:
+    return directory / results.CELLS / job.name / "timing.jsonl"

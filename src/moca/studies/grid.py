@@ -142,7 +142,7 @@ def by_rank(presets: Iterable[str]) -> list[str]:
     return sorted(presets, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
 
 
-def looked(grid: Grid, look: Callable[[str], Mapping[str, Any]]) -> Grid:
+def looked(grid: Grid, look: Callable[[Block], Mapping[str, Any]]) -> Grid:
     """Returns the grid with measured settings for tasks for which the presets have too few."""
 
     def block(block: Block) -> Block:
@@ -151,7 +151,7 @@ def looked(grid: Grid, look: Callable[[str], Mapping[str, Any]]) -> Grid:
             for preset in grid.presets
             for agent in block.agents
         )
-        return replace(block, found=look(block.env)) if lacking and not block.found else block
+        return replace(block, found=look(block)) if lacking and not block.found else block
 
     return replace(grid, blocks=tuple(map(block, grid.blocks)))
 

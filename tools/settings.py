@@ -13,8 +13,8 @@ HEAD = """\
 
 Every setting, its default and its value in each preset. `moca settings` prints the same list,
 `moca settings critic` a section, `moca settings critic.lr` one setting in full, and `--json` prints
-JSON. Set one with `--set critic.lr=1e-3`, in a file for `--config`, or in Python with
-`moca.MoCA(env, critic__lr=1e-3)`.
+JSON. Set one with `--set value.lr=1e-3`, in a file for `--config`, or in Python with
+`moca.MoCA(env, value__lr=1e-3)`.
 
 Values that differ for a task or an agent follow in brackets; an empty cell means the default.
 For other tasks, ranges and lengthscales are measured in a short random rollout:

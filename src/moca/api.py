@@ -37,6 +37,9 @@ _FIXED = {
     "seed": "pass it as a separate argument",
     "seeds": "pass it as a separate argument",
     "train.steps": "pass it to learn",
+    "tensorboard_log": "TensorBoard files are always written, to tensorboard/ in the run directory",
+    "verbose": "pass progress=True to learn",
+    "device": "JAX's first device is used",
 }
 
 
@@ -76,16 +79,17 @@ class MoCA:
             raise ConfigError(f"settings must be a dictionary of values by dotted name, got {shown(settings)}")
         chosen = {**(settings or {}), **{name.replace("__", "."): value for name, value in named.items()}}
         for name in chosen:
-            field_of(name)
             if name in _FIXED:
                 raise ConfigError(f"{name} cannot be set in moca.{type(self).__name__}: {_FIXED[name]}")
+            field_of(name)
         chosen |= checked(chosen)
         one = chosen.get("env.episode_length", Config().env.episode_length)  # until learn sets the number of steps
         flatten = chosen.get("env.flatten", False)
         if not isinstance(env := as_environment(env, flatten), str | Spaces):
+            hint = f"; pass an environment, as in {env.__name__}()" if isinstance(env, type) else ""
             raise ConfigError(
                 "env must be a name, such as CartpoleBalance, a Gymnasium environment, or an environment of moca's "
-                f"classes, got {shown(env)}"
+                f"classes, got {shown(env)}{hint}"
             )
         task = env if isinstance(env, str) else None
         self._env: Spaces | None = None if isinstance(env, str) else env

@@ -22,6 +22,17 @@ _BOUNDS: dict[str, tuple[Callable[[Any, Any], bool], str]] = {
     "high": (operator.le, "at most"),
     "below": (operator.lt, "below"),
 }
+# Settings by their names in Stable-Baselines3, if those resemble none of ours or a wrong one.
+_ELSEWHERE = {
+    "action_noise": ("exploration.sigma", "exploration.probability"),
+    "buffer_size": ("train.capacity",),
+    "gradient_steps": ("train.updates",),
+    "learning_rate": ("critic.lr", "value.lr", "dynamics.lr", "sac.critic_lr"),
+    "learning_starts": ("train.warmup",),
+    "net_arch": ("critic.width", "dynamics.width", "sac.width"),
+    "policy_kwargs": ("critic.width", "dynamics.width", "sac.width"),
+    "target_update_interval": ("critic.target_period",),
+}
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?|[+-]?inf|nan", re.ASCII | re.IGNORECASE)
 
 
@@ -35,10 +46,11 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f" Did you mean {match[0]}?" if match else ""
 
 
-def nearest_names(name: str, known: Iterable[str]) -> list[str]:
-    """Returns the three most similar dotted names.
+def nearest_names(name: str, known: Iterable[str]) -> str:
+    """Returns the three most similar dotted names as text, such as `a, b or c`.
 
-    A name without a dot is also compared with their last parts.
+    A name without a dot is also compared with their last parts. For a name from Stable-Baselines3,
+    returns its counterparts.
     """
     name = name[:100]  # a longer one resembles no setting
 
@@ -46,7 +58,8 @@ def nearest_names(name: str, known: Iterable[str]) -> list[str]:
         own = difflib.SequenceMatcher(None, name, each).ratio()
         return own if "." in name else max(own, difflib.SequenceMatcher(None, name, each.rpartition(".")[2]).ratio())
 
-    return sorted(known, key=likeness, reverse=True)[:3]
+    *most, last = _ELSEWHERE.get(name) or sorted(known, key=likeness, reverse=True)[:3]
+    return f"{', '.join(most)} or {last}" if most else last
 
 
 def shown(value: Any) -> str:
@@ -166,7 +179,10 @@ def _known(name: str, word: str, limits: Mapping[str, Any]) -> str:
         allowed = words_allowed(limits)
         if isinstance(limits["among"], dict):
             allowed += ", or a name registered by a module in MOCA_PLUGINS"
-        raise ConfigError(f"{name} = {shown(word)} is unknown.{nearest(word, limits['among'])} Allowed: {allowed}")
+        hint = nearest(word, limits["among"])
+        if prefixes and re.fullmatch(r"[^\W\d][\w.]*\.[^\W\d]\w*", word):
+            hint = f" For a class of your own, write MODULE:CLASS: {':'.join(word.rsplit('.', 1))}."
+        raise ConfigError(f"{name} = {shown(word)} is unknown.{hint} Allowed: {allowed}")
     return word
 
 

@@ -102,9 +102,13 @@ class CriticConfig:
 
     width: int = _setting(256, "The number of units in each hidden layer of the critics.", low=1, high=WIDEST)
     depth: int = _setting(2, "The number of hidden layers of the critics.", low=1, high=DEEPEST)
-    lr: float = _setting(1e-4, "The learning rate of the critics' networks at the start.", low=0)
+    lr: float = _setting(1e-4, "The learning rate of the critics' networks at the start; set critic.lr_end too.", low=0)
     lr_end: float = _setting(1e-4, "The learning rate of the critics' networks at the end of training.", low=0)
-    vertex_lr: float = _setting(1e-5, "The learning rate of the head that gives the best action, at the start.", low=0)
+    vertex_lr: float = _setting(
+        1e-5,
+        "The learning rate of the head that gives the best action, at the start; set critic.vertex_lr_end too.",
+        low=0,
+    )
     vertex_lr_end: float = _setting(
         1e-5, "The learning rate of the head that gives the best action, at the end of training.", low=0
     )
@@ -288,9 +292,8 @@ def field_of(name: str) -> dataclasses.Field:
         return known[name]
     if any(each.startswith(f"{name}.") for each in known):
         raise ConfigError(f"there is no setting {shown(name)}: it is a section, which moca settings {name} lists")
-    *most, last = nearest_names(name, known)
     raise ConfigError(
-        f"there is no setting {shown(name)}. Did you mean {', '.join(most)} or {last}? moca settings lists all"
+        f"there is no setting {shown(name)}. Did you mean {nearest_names(name, known)}? moca settings lists all"
     )
 
 

@@ -9,7 +9,8 @@ from jaxtyping import Array, Bool, Float, Key
 
 from moca.agents import Agent
 from moca.envs.environment import Environment, Noise
-from moca.loop import PolicyState, normals, policy_start, policy_step
+from moca.exploration import normals
+from moca.loop import PolicyState, policy_start, policy_step
 
 SCORES = ("return_mean", "return_std", "return_noise_free", "overestimation", "value_noise_variance")
 

@@ -1,4 +1,4 @@
-"""The random numbers of exploration, drawn per episode because random actions may be held."""
+"""The random numbers of whole episodes: exploration, whose actions may be held, and noise."""
 
 from typing import NamedTuple
 
@@ -40,3 +40,8 @@ def draw_exploration(
     anew = jax.random.uniform(hold_key, (steps,)) * settings.hold < 1
     since = jax.lax.cummax(jnp.where(anew, jnp.arange(steps), 0))
     return ExplorationDraws(choice[since], random[since], jax.random.normal(normal_key, (steps, action_size)))
+
+
+def normals(key: Key[Array, ""], steps: int, size: int) -> Float[Array, "steps size"]:
+    """Returns what `jax.random.normal` does, drawn with one axis: see `loop.draw_steps`."""
+    return jax.random.normal(key, (steps * size,)).reshape(steps, size)

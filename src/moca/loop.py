@@ -148,11 +148,6 @@ def draw_steps(agent: Agent, keys: Key[Array, "steps"]) -> StepDraws:
     )
 
 
-def normals(key: Key[Array, ""], steps: int, size: int) -> Float[Array, "steps size"]:
-    """Returns what `jax.random.normal` does, drawn with one axis: see `draw_steps`."""
-    return jax.random.normal(key, (steps * size,)).reshape(steps, size)
-
-
 def first_belief(
     agent: Agent, learner: Any, sensor: Noise, observation: Float[Array, "obs"], key: Key[Array, ""]
 ) -> Sensed:
@@ -260,10 +255,7 @@ def learn(
     draws: StepDraws,
     updates: Int[Array, ""] | int,
 ) -> tuple[LoopState, StepInfo]:
-    """Stores the transition [Alg. 1 l. 4], then learns from `updates` batches [Alg. 1 l. 5].
-
-    `updates` is `train.updates`, or zero during the warm-up.
-    """
+    """Stores the transition [Alg. 1 l. 4], then makes so many updates, or none [Alg. 1 l. 5]."""
     replay = memory.add(state.replay, index, transition)
 
     def update(learner: Any, number: Int[Array, ""] | int) -> tuple[Any, Info]:
@@ -319,7 +311,7 @@ def finish_episode(
     learner = jax.tree.map(lambda new, old: jnp.where(diverged > 0, old, new), learner, before.learner)
     metrics |= {"train_return": totals.reward}
     metrics = {name: jnp.where(diverged > 0, jnp.nan, value) for name, value in metrics.items()}
-    metrics |= {"diverged": diverged.astype(jnp.float32)}
+    metrics["diverged"] = diverged.astype(jnp.float32)
     return RunState(learner, diverged, state.replay, before.key), metrics
 
 

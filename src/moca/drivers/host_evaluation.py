@@ -15,7 +15,8 @@ from moca.envs.environment import Spaces
 from moca.envs.host import HostEnvironment, Vector
 from moca.envs.sensors import make_sensor
 from moca.evaluation import Episode, judge, summary
-from moca.loop import PolicyState, agent_steps, normals, policy_start, policy_step
+from moca.exploration import normals
+from moca.loop import PolicyState, agent_steps, policy_start, policy_step
 
 
 def env_seed(*path: int) -> int:

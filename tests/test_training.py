@@ -17,7 +17,8 @@ from moca.agents import make_agent
 from moca.config import ConfigError
 from moca.devices import compiled
 from moca.drivers import ScanTrainer
-from moca.loop import LoopState, StepDraws, draw_step, draw_steps, learn, normals
+from moca.exploration import normals
+from moca.loop import LoopState, StepDraws, draw_step, draw_steps, learn
 from moca.nets import decayed
 from tests import probes
 

@@ -119,7 +119,7 @@ def block_size(config: Config) -> int:
     return max(n for n in range(1, BLOCK + 1) if whole % n == 0)
 
 
-Sensed = tuple[Any, Belief]  # the sensor's state, and the belief
+Sensed = tuple[Any, Belief]  # the state of the sensor, and the belief
 
 
 def draw_step(agent: Agent, key: Key[Array, ""]) -> StepDraws:
@@ -130,8 +130,7 @@ def draw_step(agent: Agent, key: Key[Array, ""]) -> StepDraws:
 def draw_steps(agent: Agent, keys: Key[Array, "steps"]) -> StepDraws:
     """Returns the random numbers of many steps, with a leading axis over them.
 
-    All are drawn with as few axes as possible: XLA takes several times as long to compile random
-    numbers with more.
+    All are drawn with few axes: XLA takes several times as long to compile them with more.
     """
     train = agent.config.train
     noise_keys, row_keys, update_keys, restart_keys, action_keys = jax.vmap(jax.random.split, (0, None), 1)(keys, 5)

@@ -65,7 +65,7 @@ class Directories(RuleBasedStateMachine):
         before = self.contents()
         answer = self.server(verb, path=str(self.path), gamma=gamma, seed=seed, **how)
         assert "Traceback" not in answer.err + answer.out, answer
-        if "refers to" in answer.out:
+        if any("refers to" in line and "refers to other logs" not in line for line in answer.out.splitlines()):
             assert self.cut, "a log lost rows that a checkpoint counts on"
         if " is damaged" in answer.out or "not a checkpoint of this version" in answer.out:
             assert self.damaged, answer
@@ -172,6 +172,33 @@ class Directories(RuleBasedStateMachine):
 
     def in_training(self):
         return (self.path / "status.json").exists() and '"running"' in (self.path / "status.json").read_text()
+
+    @precondition(lambda self: not self.held and not self.is_finished() and not self.edited and not self.foreign)
+    @rule(how=st.sampled_from(["moved", "removed", "unlocked"]))
+    def take_over(self, how):
+        """The directory, or its lock, is taken from a process that trains there, and another one trains instead."""
+        if list((self.path / "checkpoints").glob(f"*{stub.EPISODES * stub.LENGTH}.checkpoint")):
+            return  # it would train no more
+        name = self.holds if self.has_begun() else "a"
+        gamma, seed = RUNS[name]
+        held = self.server("train", path=str(self.path), gamma=gamma, seed=seed, hold="waiting")
+        stub.wait_until_held(self.path, held.pid)
+        self.cut = self.damaged = False
+        if how == "unlocked":
+            (self.path / "lock").unlink()
+        else:
+            self.path.rename(self.folder / "gone")
+            shutil.rmtree(self.folder / "gone") if how == "removed" else None
+            (self.folder / "synced").unlink(missing_ok=True)
+            name = "b" if name == "a" else "a"
+        assert self.run(name).code == 0
+        self.holds, before = name, self.contents()
+        answer = self.server.let_go(held)
+        assert answer.code == 74, answer
+        assert "was moved or removed during training" in answer.err
+        assert self.contents() == before
+        self.whole(name)
+        shutil.rmtree(self.folder / "gone", ignore_errors=True)
 
     @precondition(lambda self: self.is_finished() and not self.held)
     @rule()

@@ -1,6 +1,7 @@
 """A trainer's checkpoints: saving from time to time, and restoring the newest valid one."""
 
 import time
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,10 @@ from moca.divergence import plausible
 from moca.drivers import Trainer
 from moca.files import writing
 from moca.loop import replay_size
+from moca.received import read_rows
 from moca.runs import checkpoint, starting
 from moca.runs.directory import LOGS, RunDirectory
+from moca.runs.shapes import is_number
 
 
 class Saver:
@@ -40,6 +43,7 @@ class Saver:
         step = trainer.step
 
         def write() -> None:
+            directory.refuse_lost()
             directory.sync()  # first the logs, which the checkpoint refers to
             checkpoint.save(directory.checkpoints, step, held, self._keep)
 
@@ -81,12 +85,22 @@ def newest_learners(directory: RunDirectory, like: Any) -> Any | None:
     return None
 
 
+def _other_rows(directory: RunDirectory, lengths: Mapping[str, int], ends: list[int]) -> str | None:
+    """Returns the name of a log whose first rows are not of episodes that end at these steps."""
+    metrics, timing = LOGS
+    names = ("step", *directory.runs[0])
+    rows = [{name: row.get(name) for name in names} for row in directory.rows(lengths[metrics])]
+    if rows != [{"step": end, **run} for end in ends for run in directory.runs]:
+        return metrics
+    times = read_rows(directory.path / timing, lengths[timing]) if lengths[timing] else []
+    return timing if [row.get("step") for row in times if is_number(row.get("seconds"))] != ends else None
+
+
 def go_back_to_checkpoint(trainer: Trainer, directory: RunDirectory, console: Console) -> None:
     """Restores trainer and logs from the newest valid checkpoint, or to the start."""
 
     def accept(path: Path, found: checkpoint.Checkpoint) -> None:
         episode, lengths, identity = found.facts
-        runs = len(directory.runs)
         if identity != directory.meta.get("identity"):
             raise ConfigError(f"{path} is a checkpoint of another run: remove it")
         if episode > trainer.episodes or path.stem != f"{trainer.schedule.steps(episode):012d}":
@@ -96,11 +110,11 @@ def go_back_to_checkpoint(trainer: Trainer, directory: RunDirectory, console: Co
         if short := directory.ends_a_row(lengths):
             raise checkpoint.DamagedError(f"{path} refers to rows that {short} does not have")
         try:
-            steps = [row["step"] for row in directory.rows(lengths["metrics.jsonl"])]
+            other = _other_rows(directory, lengths, [trainer.schedule.steps(number + 1) for number in range(episode)])
         except ConfigError as error:
             raise checkpoint.DamagedError(f"{path} refers to damaged rows: {error}") from None
-        if steps != [end for number in range(episode) for end in [trainer.schedule.steps(number + 1)] * runs]:
-            raise checkpoint.DamagedError(f"{path} refers to other rows than metrics.jsonl has")
+        if other:
+            raise checkpoint.DamagedError(f"{path} refers to other rows than {other} has")
         if not plausible(checkpoint.unflatten(found.arrays, trainer.state)):
             raise checkpoint.DamagedError(f"{path} contains numbers that no run can have")
 

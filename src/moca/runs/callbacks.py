@@ -182,7 +182,7 @@ class KeepBest(Callback):
                  "interval": None if interrupted else float(half[i]), "episodes": 0 if interrupted else self._episodes}
                 for i, each in enumerate(run.directory.runs)
             ]  # fmt: skip
-            (run.path / f"{BEST}.json").unlink(missing_ok=True)  # no score stands beside another policy
+            (run.path / f"{BEST}.json").unlink(missing_ok=True)  # it scores the policies that are now replaced
             run.directory.save_policy(picked, f"{BEST}.npz")
             files.write(run.path / f"{BEST}.json", (json.dumps(rows, indent=1) + "\n").encode())
 

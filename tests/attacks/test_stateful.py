@@ -159,7 +159,8 @@ class Directories(RuleBasedStateMachine):
         held = self.server("train", path=str(self.path), gamma=gamma, seed=seed, hold=where, signals=True)
         stub.wait_until_held(self.path, held.pid)
         self.held, self.holds = held, name
-        self.cut = self.damaged = False
+        if where == "training":  # else it has saved nothing yet that would take the place of what is damaged
+            self.cut = self.damaged = False
 
     @precondition(lambda self: self.held)
     @rule(number=st.sampled_from([signal.SIGKILL, signal.SIGTERM]))
@@ -275,7 +276,7 @@ class Directories(RuleBasedStateMachine):
         self.foreign.unlink(missing_ok=True)
         self.foreign = None
 
-    @precondition(lambda self: not self.held and not self.is_finished())
+    @precondition(lambda self: not self.held and not self.is_finished() and not self.foreign)
     @rule()
     def put_a_crafted_checkpoint(self):
         """Valid in itself, but it counts on a file outside, and on a log that is longer than it is."""

@@ -200,6 +200,7 @@ class Directories(RuleBasedStateMachine):
         assert self.contents() == before
         self.whole(name)
         shutil.rmtree(self.folder / "gone", ignore_errors=True)
+        self.begin_anew()
 
     @precondition(lambda self: self.is_finished() and not self.held)
     @rule()
@@ -277,16 +278,16 @@ class Directories(RuleBasedStateMachine):
         self.foreign = None
 
     @precondition(lambda self: not self.held and not self.is_finished() and not self.foreign)
-    @rule()
-    def put_a_crafted_checkpoint(self):
-        """Valid in itself, but it counts on a file outside, and on a log that is longer than it is."""
+    @rule(alone=st.booleans())
+    def put_a_crafted_checkpoint(self, alone):
+        """Valid in itself, but it counts on a file outside, alone or beside a log that is longer than it is."""
         found = sorted((self.path / "checkpoints").glob("*.checkpoint"))
         if found:
             try:
                 facts, arrays = checkpoint.load(found[-1])
             except checkpoint.DamagedError:
                 return
-            lengths = {"../victim": 0, LOGS[0]: 10_000, LOGS[1]: 0}
+            lengths = {"../victim": 0} | ({} if alone else {LOGS[0]: 10_000, LOGS[1]: 0})
             step = stub.LENGTH * facts.episode
             checkpoint.save(found[-1].parent, step, checkpoint.Checkpoint(facts._replace(lengths=lengths), arrays), 9)
             self.damaged = True

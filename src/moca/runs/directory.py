@@ -187,19 +187,6 @@ class RunDirectory:
             if (self.path / name).exists():
                 files.sync(self.path / name)
 
-    def ends_a_row(self, lengths: Mapping[str, int]) -> str | None:
-        """Returns the name of a log in which no row ends at that length; None if there is none."""
-        for name in LOGS:
-            try:
-                with files.open_to_read(self.path / name) as file:
-                    file.seek(max(0, lengths[name] - 1))
-                    whole = not lengths[name] or file.read(1) == b"\n"
-            except FileNotFoundError:
-                whole = not lengths[name]
-            if not whole:
-                return name
-        return None
-
     @cached_property
     def config(self) -> Config:
         """The settings of the run, including extensions."""
@@ -296,11 +283,11 @@ class RunDirectory:
                 self.cut(before)  # so that both logs end at the same step
                 raise
 
-    def rows(self, length: int | None = None) -> list[dict[str, Any]]:
-        """Returns all rows of metrics.jsonl, or those in its first `length` bytes."""
+    def rows(self) -> list[dict[str, Any]]:
+        """Returns all rows of metrics.jsonl."""
         path = self.path / "metrics.jsonl"
         try:
-            rows = read_rows(path, length)
+            rows = read_rows(path)
         except FileNotFoundError:
             return []
         for number, row in enumerate(rows, 1):

@@ -17,7 +17,7 @@ from moca.loop import replay_size
 from moca.received import read_rows
 from moca.runs import checkpoint, starting
 from moca.runs.directory import LOGS, RunDirectory
-from moca.runs.shapes import is_number
+from moca.runs.shapes import is_row, is_time
 
 
 class Saver:
@@ -85,15 +85,27 @@ def newest_learners(directory: RunDirectory, like: Any) -> Any | None:
     return None
 
 
-def _other_rows(directory: RunDirectory, lengths: Mapping[str, int], ends: list[int]) -> str | None:
-    """Returns the name of a log whose first rows are not of episodes that end at these steps."""
+def _other_log(directory: RunDirectory, lengths: Mapping[str, int], ends: list[int]) -> str | None:
+    """Returns the name of a log that does not begin with the rows of the episodes; None if both do.
+
+    Args:
+        directory: The run directory.
+        lengths: The lengths of these rows in each log, in bytes.
+        ends: The last step of each episode.
+    """
     metrics, timing = LOGS
-    names = ("step", *directory.runs[0])
-    rows = [{name: row.get(name) for name in names} for row in directory.rows(lengths[metrics])]
-    if rows != [{"step": end, **run} for end in ends for run in directory.runs]:
-        return metrics
-    times = read_rows(directory.path / timing, lengths[timing]) if lengths[timing] else []
-    return timing if [row.get("step") for row in times if is_number(row.get("seconds"))] != ends else None
+    wanted = {metrics: [{"step": end, **run} for end in ends for run in directory.runs]}
+    wanted[timing] = [{"step": end} for end in ends]
+    for name, expected in wanted.items():
+        is_valid = is_row if name == metrics else is_time
+        try:
+            found = read_rows(directory.path / name, lengths[name]) if lengths[name] else []
+        except (ConfigError, FileNotFoundError):
+            return name
+        same = (is_valid(row) and row.items() >= own.items() for row, own in zip(found, expected, strict=False))
+        if len(found) != len(expected) or not all(same):
+            return name
+    return None
 
 
 def go_back_to_checkpoint(trainer: Trainer, directory: RunDirectory, console: Console) -> None:
@@ -107,14 +119,9 @@ def go_back_to_checkpoint(trainer: Trainer, directory: RunDirectory, console: Co
             raise checkpoint.DamagedError(f"{path} is damaged: its step does not match its name")
         if lengths.keys() != set(LOGS):
             raise checkpoint.DamagedError(f"{path} is damaged: it refers to other logs than a run has")
-        if short := directory.ends_a_row(lengths):
-            raise checkpoint.DamagedError(f"{path} refers to rows that {short} does not have")
-        try:
-            other = _other_rows(directory, lengths, [trainer.schedule.steps(number + 1) for number in range(episode)])
-        except ConfigError as error:
-            raise checkpoint.DamagedError(f"{path} refers to damaged rows: {error}") from None
-        if other:
-            raise checkpoint.DamagedError(f"{path} refers to other rows than {other} has")
+        ends = [trainer.schedule.steps(number + 1) for number in range(episode)]
+        if other := _other_log(directory, lengths, ends):
+            raise checkpoint.DamagedError(f"{path} refers to rows that {other} does not have")
         if not plausible(checkpoint.unflatten(found.arrays, trainer.state)):
             raise checkpoint.DamagedError(f"{path} contains numbers that no run can have")
 

@@ -152,15 +152,30 @@ def _import_plugins() -> None:
             sys.exit(2)
 
 
+def _open_streams() -> None:
+    """Opens closed standard streams on /dev/null, or a run's files would take their numbers.
+
+    Characters that standard output cannot encode are escaped.
+    """
+    while (handle := os.open(os.devnull, os.O_RDWR)) < 3:
+        os.set_inheritable(handle, True)
+    os.close(handle)
+    for name, number, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, mode, closefd=False))
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """Runs the command named in `argv`."""
+    if argv is None:
+        argv = sys.argv[1:]
+        _open_streams()
+        interrupts.own_process()
     # Hides XLA's log, such as warnings of slow compilation. Errors are raised as exceptions anyway.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     _import_plugins()
     parser, parsers = _parser()
-    if argv is None:
-        argv = sys.argv[1:]
-        interrupts.own_process()
     if bare := [word for word in argv if re.fullmatch(r"--[\w-]+=--", word)]:
         parser.error(f"{bare[0].removesuffix('=--')} needs a value, got --")  # argparse would make a list of it
     arguments, unknown = parser.parse_known_args(argv)

@@ -48,10 +48,12 @@ def read_json(path: Path) -> Any:
 def read_rows(path: Path, length: int | None = None) -> list[dict[str, Any]]:
     """Returns the JSON objects in the lines of a file, or of its first bytes.
 
-    Raises `FileNotFoundError`.
+    Raises `FileNotFoundError`, and `ConfigError` if no line ends after `length` bytes.
     """
-    rows = []
-    for number, line in enumerate(read_text(path, RECORDS, length).splitlines(), 1):
+    rows, text = [], read_text(path, RECORDS, length)
+    if length is not None and (len(text.encode()) < length or not text.endswith("\n")):
+        raise ConfigError(f"{path} cannot be read: no line ends after {length} bytes")
+    for number, line in enumerate(text.splitlines(), 1):
         try:
             row = json.loads(line)
         except (ValueError, RecursionError):

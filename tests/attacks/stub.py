@@ -37,7 +37,7 @@ KILLED = 99
 class Trainer:
     """Numbers that follow from discount, seed and episode alone, and from the ones before."""
 
-    hold_compiling = hold_training = False
+    hold_compiling = hold_training = hold_waiting = False
     folder = Path()  # of the run
 
     def __init__(self, configs, seeds, env, overlap=False):
@@ -71,6 +71,10 @@ class Trainer:
         while self.episode < self.episodes:
             if self.hold_training and self.episode >= 2:
                 self._hold()
+            if self.hold_waiting and self.episode >= 2:
+                self.folder.joinpath("held.test").touch()
+                while not self.folder.with_name("go").exists():
+                    time.sleep(0.005)
             w = 0.5 * self.state.learner + np.sin(self._seeds + self.config.train.gamma * (self.episode + 1))[:, None]
             self.state = self.state._replace(learner=w.astype(np.float32), replay=self.state.replay + 1)
             self.episode += 1
@@ -119,7 +123,8 @@ def _operations(dies_at):
 
 def _child(command):
     """What a forked process does; returns its exit code."""
-    Trainer.hold_compiling, Trainer.hold_training = (command.get("hold") == each for each in ("compiling", "training"))
+    for name in ("compiling", "training", "waiting"):
+        setattr(Trainer, f"hold_{name}", command.get("hold") == name)
     Trainer.folder = Path(command["path"])
     if command.get("signals"):
         own_process()
@@ -153,7 +158,7 @@ def _fork(command, folder):
     try:
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # it does not outlive the server
         for name, handle in (("out", 1), ("err", 2)):
-            os.dup2(os.open(Path(folder) / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), handle)
+            os.dup2(os.open(Path(folder) / f"{name}{os.getpid()}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), handle)
         code = _child(command)
         sys.stdout.flush()
         sys.stderr.flush()
@@ -184,7 +189,7 @@ def serve():
             if command["verb"] in ("train", "resume"):
                 number = _fork(command, folder)
                 if command.get("hold"):
-                    print(json.dumps({"pid": number}), flush=True)
+                    print(json.dumps({"pid": number, "path": command["path"]}), flush=True)
                     continue
             else:
                 number = command["pid"]
@@ -192,7 +197,7 @@ def serve():
                     os.kill(number, each)
                     time.sleep(0.2)  # signals that are pending at the same time are one
             _, status = os.waitpid(number, 0)
-            answer = {name: (Path(folder) / name).read_text() for name in ("out", "err")}
+            answer = {name: (Path(folder) / f"{name}{number}").read_text() for name in ("out", "err")}
             print(json.dumps(answer | {"code": os.waitstatus_to_exitcode(status)}), flush=True)
 
 
@@ -214,6 +219,14 @@ class Server:
     def end(self, held, *signals):
         """Sends a held process these signals, or kills it, and waits for its end."""
         return self("signal", pid=held.pid, signals=[int(each) for each in signals or (signal.SIGKILL,)])
+
+    def let_go(self, held):
+        """Lets a process go on that is held waiting, and waits for its end."""
+        go = Path(held.path).with_name("go")
+        go.touch()
+        answer = self("signal", pid=held.pid, signals=[])
+        go.unlink()
+        return answer
 
     def close(self):
         self._process.communicate()

@@ -81,6 +81,49 @@ def test_a_second_command_on_a_run_that_compiles_changes_nothing(server, tmp_pat
     assert whole(path)
 
 
+@pytest.mark.parametrize("how", ["moved", "removed", "unlocked"])
+def test_a_process_whose_directory_is_taken_from_it_writes_nothing_more(server, tmp_path, how):
+    """By `mv`, `rm -r`, or someone who thinks that the lock is stale; then another run begins in its place."""
+    path = tmp_path / "run"
+    held = server("train", path=str(path), **A, hold="waiting")
+    stub.wait_until_held(path, held.pid)
+    if how == "unlocked":
+        (path / "lock").unlink()
+    else:
+        path.rename(tmp_path / "aside")
+    if how == "removed":
+        shutil.rmtree(tmp_path / "aside")
+    other = A if how == "unlocked" else B
+    assert server("train", path=str(path), **other).code == 0
+    before = {each: each.read_bytes() for each in path.rglob("*") if each.is_file()}
+    answer = server.let_go(held)
+    assert answer.code == 74
+    assert answer.err == f"moca train: cannot write to {path}: it, or its lock, was moved or removed during training\n"
+    assert {each: each.read_bytes() for each in path.rglob("*") if each.is_file()} == before
+    assert whole(path, other)
+    if how == "moved":
+        assert server("resume", path=str(tmp_path / "aside")).code == 0
+        assert whole(tmp_path / "aside")
+
+
+def test_no_checkpoint_is_written_where_the_lock_was_lost(half):
+    directory = RunDirectory.open(half)
+    found = sorted(directory.checkpoints.iterdir())
+    trainer = stub.Trainer([directory.config], [1, 2], None)
+    with directory.locked():
+        (half / "lock").unlink()
+        saver = saving.Saver(trainer, directory, 0.0, 9)
+        saver.save()
+        with pytest.raises(files.DiskError, match="was moved or removed"):
+            saver.wait()
+        with pytest.raises(files.DiskError, match="was moved or removed"):
+            directory.save_policy({})
+        directory.write_status("failed", 0)
+    assert sorted(directory.checkpoints.iterdir()) == found
+    assert directory.status["state"] == "running"
+    assert not (half / "policy.npz").exists()
+
+
 def test_other_settings_take_a_directory_in_which_nothing_was_learned(server, tmp_path):
     path = tmp_path / "run"
     held = server("train", path=str(path), **A, hold="compiling")
@@ -191,6 +234,7 @@ FORGED = {
     "no return": {"step": 10, "seed": 1, "diverged": 0.0},
     "a step that is no number": ROW | {"step": "x"},
     "another step": ROW | {"step": 20},
+    "another seed": ROW | {"seed": 3},
     "a number that no float holds": ROW | {"seed": 10**20, "step": 10**40},
 }
 
@@ -204,6 +248,18 @@ def test_forged_rows_are_not_built_upon(server, half, row):
     assert (answer.code, answer.err) == (0, "")
     assert "refers to " in answer.out
     assert "starting over" in answer.out
+    assert whole(half)
+
+
+@pytest.mark.parametrize("row", [{"step": 10}, {"step": 20, "seconds": 0.1}, {"step": 10, "seconds": "x"}, "x"])
+def test_forged_times_are_not_built_upon(server, half, row):
+    log = half / "timing.jsonl"
+    first, rest = log.read_bytes().split(b"\n", 1)
+    log.write_bytes(json.dumps(row).encode().ljust(len(first)) + b"\n" + rest)
+    answer = server("resume", path=str(half))
+    assert answer.code == 0, answer
+    assert "starting over" in answer.out
+    assert all(json.loads(line)["seconds"] >= 0 for line in log.read_text().splitlines())
     assert whole(half)
 
 
@@ -290,6 +346,43 @@ def test_numbers_that_no_run_can_have(server, half, number, value):
     checkpoint.save(newest.parent, int(newest.stem), Checkpoint(facts, arrays), keep=9)
     assert "contains invalid numbers; going back" in server("resume", path=str(half)).out
     assert whole(half)
+
+
+SHAPES = {"too many axes": [1] * 100, "nothing by a great deal": [0, 2**61, 2**61], "a long product": [2**61] * 300_000}
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
+def test_shapes_that_no_array_can_have(server, half, shape):
+    newest = max((half / "checkpoints").iterdir())
+    facts = checkpoint.load(newest).facts._asdict()
+    header = json.dumps({"facts": facts, "arrays": [["float32", shape]]}).encode()
+    rest = len(header).to_bytes(8, "big") + header + bytes(4 * (shape == [1] * 100))
+    newest.write_bytes(checkpoint.MAGIC + checkpoint.hashlib.sha256(rest).hexdigest().encode() + b"\n" + rest)
+    started = time.perf_counter()
+    assert "is damaged: its bytes have changed; going back" in server("resume", path=str(half)).out
+    assert time.perf_counter() - started < 10
+    assert whole(half)
+
+
+def test_a_checkpoint_of_a_later_version_is_not_thrown_away(server, half):
+    log, magic = (half / "metrics.jsonl").read_bytes(), b"moca checkpoint 12\n"
+    newest = max((half / "checkpoints").iterdir())
+    before = newest.read_bytes()
+    newest.write_bytes(magic + checkpoint.hashlib.sha256(magic + b"news").hexdigest().encode() + b"\nnews")
+    assert refused(server("resume", path=str(half)), str(newest), "was written by a later version of moca")
+    assert (half / "metrics.jsonl").read_bytes() == log
+    newest.write_bytes(before.replace(b"checkpoint 2", b"checkpoint 3", 1))  # a flipped bit
+    assert "not a checkpoint of this version; going back" in server("resume", path=str(half)).out
+    assert whole(half)
+
+
+@pytest.mark.parametrize("put", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path)])
+def test_weights_to_start_from_that_are_no_file(server, half, put):
+    meta = json.loads((half / "meta.json").read_text())
+    (half / "meta.json").write_text(json.dumps(meta | {"start": {"run": "x", "sha256": "0" * 64}}))
+    shutil.rmtree(half / "checkpoints")
+    put(half / "start.npz")
+    assert refused(server("resume", path=str(half)), f"{half / 'start.npz'} does not hold the weights")
 
 
 FOLDERS = ("checkpoints", "figures", "tensorboard", "tensorboard/all")

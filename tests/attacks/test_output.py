@@ -42,6 +42,36 @@ def test_a_reader_that_has_left_is_no_fault():
     assert done.returncode == 74
 
 
+NEXT = """
+import os, sys
+from moca.cli import main
+sys.argv = ['moca', '--version']
+try:
+    main()
+except SystemExit:
+    sys.exit(os.open(os.devnull, os.O_RDONLY))
+"""
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_streams_that_are_closed_are_no_fault(closed):
+    """As a daemon may have them. The next file that is opened must not take the number of one of them."""
+    for arguments, code in (("train --dry-run", 0), ("train --dry-run --seed=x", 2)):
+        done = subprocess.run(f"{sys.executable} -m moca {arguments} {closed}", shell=True, capture_output=True)
+        assert done.returncode == code, done
+        assert b"Traceback" not in done.stdout + done.stderr
+    done = subprocess.run(f'{sys.executable} -c "{NEXT}" {closed}', shell=True)
+    assert done.returncode > 2
+
+
+def test_characters_that_cannot_be_printed_are_escaped():
+    for arguments in (["settings"], ["train", "--help"]):
+        environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+        done = subprocess.run([sys.executable, "-m", "moca", *arguments], env=environment, capture_output=True)
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert b"\\u20" in done.stdout
+
+
 def test_what_the_operating_system_refuses_is_one_sentence(monkeypatch, capfd):
     def refuse(arguments):
         raise PermissionError(13, "Permission denied", "/not/yours")

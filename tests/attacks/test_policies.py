@@ -11,12 +11,16 @@ import jax
 import numpy as np
 import pytest
 
-from moca.config import ConfigError
+from moca.agents import make_agent
+from moca.config import Config, ConfigError, override
 from moca.deploy import Policy
 from moca.deploy.checks import LIMIT
 from moca.deploy.files import read_arrays
+from moca.files import DiskError
+from moca.runs import export
 from moca.runs.directory import RunDirectory
 from tests.attacks.policies import KINDS, OBSERVED, is_whole, made, members, npy, packed, zipped
+from tests.test_deploy import Plane, learners_of
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -242,6 +246,25 @@ def test_the_policy_of_a_run_is_checked_before_it_is_used(tmp_path):
     os.mkfifo(tmp_path / "policy.npz")
     with pytest.raises(ConfigError, match="not a regular file"):
         RunDirectory(tmp_path).load_policy(learners())
+
+
+def test_an_export_that_fails_leaves_what_was_there(tmp_path, monkeypatch):
+    config = override(Config(), {"agent": "sac", "sac.width": 8})
+    parts = make_agent(config, Plane()), learners_of(config, Plane()), {"env": "Plane"}
+    for name in ("policy.npz", "policy.onnx"):
+        path = tmp_path / name
+        before = export.write(path, *parts).read_bytes()
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+            with pytest.raises(DiskError, match=f"cannot write {path}: No space left on device"):
+                export.write(path, *parts)
+        assert path.read_bytes() == before
+        path.unlink()
+        assert not list(tmp_path.iterdir())
+        os.mkfifo(path)
+        with pytest.raises(ConfigError, match=f"{name} should be an ordinary file"):
+            export.write(path, *parts)
+        path.unlink()
 
 
 # Mutations. Bytes: what loads all the same is what was written. Values: what loads is whole.

@@ -209,7 +209,8 @@ def meant(name, given, got):
     if isinstance(got, bool):
         return str(given).strip(" \t\r\n").lower() in (("true", "yes", "1") if got else ("false", "no", "0"))
     if isinstance(got, str):
-        return given.strip() == got
+        short = name == "env.name" and "/" in given  # a name with a namespace is Gymnasium's
+        return got in (given.strip(), f"gymnasium:{given.strip()}" if short else given.strip())
     if isinstance(got, tuple):
         parts = given.strip("[]() ").split(",") if isinstance(given, str) else list(given)
         parts = [part for part in parts if not (isinstance(part, str) and not part.strip())]

@@ -65,7 +65,7 @@ class Directories(RuleBasedStateMachine):
         before = self.contents()
         answer = self.server(verb, path=str(self.path), gamma=gamma, seed=seed, **how)
         assert "Traceback" not in answer.err + answer.out, answer
-        if "refers to" in answer.out:
+        if any("refers to" in line and "refers to other logs" not in line for line in answer.out.splitlines()):
             assert self.cut, "a log lost rows that a checkpoint counts on"
         if " is damaged" in answer.out or "not a checkpoint of this version" in answer.out:
             assert self.damaged, answer
@@ -159,7 +159,8 @@ class Directories(RuleBasedStateMachine):
         held = self.server("train", path=str(self.path), gamma=gamma, seed=seed, hold=where, signals=True)
         stub.wait_until_held(self.path, held.pid)
         self.held, self.holds = held, name
-        self.cut = self.damaged = False
+        if where == "training":  # else it has saved nothing yet that would take the place of what is damaged
+            self.cut = self.damaged = False
 
     @precondition(lambda self: self.held)
     @rule(number=st.sampled_from([signal.SIGKILL, signal.SIGTERM]))
@@ -172,6 +173,34 @@ class Directories(RuleBasedStateMachine):
 
     def in_training(self):
         return (self.path / "status.json").exists() and '"running"' in (self.path / "status.json").read_text()
+
+    @precondition(lambda self: not self.held and not self.is_finished() and not self.edited and not self.foreign)
+    @rule(how=st.sampled_from(["moved", "removed", "unlocked"]))
+    def take_over(self, how):
+        """The directory, or its lock, is taken from a process that trains there, and another one trains instead."""
+        if list((self.path / "checkpoints").glob(f"*{stub.EPISODES * stub.LENGTH}.checkpoint")):
+            return  # it would train no more
+        name = self.holds if self.has_begun() else "a"
+        gamma, seed = RUNS[name]
+        held = self.server("train", path=str(self.path), gamma=gamma, seed=seed, hold="waiting")
+        stub.wait_until_held(self.path, held.pid)
+        self.cut = self.damaged = False
+        if how == "unlocked":
+            (self.path / "lock").unlink()
+        else:
+            self.path.rename(self.folder / "gone")
+            shutil.rmtree(self.folder / "gone") if how == "removed" else None
+            (self.folder / "synced").unlink(missing_ok=True)
+            name = "b" if name == "a" else "a"
+        assert self.run(name).code == 0
+        self.holds, before = name, self.contents()
+        answer = self.server.let_go(held)
+        assert answer.code == 74, answer
+        assert "was moved or removed during training" in answer.err
+        assert self.contents() == before
+        self.whole(name)
+        shutil.rmtree(self.folder / "gone", ignore_errors=True)
+        self.begin_anew()
 
     @precondition(lambda self: self.is_finished() and not self.held)
     @rule()
@@ -248,17 +277,17 @@ class Directories(RuleBasedStateMachine):
         self.foreign.unlink(missing_ok=True)
         self.foreign = None
 
-    @precondition(lambda self: not self.held and not self.is_finished())
-    @rule()
-    def put_a_crafted_checkpoint(self):
-        """Valid in itself, but it counts on a file outside, and on a log that is longer than it is."""
+    @precondition(lambda self: not self.held and not self.is_finished() and not self.foreign)
+    @rule(alone=st.booleans())
+    def put_a_crafted_checkpoint(self, alone):
+        """Valid in itself, but it counts on a file outside, alone or beside a log that is longer than it is."""
         found = sorted((self.path / "checkpoints").glob("*.checkpoint"))
         if found:
             try:
                 facts, arrays = checkpoint.load(found[-1])
             except checkpoint.DamagedError:
                 return
-            lengths = {"../victim": 0, LOGS[0]: 10_000, LOGS[1]: 0}
+            lengths = {"../victim": 0} | ({} if alone else {LOGS[0]: 10_000, LOGS[1]: 0})
             step = stub.LENGTH * facts.episode
             checkpoint.save(found[-1].parent, step, checkpoint.Checkpoint(facts._replace(lengths=lengths), arrays), 9)
             self.damaged = True

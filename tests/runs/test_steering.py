@@ -177,6 +177,26 @@ def test_what_was_kept_before_is_a_candidate_too(tmp_path):
         run.learn(20, moca.KeepBest())
 
 
+def test_no_score_stands_beside_another_policy(tmp_path, monkeypatch):
+    """A run that dies as it writes the one and not yet the other goes on without them."""
+    run = moca.train(config(2), tmp_path / "run", env=probes.Drift(), callback=Tracked([[9.0, 9.0], [1.0, 1.0]]))
+    write = moca.files.write
+
+    def die(path, *parts, **options):
+        if path.name == "best.json":
+            raise KeyboardInterrupt
+        write(path, *parts, **options)
+
+    monkeypatch.setattr(moca.files, "write", die)
+    with pytest.raises(KeyboardInterrupt):
+        run.learn(20, Tracked([[1e9, 1e9]]))
+    assert not (run.path / "best.json").exists()
+    monkeypatch.undo()
+    for _ in range(2):  # to the end that was planned, and beyond
+        run.learn(20, Tracked([[1.0, 1.0]]))
+    assert [row["step"] for row in json.loads((run.path / "best.json").read_text())] == [80, 80]
+
+
 def test_a_run_can_be_asked_before_it_has_ended(tmp_path):
     env = probes.Drift()
     asked = []

@@ -137,7 +137,7 @@ class KeepBest(Callback):
         self._highest = np.full(runs, -np.inf)
         self._seen = np.zeros(runs, int)  # candidates of each run so far
         self._held: list[tuple[Any, np.ndarray]] = []  # learners and their steps, by run
-        if (run.path / f"{BEST}.npz").exists():
+        if (run.path / f"{BEST}.json").exists():  # else best.npz has no score, since the run died
             scores = read_scores(run)
             self._held = [(jax.tree.map(np.array, run.best.learners), np.array([row["step"] for row in scores]))]
             self._highest = np.array([-np.inf if row["return_mean"] is None else row["return_mean"] for row in scores])
@@ -176,12 +176,13 @@ class KeepBest(Callback):
         picked = jax.tree.map(lambda *leaves: np.stack(leaves)[chosen, runs], *(held for held, _ in self._held))
         steps = np.stack([steps for _, steps in self._held])[chosen, runs]
         mean, half = (self._highest, self._highest * np.nan) if interrupted else self._scores(run, picked, seeds[1])
-        with files.writing(f"to {run.path}"):
+        with run.directory.writing():
             rows = [
                 {**each, "step": int(steps[i]), "return_mean": float(mean[i]) if np.isfinite(mean[i]) else None,
                  "interval": None if interrupted else float(half[i]), "episodes": 0 if interrupted else self._episodes}
                 for i, each in enumerate(run.directory.runs)
             ]  # fmt: skip
+            (run.path / f"{BEST}.json").unlink(missing_ok=True)  # it scores the policies that are now replaced
             run.directory.save_policy(picked, f"{BEST}.npz")
             files.write(run.path / f"{BEST}.json", (json.dumps(rows, indent=1) + "\n").encode())
 

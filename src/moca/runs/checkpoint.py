@@ -5,6 +5,9 @@ header in eight bytes, the header, and the bytes of the arrays. Reading it execu
 header is JSON, and the arrays are numbers of the types in `KINDS`. No name in it is used as a path,
 and no memory is allocated for an array before the sizes in the header have been compared with the
 file's.
+
+Later formats must begin with the same two lines, with the first line included in the hash. This
+version then tells an intact checkpoint of a later version, which it must not discard, from damage.
 """
 
 import hashlib
@@ -30,6 +33,7 @@ BEFORE = b"moca checkpoint 1\n"  # without an identity
 KINDS = ("bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)))
 KINDS += ("float16", "float32", "float64")
 HEADER = 2**24  # the most bytes of a header
+DIMENSIONS = 32  # the most of an array
 SUFFIX = ".checkpoint"
 
 Layout = list[tuple[str, tuple[int, ...]]]  # type and shape of each array
@@ -55,7 +59,7 @@ class DamagedError(ConfigError):
 
 
 class OtherArraysError(ConfigError):
-    """The checkpoint is valid, but its arrays do not match the run; the message says which file."""
+    """The checkpoint is valid, but not for this run or version; the message says which file."""
 
 
 def to_host(tree: Any) -> list[np.ndarray]:
@@ -163,7 +167,11 @@ def newest(
 
 def _read(file: Any, expected: Sequence[Layout] | None) -> Checkpoint:
     """Reads the checkpoint in an open file; its errors begin with a verb."""
-    size, magic, told = os.fstat(file.fileno()).st_size, file.readline(len(MAGIC)), file.read(65)
+    size, magic, told = os.fstat(file.fileno()).st_size, file.readline(32), file.read(65)
+    if magic not in (MAGIC, BEFORE) and re.fullmatch(rb"moca checkpoint \d+\n", magic):
+        rest = hashlib.file_digest(file, lambda: hashlib.sha256(magic))
+        if told == rest.hexdigest().encode() + b"\n":
+            raise OtherArraysError("was written by a later version of moca. Resume with that version, or remove it")
     lead = file.read(8)
     if magic not in (MAGIC, BEFORE) or len(lead) < 8:
         raise DamagedError("is not a checkpoint of this version")
@@ -214,7 +222,8 @@ def _parse(header: Any, without_identity: bool) -> tuple[Facts, Layout]:
     layout = []
     for each in arrays:
         must(isinstance(each, list) and len(each) == 2 and each[0] in KINDS and isinstance(each[1], list))
-        must(all(map(_is_count, each[1])) and math.prod(each[1]) < 2**62)
+        must(len(each[1]) <= DIMENSIONS and all(map(_is_count, each[1])))
+        must(math.prod(max(size, 1) for size in each[1]) < 2**60)  # or NumPy cannot have such an array
         layout.append((each[0], tuple(each[1])))
     return Facts(**facts), layout
 

@@ -25,15 +25,11 @@ from moca.config import Config, ConfigError, flatten, from_json, override, to_js
 from moca.drivers import Report
 from moca.nets import scheduled
 from moca.received import read_json, read_rows
-from moca.runs import OVER, STATES, learned, origin
+from moca.runs import OVER, STATES, learned, lock, origin
 from moca.runs.shapes import are_steps, is_row, is_run
 
 LOGS = ("metrics.jsonl", "timing.jsonl")
 ROOM = 256  # smallest size of status.json in bytes, so that it can be overwritten on a full disk
-
-
-class InHandError(ConfigError):
-    """Another process is training in the directory."""
 
 
 class RunDirectory:
@@ -42,6 +38,7 @@ class RunDirectory:
     def __init__(self, path: Path) -> None:
         self.path = Path(path)
         self.checkpoints = self.path / "checkpoints"
+        self._lock: lock.Lock | None = None
 
     @classmethod
     def open(cls, path: Path) -> "RunDirectory":
@@ -53,32 +50,30 @@ class RunDirectory:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Creates the directory if needed, and locks it against other training processes.
-
-        Nothing is written before the lock is held.
-        """
-        import fcntl  # not on Windows, where runs can still be read
-
-        with files.writing(f"to {self.path}"):
-            self.path.mkdir(parents=True, exist_ok=True)
-            files.refuse_odd(self.path / "lock")
-            file = files.open_lock(self.path / "lock")
-        with file:
+        """Creates the directory if needed, and locks it against other training processes."""
+        with lock.held(self.path) as self._lock:
             try:
-                with files.writing(f"to {self.path}, which cannot be locked"):
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                owner = file.read(20).decode(errors="replace").strip()
-                raise InHandError(f"{self.path} is in use: process {owner or '?'} is training there") from None
-            with suppress(OSError):  # a full disk; the lock itself holds
-                file.truncate(0)
-                file.write(str(os.getpid()).encode())
-            for name in LOGS:
-                files.refuse_odd(self.path / name)
-            files.refuse_odd(self.checkpoints, folder=True)
-            for folder in (self.path / "figures", self.path / "tensorboard", *(self.path / "tensorboard").glob("*/")):
-                files.refuse_odd(folder, folder=True)
-            self._forget()  # another process may have changed the files
+                for name in LOGS:
+                    files.refuse_odd(self.path / name)
+                files.refuse_odd(self.checkpoints, folder=True)
+                tensorboard = self.path / "tensorboard"
+                for folder in (self.path / "figures", tensorboard, *tensorboard.glob("*/")):
+                    files.refuse_odd(folder, folder=True)
+                self._forget()  # another process may have changed the files
+                yield
+            finally:
+                self._lock = None
+
+    def refuse_lost(self) -> None:
+        """Raises `OSError` if another process may have taken the locked directory over."""
+        if self._lock is not None:
+            self._lock.refuse_lost()
+
+    @contextmanager
+    def writing(self, what: str = "") -> Iterator[None]:
+        """Converts errors of the operating system, and a lost lock, into a `DiskError`."""
+        with files.writing(f"{what}to {self.path}"):
+            self.refuse_lost()
             yield
 
     def _forget(self) -> None:
@@ -99,7 +94,7 @@ class RunDirectory:
         self._forget()
         text = to_json(config)
         identity = origin.identity(json.loads(text), runs)
-        with files.writing(f"to {self.path}"):
+        with self.writing():
             # In this order, so that a directory with a config.json is complete.
             meta = {**origin.describe(), "identity": identity, "runs": runs}
             files.write(self.path / "meta.json", (json.dumps(meta, indent=2) + "\n").encode())
@@ -165,7 +160,7 @@ class RunDirectory:
 
     def note(self, **facts: Any) -> None:
         """Adds entries to meta.json in a locked directory."""
-        with files.writing(f"to {self.path}"):
+        with self.writing():
             files.write(self.path / "meta.json", (json.dumps(self.meta | facts, indent=2) + "\n").encode())
         self._forget()
 
@@ -186,7 +181,7 @@ class RunDirectory:
 
     def cut(self, lengths: Mapping[str, int]) -> None:
         """Truncates the logs to their lengths at a checkpoint; later rows are computed again."""
-        with files.writing(f"to {self.path}"):
+        with self.writing():
             for name in LOGS:
                 files.shorten(self.path / name, lengths[name])
 
@@ -195,19 +190,6 @@ class RunDirectory:
         for name in LOGS:
             if (self.path / name).exists():
                 files.sync(self.path / name)
-
-    def ends_a_row(self, lengths: Mapping[str, int]) -> str | None:
-        """Returns the name of a log in which no row ends at that length; None if there is none."""
-        for name in LOGS:
-            try:
-                with files.open_to_read(self.path / name) as file:
-                    file.seek(max(0, lengths[name] - 1))
-                    whole = not lengths[name] or file.read(1) == b"\n"
-            except FileNotFoundError:
-                whole = not lengths[name]
-            if not whole:
-                return name
-        return None
 
     @cached_property
     def config(self) -> Config:
@@ -297,7 +279,7 @@ class RunDirectory:
         ]
         before = self.lengths()
         timing: list[dict[str, Any]] = [{"step": report.step, "seconds": round(seconds, 4)}]
-        with files.writing(f"to {self.path}"):
+        with self.writing():
             try:
                 for name, new in zip(LOGS, (rows, timing), strict=True):
                     files.append(self.path / name, "".join(json.dumps(row) + "\n" for row in new).encode())
@@ -305,11 +287,11 @@ class RunDirectory:
                 self.cut(before)  # so that both logs end at the same step
                 raise
 
-    def rows(self, length: int | None = None) -> list[dict[str, Any]]:
-        """Returns all rows of metrics.jsonl, or those in its first `length` bytes."""
+    def rows(self) -> list[dict[str, Any]]:
+        """Returns all rows of metrics.jsonl."""
         path = self.path / "metrics.jsonl"
         try:
-            rows = read_rows(path, length)
+            rows = read_rows(path)
         except FileNotFoundError:
             return []
         for number, row in enumerate(rows, 1):
@@ -325,15 +307,16 @@ class RunDirectory:
         """
         path = self.path / "status.json"
         text = json.dumps({"state": state, "step": step} | ({"diverged": list(diverged)} if diverged else {}))
-        try:
-            files.write(path, text.ljust(ROOM).encode() + b"\n")
-        except OSError:
-            with suppress(OSError):
+        with suppress(OSError):
+            self.refuse_lost()
+            try:
+                files.write(path, text.ljust(ROOM).encode() + b"\n")
+            except OSError:
                 files.write_over(path, json.dumps({"state": state, "step": step}).encode())
 
     def save_policy(self, learners: Any, name: str = "policy.npz") -> Path:
         """Writes the learners' arrays."""
-        with files.writing(f"the policy to {self.path}"):
+        with self.writing("the policy "):
             return learned.write(self.path / name, learners)
 
     def load_policy(self, like: Any, name: str = "policy.npz") -> Any:

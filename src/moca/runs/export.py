@@ -1,5 +1,6 @@
 """Exports a policy as one file that runs without jax: for `moca.deploy`, or as an ONNX model."""
 
+import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from moca import __version__
+from moca import __version__, files
 from moca.agents import Agent
 from moca.agents.quadratic import QuadraticAgent
 from moca.agents.sac import SACAgent
@@ -15,7 +16,7 @@ from moca.belief import KalmanFilter, Unfiltered
 from moca.config import CONSTANT, ConfigError
 from moca.critic import QuadraticCritic, first
 from moca.delay import Delayed
-from moca.deploy import FORMAT, Policy
+from moca.deploy import FORMAT, Policy, graph
 from moca.dynamics import LOG_VARIANCE
 from moca.nets import MLP
 
@@ -51,14 +52,16 @@ def write(path: Path | str, agent: Agent, learner: Any, origin: Mapping[str, Any
         raise ConfigError(f"this policy cannot be exported: {error}") from None
     arrays["header"] = np.frombuffer(json.dumps(facts).encode(), np.uint8)
     path = Path(path)
-    try:
-        if path.suffix == ".onnx":
-            return policy.to_onnx(path)
+    if path.suffix == ".onnx":
+        content = graph.model(policy).SerializeToString()
+    else:
+        held = io.BytesIO()
+        np.savez_compressed(held, **arrays)
+        content = held.getbuffer()
+    with files.writing(path):
+        files.refuse_odd(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("wb") as file:  # NumPy would add .npz to a file name
-            np.savez_compressed(file, **arrays)
-    except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror}") from None
+        files.write(path, content)
     return path
 
 

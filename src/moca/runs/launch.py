@@ -19,7 +19,6 @@ from moca.envs.environment import Environment, Spaces
 from moca.envs.host import HostEnvironment
 from moca.envs.named import as_environment, found
 from moca.envs.trust import import_trusted, remember
-from moca.files import writing
 from moca.moments import NoClosedFormError
 from moca.names import OWN
 from moca.runs import interrupts, refuse_foreign, starting
@@ -186,7 +185,7 @@ def _train(directory: RunDirectory, env: Spaces | None, overlap: bool, options: 
         )
         saver = Saver(trainer, directory, options.checkpoint_every, options.keep)
         _follow(trainer, run, console, saver, options.callback, request)
-    with writing(f"a figure to {directory.path}"):
+    with directory.writing("a figure "):
         learning_curve(directory.rows(), directory.points, title(config, directory.points), directory.path / "figures")
     return run
 
@@ -233,7 +232,7 @@ def _follow(
     state, all_diverged, stopped, training = "failed", False, False, None
     try:
         callback.start(run)
-        with writing(f"to {directory.path}"):
+        with directory.writing():
             purge = trainer.step + 1 if trainer.step else None
             folder = directory.path / "tensorboard"
             events = [EventFile(folder / label(point).replace(" ", ""), purge) for point in points]
@@ -248,7 +247,7 @@ def _follow(
                 for number, event in enumerate(events):
                     own = {name: values.reshape(len(points), -1)[number] for name, values in report.metrics.items()}
                     scalars = {name: float(np.nanmean(v)) for name, v in own.items() if np.isfinite(v).any()}
-                    with writing(f"to {directory.path}"):
+                    with directory.writing():
                         event.add(report.step, scalars)
                 all_diverged = bool((report.metrics["diverged"] > 0).all())
                 saver.save_if_due()

@@ -1,6 +1,7 @@
 """A trainer's checkpoints: saving from time to time, and restoring the newest valid one."""
 
 import time
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,10 @@ from moca.drivers import Trainer
 from moca.envs.sensors import may_miss
 from moca.files import writing
 from moca.loop import replay_size
+from moca.received import read_rows
 from moca.runs import checkpoint, starting
 from moca.runs.directory import LOGS, RunDirectory
+from moca.runs.shapes import is_row, is_time
 
 
 class Saver:
@@ -41,6 +44,7 @@ class Saver:
         step = trainer.step
 
         def write() -> None:
+            directory.refuse_lost()
             directory.sync()  # first the logs, which the checkpoint refers to
             checkpoint.save(directory.checkpoints, step, held, self._keep)
 
@@ -82,26 +86,43 @@ def newest_learners(directory: RunDirectory, like: Any) -> Any | None:
     return None
 
 
+def _other_log(directory: RunDirectory, lengths: Mapping[str, int], ends: list[int]) -> str | None:
+    """Returns the name of a log that does not begin with the rows of the episodes; None if both do.
+
+    Args:
+        directory: The run directory.
+        lengths: The lengths of these rows in each log, in bytes.
+        ends: The last step of each episode.
+    """
+    metrics, timing = LOGS
+    wanted = {metrics: [{"step": end, **run} for end in ends for run in directory.runs]}
+    wanted[timing] = [{"step": end} for end in ends]
+    for name, expected in wanted.items():
+        is_valid = is_row if name == metrics else is_time
+        try:
+            found = read_rows(directory.path / name, lengths[name]) if lengths[name] else []
+        except (ConfigError, FileNotFoundError):
+            return name
+        same = (is_valid(row) and row.items() >= own.items() for row, own in zip(found, expected, strict=False))
+        if len(found) != len(expected) or not all(same):
+            return name
+    return None
+
+
 def go_back_to_checkpoint(trainer: Trainer, directory: RunDirectory, console: Console) -> None:
     """Restores trainer and logs from the newest valid checkpoint, or to the start."""
 
     def accept(path: Path, found: checkpoint.Checkpoint) -> None:
         episode, lengths, identity = found.facts
-        runs = len(directory.runs)
         if identity != directory.meta.get("identity"):
             raise ConfigError(f"{path} is a checkpoint of another run: remove it")
         if episode > trainer.episodes or path.stem != f"{trainer.schedule.steps(episode):012d}":
             raise checkpoint.DamagedError(f"{path} is damaged: its step does not match its name")
         if lengths.keys() != set(LOGS):
             raise checkpoint.DamagedError(f"{path} is damaged: it names logs that a run does not have")
-        if short := directory.ends_a_row(lengths):
-            raise checkpoint.DamagedError(f"{path} refers to rows that {short} does not have")
-        try:
-            steps = [row["step"] for row in directory.rows(lengths["metrics.jsonl"])]
-        except ConfigError as error:
-            raise checkpoint.DamagedError(f"{path} refers to damaged rows: {error}") from None
-        if steps != [end for number in range(episode) for end in [trainer.schedule.steps(number + 1)] * runs]:
-            raise checkpoint.DamagedError(f"{path} refers to rows that metrics.jsonl does not have")
+        ends = [trainer.schedule.steps(number + 1) for number in range(episode)]
+        if other := _other_log(directory, lengths, ends):
+            raise checkpoint.DamagedError(f"{path} refers to rows that {other} does not have")
         if not plausible(checkpoint.unflatten(found.arrays, trainer.state), may_miss(trainer.config)):
             raise checkpoint.DamagedError(f"{path} contains invalid numbers")
 

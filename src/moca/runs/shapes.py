@@ -26,6 +26,11 @@ def is_number(value: Any) -> bool:
     return (type(value) is float and math.isfinite(value)) or (type(value) is int and abs(value) < 2**53)
 
 
+def is_time(row: Mapping[str, Any]) -> bool:
+    """Returns True for a valid row of timing.jsonl."""
+    return type(row.get("step")) is int and is_number(row.get("seconds"))
+
+
 def is_row(row: Mapping[str, Any]) -> bool:
     """Returns True for a valid row of metrics.jsonl: numbers, or null if not measured."""
     if not {"step", "seed", "diverged", "return_mean", "return_noise_free"} <= row.keys():

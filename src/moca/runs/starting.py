@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from moca import files
 from moca.config import ConfigError, shown
 from moca.runs.directory import RunDirectory
 
@@ -41,8 +42,9 @@ def begun(directory: RunDirectory, state: Any) -> Any:
         return state
     path = directory.path / FILE
     try:
-        found = hashlib.sha256(path.read_bytes()).hexdigest()
-    except FileNotFoundError:
+        with files.open_to_read(path) as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:  # missing, a folder, a pipe
         found = ""
     if not isinstance(told, dict) or found != told.get("sha256"):
         raise ConfigError(f"{path} does not hold the weights that the run started from: start a new run elsewhere")

@@ -23,8 +23,8 @@ from moca.config import ConfigError
 from moca.envs.trust import SAFE_PATH, remember
 from moca.extending import PLUGINS, import_plugins, plugins
 from moca.files import DiskError, open_to_append, open_to_read, refuse_odd, writing
-from moca.runs.directory import InHandError
 from moca.runs.interrupts import RESUMABLE, InterruptedRun, noted, own_process
+from moca.runs.lock import InHandError
 from moca.studies import grid, results
 from moca.studies.display import Board
 from moca.studies.grid import Grid, Job

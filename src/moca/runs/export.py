@@ -98,9 +98,8 @@ def _filter(agent: Agent, learner: Any) -> Parts:
         arrays["noise.inverse_scales"] = np.array([1 / scale for scale in noise.scales])
     elif belief.noise == "known" and noise.kind != CONSTANT:
         raise ConfigError(
-            f"the filter cannot be exported: it uses noise.kind = {noise.kind}"
-            f"{' with noise.sigmas' * bool(noise.sigmas)}. Only homoscedastic noise, and state-norm noise with one "
-            "noise.sigma, can be exported"
+            f"a filter that knows noise.kind = {noise.kind}{' with noise.sigmas' * bool(noise.sigmas)} cannot be "
+            "exported: only homoscedastic noise, and state-norm noise with one noise.sigma, can be"
         )
     else:
         arrays["noise.variance"] = agent.filter.noise_variance(learner.model, statistics.mean[0])

@@ -45,7 +45,7 @@ def watch_on_host(config: Config, learner: Any, env: HostEnvironment, seed: int)
     played = episodes.play(configs, learners, jax.random.key(seed)[None], np.array([[seed]]), watch=note)
     truth, observed, policies, executed = jax.tree.map(lambda *leaves: np.stack(leaves), *seen)
     before = lambda tree: jax.tree.map(lambda leaf: leaf[:-1], tree)  # noqa: E731
-    moments = Moment(*map(before, (truth, observed, policies, executed)), observed[1:])
+    moments = Moment(before(truth), before(observed), before(policies), before(executed), observed[1:])
     happened = Episode(*(part[0, 0, : len(seen) - 1] for part in played))
 
     def program(config: Config, learner: Any) -> Arrays:

@@ -10,7 +10,8 @@ import scipy.stats
 
 from moca import moments as mm
 from moca.belief import Belief, anticipate, innovation_nll, predict, update
-from moca.replay import Transition
+from moca.diagnostics import Outlook, check_filter, describe_model
+from moca.replay import Transition, with_gaps
 
 A = np.array([[0.95, 0.1, 0.0], [0.0, 0.8, 0.2], [-0.1, 0.0, 0.9]])
 B = np.array([[0.0], [0.1], [0.3]])
@@ -26,7 +27,7 @@ def linear():
         mean = jnp.asarray(A) @ s + jnp.asarray(B) @ a
         return mm.GaussianMixture(jnp.full(2, 0.5), mm.DiagonalGaussian(jnp.stack([mean] * 2), jnp.stack([Q] * 2)))
 
-    return SimpleNamespace(predict=predict)
+    return SimpleNamespace(predict=predict, predict_batch=jax.vmap(predict))
 
 
 def trajectory(steps, seed=0):
@@ -117,7 +118,7 @@ def test_a_prior_of_low_rank_and_no_noise_are_survived_in_single_precision():
         priors = jnp.asarray(away @ away.swapaxes(1, 2) + 8e-7 * np.eye(5), jnp.float32)
         seen = jnp.asarray(random.normal(size=(500, 5)), jnp.float32)
         updated = jax.vmap(lambda c, o: update(Belief(jnp.zeros(5), c), o, jnp.zeros(5))[0])
-        mean, covariance = updated(priors, seen)
+        mean, covariance, _ = updated(priors, seen)
         np.testing.assert_allclose(mean, seen, atol=0.05)
         assert np.isfinite(covariance).all()
 
@@ -158,3 +159,63 @@ def test_the_noise_level_shows_in_the_innovations():
     levels = np.geomspace(0.1, 1.0, 21)
     found = jax.vmap(lambda sigma: innovation_nll(linear(), rows, jnp.full(3, sigma**2)))(jnp.asarray(levels))
     np.testing.assert_allclose(levels[np.argmin(found)], SIGMA, rtol=0.13)
+
+
+def believed(steps, noise, gaps=0.0):
+    """What a filter stores of an episode if it takes these for the noise variances; a share of samples is lost."""
+    _, actions, seen = trajectory(steps)
+    lost = np.random.default_rng(1).random((steps, 3)) < gaps
+
+    def step(belief, x):
+        action, measured, lost = x
+        prior, spread = predict(linear(), belief, action)
+        after, _ = update(prior, jnp.where(lost, prior.mean, measured), jnp.where(lost, jnp.inf, noise))
+        return after, (belief.mean, after.mean, spread)
+
+    with jax.enable_x64(True):
+        xs = (jnp.asarray(actions), jnp.asarray(seen[1:]), jnp.asarray(lost))
+        _, (before, after, spread) = jax.lax.scan(step, Belief(jnp.asarray(seen[0]), jnp.diag(noise)), xs)
+        measured, zeros = jnp.where(lost, jnp.nan, xs[1]), jnp.zeros(steps)
+        return with_gaps(Transition(before, xs[0], zeros, after, zeros, measured, spread))
+
+
+def checked(factor, gaps=0.0):
+    """The checks of a filter that takes the noise variances for so many times what they are."""
+    with jax.enable_x64(True):
+        noise = jnp.asarray(factor * R)
+        told = describe_model(linear(), believed(10_000, noise, gaps), jnp.broadcast_to(noise, (10_000, 3)))
+        return float(told["innovation_squared"]), float(told["innovation_correlation"])
+
+
+@pytest.mark.parametrize("gaps", [0.0, 0.3])
+def test_innovations_show_whether_the_noise_is_what_the_filter_takes_it_for(gaps):
+    """Of size one and white if it is; their correlation has the sign of the error."""
+    square, correlation = checked(1.0, gaps)
+    np.testing.assert_allclose(square, 1, atol=0.03)
+    np.testing.assert_allclose(correlation, 0, atol=0.02)
+    square, correlation = checked(1 / 16, gaps)
+    assert square > 2
+    assert correlation < -0.15
+    square, correlation = checked(16.0, gaps)
+    assert square < 0.5
+    assert correlation > 0.15
+
+
+def test_innovations_that_are_missing_and_pairs_across_an_end_do_not_count():
+    random = np.random.default_rng(0)
+    mean, following = random.normal(size=(2, 6, 2))
+    variance, missing = random.uniform(0.5, 2, size=(6, 2)), random.random((6, 2)) < 0.3
+    ended = np.array([0, 0, 1, 0, 0, 0.0])
+    seen = Outlook(mean, variance, variance, variance, following)
+    found = check_filter(seen, Transition(mean, mean, ended, mean, ended, missing=jnp.asarray(missing)))
+    error = (following - mean) / np.sqrt(variance)
+    squares = [error[t, j] ** 2 for t in range(6) for j in range(2) if not missing[t, j]]
+    pairs = [
+        error[t, j] * error[t + 1, j]
+        for t in (0, 1, 3, 4)
+        for j in range(2)
+        if not (missing[t, j] or missing[t + 1, j])
+    ]
+    assert 0 < len(pairs) < 8
+    np.testing.assert_allclose(found["innovation_squared"], np.mean(squares), rtol=1e-5)
+    np.testing.assert_allclose(found["innovation_correlation"], np.mean(pairs) / np.mean(squares), rtol=1e-5)

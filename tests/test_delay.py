@@ -174,7 +174,8 @@ def test_training_with_a_filter_that_is_late_and_loses_samples():
     trainer = ScanTrainer([probes.tiny(**settings)], [0], probes.Drift())
     reports = list(trainer)
     assert all(np.isfinite(report.metrics["return_mean"]).all() for report in reports)
-    assert all(np.isfinite(report.metrics["coverage_1sigma"]).all() for report in reports)
+    for name in ("coverage_1sigma", "innovation_squared", "innovation_correlation"):
+        assert all(np.isfinite(report.metrics[name]).all() for report in reports)
     rows = with_gaps(read(trainer.state.replay[0], jnp.arange(100), 2, 1))
     early = np.arange(100) % 20 < 2
     assert rows.missing[early].all()

@@ -26,9 +26,14 @@ class Outlook(NamedTuple):
     following: Float[Array, "n obs"]
 
     @property
+    def error(self) -> Float[Array, "n obs"]:
+        """The outcome less its prediction, in predicted standard deviations."""
+        return (self.following - self.mean) / jnp.sqrt(self.variance)
+
+    @property
     def distance(self) -> Float[Array, "n obs"]:
-        """The error of the prediction, in predicted standard deviations."""
-        return jnp.abs(self.following - self.mean) / jnp.sqrt(self.variance)
+        """The size of the error."""
+        return jnp.abs(self.error)
 
 
 def outlook(predictions: mm.GaussianMixture, episode: Transition, noise: Float[Array, "n obs"] | None) -> Outlook:
@@ -44,6 +49,22 @@ def outlook(predictions: mm.GaussianMixture, episode: Transition, noise: Float[A
     return Outlook(mean, variance, aleatoric, epistemic, following)
 
 
+def check_filter(seen: Outlook, episode: Transition) -> dict[str, Float[Array, ""]]:
+    """Returns two checks of a filter, from the innovations: the errors of predicted observations.
+
+    `innovation_squared` is their mean square, in predicted variances: 1 if these are right.
+    `innovation_correlation` is the correlation of successive innovations. It is 0 for the best
+    filter, negative if the filter takes the observation noise for smaller than it is, and positive
+    if for larger. What is missing is not counted, nor are pairs across the end of an episode.
+    """
+    error = seen.error
+    known = jnp.ones(error.shape, bool) if episode.missing is None else ~episode.missing
+    pairs = known[1:] & known[:-1] & (episode.terminated[:-1, None] == 0)
+    square = jnp.mean(jnp.square(error), where=known)
+    together = jnp.mean(error[1:] * error[:-1], where=pairs)
+    return {"innovation_squared": square, "innovation_correlation": together / square}
+
+
 def describe_model(
     ensemble: GaussianEnsemble, episode: Transition, noise: Float[Array, "n obs"] | None
 ) -> dict[str, Float[Array, ""]]:
@@ -55,13 +76,15 @@ def describe_model(
     predicted standard deviation; a calibrated Gaussian has 68.3 %. `calibration_10` …
     `calibration_90` are the fractions within the central 10 … 90 %. `noise` holds the variances of
     the observation noise if a filter knows them; they are not included in `aleatoric_std` and
-    `epistemic_std`.
+    `epistemic_std`. With a filter, the numbers of `check_filter` are included.
     """
     seen = outlook(ensemble.predict_batch(episode.observation, episode.action), episode, noise)
     known = None if episode.missing is None else ~episode.missing
-    shares = {f"calibration_{percent}": jnp.mean(seen.distance <= z, where=known) for percent, z in CENTRAL.items()}
+    found = {f"calibration_{percent}": jnp.mean(seen.distance <= z, where=known) for percent, z in CENTRAL.items()}
     inside = jnp.abs(seen.following - seen.mean) <= jnp.sqrt(seen.variance)
-    return shares | {
+    if noise is not None and episode.measured is not None:
+        found |= check_filter(seen, episode)
+    return found | {
         "coverage_1sigma": jnp.mean(inside, where=known),
         "aleatoric_std": jnp.sqrt(seen.aleatoric).mean(),
         "epistemic_std": jnp.sqrt(seen.epistemic).mean(),

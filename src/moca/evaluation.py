@@ -29,6 +29,7 @@ class Episode(NamedTuple):
 class Moment(NamedTuple):
     """One step of a greedy episode, as seen by the agent."""
 
+    truth: Float[Array, "obs"]  # the observation of the state by a perfect sensor
     observed: Float[Array, "obs"]  # the noisy observation of the state, NaN where it is missing
     policy: PolicyState  # the agent's belief and action
     executed: Float[Array, "act"]  # the disturbed action
@@ -57,7 +58,7 @@ def rollout(
     draws = sensor.draw_many(key, steps, env.observation_size)
 
     def step(carry: tuple, x: tuple) -> tuple[tuple, tuple]:
-        env_state, sensor_state, policy, observed, running = carry
+        env_state, sensor_state, policy, truth, observed, running = carry
         normal, normal_again, disturbance, drawn = x
         executed = sensor.disturb(env, policy.action, disturbance)
         env_state, (observation, reward, terminated) = env.step(env_state, executed)
@@ -65,12 +66,13 @@ def rollout(
         after = policy_step(agent, learner, policy, following)
         reward = jnp.where(running, reward, 0.0)  # after the end, rewards may be NaN
         seen = (policy.belief.mean, after.belief.mean, sensor(observation, normal_again))
-        kept = keep(env_state, Moment(observed, policy, executed, following))
-        carry = (env_state, sensor_state, after, following, running & ~terminated)
+        kept = keep(env_state, Moment(truth, observed, policy, executed, following))
+        carry = (env_state, sensor_state, after, observation, following, running & ~terminated)
         return carry, (kept, (reward, running, terminated), seen)
 
     sensor_state, observed = sensor.init(observation, noises[0])
-    start = (env_state, sensor_state, policy_start(agent, learner, observed), observed, jnp.array(True))
+    policy = policy_start(agent, learner, observed)
+    start = (env_state, sensor_state, policy, observation, observed, jnp.array(True))
     _, (kept, happened, seen) = jax.lax.scan(step, start, (noises[1:], again[1:], disturbances, draws))
     values = [jax.vmap(lambda s: agent.value(learner, s))(states) for states in seen]
     return kept, Episode(*happened, *values)

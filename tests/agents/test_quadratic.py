@@ -340,3 +340,27 @@ def test_the_noise_level_is_learned():
     }  # fmt: skip
     *_, report = ScanTrainer([probes.tiny(agent="bnaf", **(SETTINGS | changes))], [0], Leaky())
     np.testing.assert_allclose(report.metrics["noise_level"], 0.3, rtol=0.15)
+
+
+def test_innovations_and_every_noise_level_are_metrics_of_a_filter_alone():
+    """Finite already before the model's first batch."""
+    rows = jax.random.normal(jax.random.key(0), (4, 9, 2))
+    zeros, levels = jnp.zeros(9), np.array([0.1, 0.4])
+    plain = Transition(rows[0], rows[1, :, :1], zeros, rows[2], zeros)
+    told, wide = (
+        {},
+        {f"value__{name}": (size,) * 2 for name, size in (("low", -1.0), ("high", 1.0), ("lengthscales", 1.0))},
+    )
+    for kind in ("none", "known", "learned"):
+        belief = {} if kind == "none" else {"belief__filter": True, "belief__noise": kind}
+        agent = make_agent(probes.tiny(agent="moca", **(SETTINGS | wide | belief)), probes.Drift())
+        learner = agent.init(jax.random.key(1))
+        learner = learner._replace(model=learner.model._replace(log_sigma=jnp.log(levels)))
+        episode = plain._replace(measured=rows[3], spread=jnp.ones((9, 2))) if belief else plain
+        told[kind] = agent.diagnose(learner, learner, episode, jax.random.key(2))
+        assert all(np.isfinite(value) for value in told[kind].values())
+    innovations = {"innovation_squared", "innovation_correlation"}
+    assert told["known"].keys() - told["none"].keys() == innovations
+    assert told["learned"].keys() - told["known"].keys() == {"noise_level", "noise_level_0", "noise_level_1"}
+    found = [told["learned"][f"noise_level{end}"] for end in ("", "_0", "_1")]
+    np.testing.assert_allclose(found, [levels.mean(), *levels], rtol=1e-6)

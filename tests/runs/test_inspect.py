@@ -135,11 +135,11 @@ def test_the_numbers_in_the_page_are_those_of_the_agents_functions(make, filters
         state, step = env.step(state, executed)
         mixture = ensemble.predict(belief.mean, inside)
         expected = {
-            "observed": measured, "believed": belief.mean, "action": action, "executed": executed,
+            "truth": exact, "observed": measured, "believed": belief.mean, "action": action, "executed": executed,
             "reward": step.reward, "value": agent.value(learner, belief.mean), "members": mixture.components.mean,
             "predicted": mixture.mean, "epistemic": mixture.components.mean.std(axis=0), "greedy": action,
         }  # fmt: skip
-        measured = noise(step.observation, normals[t + 1])
+        exact, measured = step.observation, noise(step.observation, normals[t + 1])
         expected["following"] = measured
         if filters:
             prior, spread = filtering.predict(ensemble, belief, inside)
@@ -240,6 +240,7 @@ def test_an_environment_of_the_host(make):
         np.testing.assert_allclose(policy(arrays["observed"][t]), arrays["action"][t], atol=1e-5)
         believed.append(env._state.copy())
         env.step(arrays["executed"][t])
+    np.testing.assert_allclose(arrays["truth"], believed, atol=1e-6)
     noise = arrays["observed"] - believed
     assert 0.02 < np.std(noise) < 0.3
     np.testing.assert_allclose(arrays["following"][:-1], arrays["observed"][1:], atol=1e-6)

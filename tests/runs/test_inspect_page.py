@@ -171,3 +171,32 @@ def test_it_fits_a_phone_in_both_schemes(opened, scheme):
     channels = [int(part) for part in ink.removeprefix("rgb(").removesuffix(")").split(",")]
     colour = "#" + "".join(f"{channel:02x}" for channel in channels)
     assert pages.contrast(colour, pages.PAPER[scheme]) >= 3
+
+
+@pytest.fixture(scope="module")
+def filtered(tmp_path_factory):
+    """A page about SAC on a belief."""
+    folder = tmp_path_factory.mktemp("filtered")
+    settings = SMALL | {"agent": "sac", "belief.filter": True}
+    return write(folder / "run", override(Config(), settings), Two()).inspect()
+
+
+@pytest.fixture
+def opened_filtered(browser, filtered, tmp_path):
+    yield from opener(browser, filtered.save(tmp_path / "inspect.html"))
+
+
+def test_a_dimension_of_the_state_shows_truth_observation_and_belief(opened_filtered, filtered):
+    """With the belief's deviation on either side."""
+    tab, arrays = opened_filtered(), filtered.views[0].arrays
+    tab("go(7)")
+    for i in range(2):
+        truth, observed, believed, width = (
+            arrays[name][7, i] for name in ("truth", "observed", "believed", "uncertainty")
+        )
+        words = [text.split()[0] for text in keys(tab, "state", figure=i)[:3]]
+        assert words == ["observed", "truth", "belief"]
+        chart = f"times.flat().filter((chart) => chart.dots)[{i}]"
+        found = tab(f"[{chart}.dots(7), ...{chart}.lines.map((line) => line.of(7)), ...{chart}.band(7)]")
+        wanted = [observed, truth, believed, believed - width, believed + width]
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)

@@ -79,5 +79,7 @@ class Agent(eqx.Module):
         info = unseen | {name: seen[name] for name in ("aleatoric_std", "epistemic_std")}
         info["coverage_1sigma_seen"] = seen["coverage_1sigma"]
         if self.config.belief.filter and self.config.belief.noise == "learned":
-            info["noise_level"] = jnp.exp(after.model.log_sigma).mean()
+            levels = jnp.exp(after.model.log_sigma)
+            info["noise_level"] = levels.mean()
+            info |= {f"noise_level_{j}": level for j, level in enumerate(levels)}
         return info

@@ -61,6 +61,8 @@ METRICS = {
     "saturation": Metric("Actions at a bound", "%", 100, zero=True),
     "curvature": Metric("Curvature of Q, tr P", zero=True),
     "noise_level": Metric("Learned noise level", "units observed", zero=True),
+    "innovation_squared": Metric("Normalised innovation squared", zero=True, reference=(1, 1)),
+    "innovation_correlation": Metric("Lag-one correlation of innovations", zero=True, reference=(0, 0)),
     "dynamics_nll": Metric("Model loss", "nats"),
     "latent_nll": Metric("Latent model loss", "nats"),
     "critic_loss": Metric("Critic loss", "value²", zero=True),

@@ -34,18 +34,18 @@ def watch(config: Config, learner: Any, env: Environment, steps: int, key: Key[A
 
 def watch_on_host(config: Config, learner: Any, env: HostEnvironment, seed: int) -> Arrays:
     """Does the same on the host, except for the last step, after which no action follows."""
-    seen: list[tuple[Any, PolicyState, Any]] = []
+    seen: list[tuple[Any, Any, PolicyState, Any]] = []
 
     def note(observation: np.ndarray, playing: Playing) -> None:
-        kept = (playing.measured, playing.policy, playing.executed)
+        kept = (observation, playing.measured, playing.policy, playing.executed)
         seen.append(jax.tree.map(lambda leaf: np.array(leaf)[0, 0], kept))
 
     configs, learners = jax.tree.map(lambda leaf: np.asarray(leaf)[None], (config, learner))
     episodes = GreedyEpisodes(env, config, env.vector(1, config.env.action_repeat), 1)
     played = episodes.play(configs, learners, jax.random.key(seed)[None], np.array([[seed]]), watch=note)
-    observed, policies, executed = jax.tree.map(lambda *leaves: np.stack(leaves), *seen)
+    truth, observed, policies, executed = jax.tree.map(lambda *leaves: np.stack(leaves), *seen)
     before = lambda tree: jax.tree.map(lambda leaf: leaf[:-1], tree)  # noqa: E731
-    moments = Moment(before(observed), before(policies), before(executed), observed[1:])
+    moments = Moment(before(truth), before(observed), before(policies), before(executed), observed[1:])
     happened = Episode(*(part[0, 0, : len(seen) - 1] for part in played))
 
     def program(config: Config, learner: Any) -> Arrays:
@@ -57,17 +57,19 @@ def watch_on_host(config: Config, learner: Any, env: HostEnvironment, seed: int)
 def describe(agent: Agent, learner: Any, moments: Moment, happened: Episode) -> Arrays:
     """Returns arrays over the steps; those that the agent does not have are omitted.
 
-    For every agent: `observed` (`believed` where it is missing), `believed`, `uncertainty` (the
-    belief's deviation, with a filter),
-    `action`, `executed`, `reward`, `running`, `value`. With a model: those of `_predictions`. For a
-    quadratic agent: `greedy`, the best action; `vertex`, the maximum of Q(s, ·) along each
-    dimension; and `advantage`, Q(s, a) − V(s) at both ends and in the middle of each dimension. If
-    s′ is predicted: the fields of `Stakes`.
+    For every agent: `truth` (unless the environment's own observations may be missing), `observed`
+    (`believed` where it is missing), `believed`, `uncertainty` (the belief's deviation, with a
+    filter), `action`, `executed`, `reward`, `running`, `value`. With a model: those of
+    `_predictions`. For a quadratic agent: `greedy`, the best action; `vertex`, the maximum of
+    Q(s, ·) along each dimension; and `advantage`, Q(s, a) − V(s) at both ends and in the middle of
+    each dimension. If s′ is predicted: the fields of `Stakes`.
     """
     belief, action = moments.policy
     shown = jnp.where(jnp.isnan(moments.observed), belief.mean, moments.observed)
     found = {"observed": shown, "believed": belief.mean, "action": action, "executed": moments.executed}
     found |= {"reward": happened.reward, "running": happened.running, "value": happened.value}
+    if not agent.config.sensor.gaps:
+        found["truth"] = moments.truth
     if belief.covariance is not None:
         found["uncertainty"] = jnp.sqrt(jnp.diagonal(belief.covariance, axis1=-2, axis2=-1))
     together = jax.vmap(lambda *each: follow(agent, learner, *each)[1])

@@ -67,15 +67,17 @@ function build() {
   }
 }
 
-// One dimension of the state: observations, the agent's belief, and the band one step ahead.
+// One dimension of the state: the truth, observations, and the belief with its band of one deviation. Without a
+// filter: the prediction of the step before, with its band.
 function stateChart(view, name, i) {
-  const { observed, believed, predicted, deviation } = view.arrays;
+  const { truth, observed, believed, uncertainty, predicted, deviation } = view.arrays;
   const filtered = view.has("uncertainty");
   const foreseen = (t) => (t > 0 ? predicted.at(t - 1, i) : observed.at(0, i));
-  const lines = [];
+  const lines = view.has("truth") ? [{ label: "truth", ink: "grey", dash: "5 3", of: (t) => truth.at(t, i) }] : [];
   if (filtered) lines.push({ label: "belief", ink: view.ink, of: (t) => believed.at(t, i) });
   else if (view.has("predicted")) lines.push({ label: "predicted a step before", ink: view.ink, of: foreseen });
-  const side = (t, sign) => predicted.at(t - 1, i) + sign * deviation.at(t - 1, i);
+  const [middle, width, lag] = filtered ? [believed, uncertainty, 0] : [predicted, deviation, 1];
+  const side = (t, sign) => middle.at(t - lag, i) + sign * width.at(t - lag, i);
   const extra = { dots: (t) => observed.at(t, i) };
   if (view.has("predicted")) {
     extra.band = (t) => [side(t, -1), side(t, 1)];

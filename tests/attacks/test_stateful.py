@@ -254,7 +254,8 @@ class Directories(RuleBasedStateMachine):
                 found.unlink()
             self.foreign = None
 
-    @precondition(lambda self: not self.held and self.holds == "a" and self.has_begun() and not self.is_finished())
+    @precondition(lambda self: not (self.held or self.foreign or self.is_finished()) and self.has_begun())
+    @precondition(lambda self: self.holds == "a")
     @rule()
     def put_a_foreign_checkpoint(self):
         """Of the other run, in the place of our newest, with logs as long as ours; or at the end, if we have none."""

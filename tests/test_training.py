@@ -162,11 +162,11 @@ def test_the_random_numbers_of_many_steps_are_those_of_each():
 @pytest.mark.parametrize(("updates", "learned", "told"), [(2, 2, 3.0), (0, 0, 0.0)])
 def test_a_step_learns_from_so_many_batches_and_tells_their_average(traced, updates, learned, told):
     agent = SimpleNamespace(
-        config=probes.tiny(train__updates=2), env=probes.Drift(),
+        config=probes.tiny(train__updates=2), env=probes.Drift(), gaps=False,
         update=lambda learner, batch, number: (learner + 1, {"number": number}),
     )  # fmt: skip
-    state = LoopState(None, jnp.zeros(()), memory.empty(4, 2, 1, False))
-    draws = StepDraws(None, jnp.zeros((2, 16), jnp.uint32), jnp.array([1.0, 5.0]), None, None)
+    state = LoopState(None, jnp.zeros(()), memory.empty(4, 2, 1, False), None)
+    draws = StepDraws(None, jnp.zeros((2, 16), jnp.uint32), jnp.array([1.0, 5.0]), None, None, None)
     seen = memory.Transition(jnp.ones(2), jnp.ones(1), jnp.ones(()), jnp.ones(2), jnp.zeros(()))
     step = lambda count: learn(agent, state, seen, jnp.array(0), draws, count)  # noqa: E731
     after, info = jax.jit(step)(updates) if traced else step(updates)

@@ -177,7 +177,7 @@ def test_a_belief_that_was_lost_begins_anew(both, number):
     for policy in (ours, theirs):
         policy.reset()
         first = policy([0.1, 0.2, 0.3])
-        mean, covariance = policy._last[0]
+        mean, covariance, *_ = policy._last[0]
         lost = (mean, np.full_like(covariance, number))
         policy._last = (lost if policy is ours else theirs.belief._replace(covariance=lost[1]), first)
         with pytest.raises(ValueError, match="belief has been lost"):

@@ -58,9 +58,11 @@ class FollowingPolicy:
 
     @cached_property
     def _fills_gaps(self) -> bool:
-        """True if the belief can handle missing values: there is a built-in filter."""
+        """True if the belief can handle missing values: there is a built-in filter, with a model."""
         own = make_agent(self._run.directory.configs[self._number], self._run.environment).filter
-        return type(own.inner if isinstance(own, Delayed) else own) is KalmanFilter
+        if type(own.inner if isinstance(own, Delayed) else own) is not KalmanFilter:
+            return False
+        return bool(self._run.learners.model.ensemble.statistics.batches[self._number] > 0)
 
     def __call__(self, observation: Any) -> np.ndarray:
         """Returns the action after one more observation, within the bounds.

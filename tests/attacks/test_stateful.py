@@ -269,10 +269,11 @@ class Directories(RuleBasedStateMachine):
             facts = None
         if facts is None:
             shutil.copy(found, self.foreign)
-            return
-        theirs = checkpoint.load(found)
-        forged = checkpoint.Checkpoint(facts._replace(identity=theirs.facts.identity), theirs.arrays)
-        checkpoint.save(folder, stub.LENGTH * facts.episode, forged, 9)
+        else:
+            theirs = checkpoint.load(found)
+            forged = checkpoint.Checkpoint(facts._replace(identity=theirs.facts.identity), theirs.arrays)
+            checkpoint.save(folder, stub.LENGTH * facts.episode, forged, 9)
+        assert self.run("a").code == 2
 
     @precondition(lambda self: self.foreign and not self.held)
     @rule()

@@ -177,11 +177,15 @@ def test_a_checkpoint_of_another_run_is_refused(server, half, tmp_path):
     server("train", path=str(other), **B)
     foreign = max((other / "checkpoints").iterdir())
     shutil.copy(foreign, half / "checkpoints")
+    aside = half / "checkpoints" / f"000000000030.checkpoint{files.ASIDE}"
+    aside.touch()  # of a process that died
     log = (half / "metrics.jsonl").read_bytes()
     assert refused(server("resume", path=str(half)), foreign.name, "is a checkpoint of another run: remove it")
     assert (half / "metrics.jsonl").read_bytes() == log
+    assert aside.exists()
     (half / "checkpoints" / foreign.name).unlink()
     assert server("resume", path=str(half)).code == 0
+    assert not aside.exists()
     assert whole(half)
 
 

@@ -162,8 +162,6 @@ class Directories(RuleBasedStateMachine):
         held = self.server("train", path=str(self.path), gamma=gamma, seed=seed, hold=where, signals=True)
         stub.wait_until_held(self.path, held.pid)
         self.held, self.holds = held, name
-        if where == "training":  # else it has saved nothing yet that would take the place of what is damaged
-            self.cut = self.damaged = False
 
     @precondition(lambda self: self.held)
     @rule(number=st.sampled_from([signal.SIGKILL, signal.SIGTERM]))
@@ -187,7 +185,6 @@ class Directories(RuleBasedStateMachine):
         gamma, seed = RUNS[name]
         held = self.server("train", path=str(self.path), gamma=gamma, seed=seed, hold="waiting")
         stub.wait_until_held(self.path, held.pid)
-        self.cut = self.damaged = False
         if how == "unlocked":
             (self.path / "lock").unlink()
         else:
@@ -269,10 +266,11 @@ class Directories(RuleBasedStateMachine):
             facts = None
         if facts is None:
             shutil.copy(found, self.foreign)
-            return
-        theirs = checkpoint.load(found)
-        forged = checkpoint.Checkpoint(facts._replace(identity=theirs.facts.identity), theirs.arrays)
-        checkpoint.save(folder, stub.LENGTH * facts.episode, forged, 9)
+        else:
+            theirs = checkpoint.load(found)
+            forged = checkpoint.Checkpoint(facts._replace(identity=theirs.facts.identity), theirs.arrays)
+            checkpoint.save(folder, stub.LENGTH * facts.episode, forged, 9)
+        assert self.run("a").code == 2
 
     @precondition(lambda self: self.foreign and not self.held)
     @rule()

@@ -146,23 +146,24 @@ def newest(
 ) -> tuple[Checkpoint | None, list[str]]:
     """Returns the newest valid checkpoint, if any, and the problems of newer ones.
 
-    Removes incomplete files. Skips checkpoints for which `accept` raises `DamagedError`.
+    Skips checkpoints for which `accept` raises `DamagedError`. Then removes incomplete files.
     """
-    for aside in folder.glob(f"*{files.ASIDE}"):
-        with suppress(OSError):
-            aside.unlink()
-    complaints: list[str] = []
+    found, complaints = None, []
     for path in newest_first(folder):
         if path.is_dir() and not path.is_symlink():
             raise ConfigError(f"{path} should be a file, but it is a folder: remove it")
         try:
-            found = load(path, expected)
-            accept(path, found)
+            loaded = load(path, expected)
+            accept(path, loaded)
         except DamagedError as error:
             complaints.append(str(error))
         else:
-            return found, complaints
-    return None, complaints
+            found = loaded
+            break
+    for aside in folder.glob(f"*{files.ASIDE}"):
+        with suppress(OSError):
+            aside.unlink()
+    return found, complaints
 
 
 def _read(file: Any, expected: Sequence[Layout] | None) -> Checkpoint:

@@ -58,7 +58,7 @@ class FollowingPolicy:
 
     @cached_property
     def _fills_gaps(self) -> bool:
-        """True if the belief can handle missing values: a built-in filter whose model has learned."""
+        """True if the belief can handle missing values: a built-in filter that has learned."""
         own = make_agent(self._run.directory.configs[self._number], self._run.environment).filter
         if type(own.inner if isinstance(own, Delayed) else own) is not KalmanFilter:
             return False

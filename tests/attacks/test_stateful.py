@@ -369,7 +369,7 @@ def server():
     stub.SERVER.close()
 
 
-@pytest.mark.parametrize(("examples", "steps"), [(6, 200), pytest.param(60, 2000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("examples", "steps"), [(6, 200), pytest.param(70, 2000, marks=pytest.mark.slow)])
 def test_no_sequence_of_commands_and_accidents_breaks_a_promise(examples, steps):
     """Hypothesis ends its first sequence, and now and then another, before its time: steps are counted."""
     before = Directories.taken

@@ -225,9 +225,10 @@ def faults(config):
         kind = type(NAMES[name])
         if type(value) is not kind:
             yield f"{name} is a {type(value).__name__}"
-        elif kind is int:
-            if abs(value) > INT32:
-                yield f"{name} is beyond int32"
+        elif kind is int or name == "sensor.observed":
+            numbers = (value,) if kind is int else value
+            if any(type(number) is not int or abs(number) > INT32 for number in numbers):
+                yield f"{name} holds what no int32 can"
         elif kind in (float, tuple):
             for number in value if kind is tuple else (value,):
                 yield from number_faults(name, number)
@@ -299,6 +300,8 @@ def verdict(route, name, value):
         return None
     try:
         problems = list(faults(config))
+        if name == "noise.sigma" and config.noise.sigmas:  # --sigma takes a list, too
+            name = "noise.sigmas"
         if name is not None and not meant(name, given, c.flatten(config)[name]):
             problems.append(f"got {c.flatten(config)[name]!r:.60}")
     except Exception as error:

@@ -210,7 +210,7 @@ def test_modules_in_the_current_directory_are_not_imported(tmp_path, program):
 
 @pytest.mark.slow
 def test_a_look_at_a_task_imports_nothing_from_the_current_directory(tmp_path):
-    code = "from moca.studies import look; print(look._look('gymnasium:Pendulum-v1'))"
+    code = "from moca.studies import look; print(look._look('gymnasium:Pendulum-v1', False))"
     done = started(tmp_path, [sys.executable, "-P", "-c", code])
     assert "value.low" in done.stdout, done.stderr
 

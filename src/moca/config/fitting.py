@@ -106,8 +106,8 @@ def _noise_fits(config: "Config") -> None:
         )
     if noise.sigmas and noise.sigma:
         raise ConfigError(
-            f"noise.sigma = {shown(noise.sigma)} and noise.sigmas = {list(noise.sigmas)} cannot both be set: give one "
-            "standard deviation for all observed dimensions, or one for each"
+            f"noise.sigma = {shown(noise.sigma)} and noise.sigmas = {shown(list(noise.sigmas))} cannot both be set: "
+            "give one standard deviation for all observed dimensions, or one for each"
         )
     name, most = ("noise.sigmas", min(noise.sigmas)) if noise.sigmas else ("noise.sigma", noise.sigma)
     if noise.kind != CONSTANT and noise.sigma_min > most:
@@ -117,7 +117,9 @@ def _noise_fits(config: "Config") -> None:
 def _sensor_fits(config: "Config") -> None:
     sensor = config.sensor
     if list(sensor.observed) != sorted(set(sensor.observed)):
-        raise ConfigError(f"sensor.observed = {list(sensor.observed)} must be different numbers in ascending order")
+        raise ConfigError(
+            f"sensor.observed = {shown(list(sensor.observed))} must be different numbers in ascending order"
+        )
     if sensor.gaps and not config.belief.filter:
         raise ConfigError("sensor.gaps = true needs belief.filter = true: only a filter can handle missing values")
     if sensor.delay >= (steps := -(-config.env.episode_length // config.env.action_repeat)):

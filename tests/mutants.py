@@ -237,7 +237,7 @@ DIRECTORIES = [
     ("interrupts.py", "if asked and number[0] == signal.SIGINT:", "if False:"),
 ]  # fmt: skip
 # Of these, the rules without which two commands, an accident or a forged file once broke a run: random sequences alone
-# must notice each of them. No sequence reaches a cut that would lengthen a log, since its rows are compared before.
+# must notice each of them.
 FIXES = (
     "    with directory.locked():",
     "if identity != ",
@@ -251,6 +251,7 @@ FIXES = (
     "                files.refuse_odd(self.path / name)",
     "files.refuse_odd(self.checkpoints, folder=True)",
     "if told != digest",
+    "if os.fstat(handle).st_size > length:",
 )
 # The tests most likely to notice a mutant in a file go first, as most mutants then need no other.
 LIKELY = {

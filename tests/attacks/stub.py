@@ -1,8 +1,8 @@
 """Commands on run directories in processes of their own, in milliseconds: a trainer of a few numbers takes JAX's place.
 
 Everything else is the real thing: directories, locks, logs, checkpoints, signals, exit codes. The server forks a
-process for each command, which may be killed at its n-th operation on files, held while it compiles or trains, kept
-from writing large files, or run as if the power were cut: what it wrote to a log and did not sync is then lost.
+process for each command, which may be killed at its n-th operation on files or lose part of a log there, held while it
+compiles or trains, kept from writing large files, or run as if the power were cut: what it wrote to a log and did not sync is then lost.
 """
 
 import ctypes
@@ -29,6 +29,7 @@ from moca.runs.directory import LOGS
 from moca.runs.interrupts import own_process
 
 EPISODES, LENGTH = 5, 10
+NUMBERS = 112  # bytes of the arrays of a checkpoint, at its end
 DIVERGES = 0.25  # the discount with which all runs do, in the third episode
 ROOT = Path(__file__).parents[2]
 KILLED = 99
@@ -96,17 +97,22 @@ def expected(gamma, seed):
     return ("\n".join(lines) + "\n").encode(), trainer.learners
 
 
-def _operations(dies_at):
-    """Has the process die at its n-th operation on files, and notes how much of each log was synced."""
-    left, record = [dies_at], Trainer.folder.with_name("synced")
+def _operations(dies_at, shortens):
+    """Has the process die at its n-th operation on files, and notes how much of each log was synced.
+
+    Or at its n-th operation another process shortens a log; this one then dies when it would write to it.
+    """
+    done, record = 0, Trainer.folder.with_name("synced")
     synced = json.loads(record.read_text()) if record.exists() else {}
 
     def counted(call):
         def wrapper(*arguments, **named):
-            if left[0] is not None:
-                left[0] -= 1
-                if left[0] < 0:
-                    os._exit(KILLED)
+            nonlocal done
+            if shortens and done == shortens["at"]:
+                shorten(Trainer.folder / shortens["name"], shortens["share"])
+            if done == dies_at or (shortens and done >= shortens["at"] and call is write):
+                os._exit(KILLED)
+            done += 1
             result = call(*arguments, **named)
             if call is fsync:
                 path = os.readlink(f"/proc/self/fd/{arguments[0]}")
@@ -116,7 +122,7 @@ def _operations(dies_at):
 
         return wrapper
 
-    fsync = os.fsync
+    fsync, write = os.fsync, os.write
     for name in ("open", "write", "fsync", "replace", "ftruncate", "unlink"):
         setattr(os, name, counted(getattr(os, name)))
 
@@ -135,7 +141,7 @@ def _child(command):
     if "largest" in command:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (command["largest"],) * 2)
-    _operations(command.get("dies_at"))
+    _operations(command.get("dies_at"), command.get("shortens"))
     arguments = ["train", "--checkpoint-every", "0"]
     if command["verb"] == "train":
         numbers = {"train.gamma": command["gamma"], "seed": command["seed"], "env.episode_length": LENGTH}
@@ -230,6 +236,12 @@ class Server:
 
     def close(self):
         self._process.communicate()
+
+
+def shorten(path, share):
+    """Leaves that share of a file."""
+    if path.exists():
+        os.truncate(path, int(share * path.stat().st_size))
 
 
 def cut_the_power(path):

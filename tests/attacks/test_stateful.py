@@ -47,9 +47,14 @@ class Directories(RuleBasedStateMachine):
         self.path, self.other, self.victim = (self.folder / name for name in ("run", "other", "victim"))
         self.victim.write_bytes(VICTIM)
         self.server("train", path=str(self.other), gamma=RUNS["b"][0], seed=RUNS["b"][1])
-        self.holds = None  # which run the directory is of, once a row or a checkpoint was written
         self.held = None
+        self.forget()
+
+    def forget(self):
+        """Nothing has happened to the directory yet."""
+        self.holds = None  # which run the directory is of, once a row or a checkpoint was written
         self.cut = self.damaged = False
+        self.spoilt = None  # the bytes of the checkpoint that was damaged last
         self.foreign = None  # a checkpoint of the other run
 
     def teardown(self):
@@ -63,10 +68,11 @@ class Directories(RuleBasedStateMachine):
     def run(self, name, verb="train", **how):
         """A command, and what must hold of its answer."""
         gamma, seed = RUNS[name]
-        before = self.contents()
+        before, newest = self.contents(), self.newest()
+        spoilt = newest is not None and newest.read_bytes() == self.spoilt
         answer = self.server(verb, path=str(self.path), gamma=gamma, seed=seed, **how)
         assert "Traceback" not in answer.err + answer.out, answer
-        if any("refers to" in line and "refers to other logs" not in line for line in answer.out.splitlines()):
+        if "refers to" in answer.out:
             assert self.cut, "a log lost rows that a checkpoint counts on"
         if " is damaged" in answer.out or "not a checkpoint of this version" in answer.out:
             assert self.damaged, answer
@@ -78,6 +84,7 @@ class Directories(RuleBasedStateMachine):
             assert self.contents() == before
         else:
             assert answer.code in (0, stub.KILLED), answer
+            assert answer.code != 0 or not spoilt or str(newest) in answer.out, "a damaged checkpoint was used"
             self.damaged = self.damaged and answer.code != 0
             self.cut = self.cut and answer.code != 0
         return answer
@@ -91,6 +98,12 @@ class Directories(RuleBasedStateMachine):
             for path in sorted(self.path.rglob("*"))
             if path.is_file() and path.name != "lock"
         }
+
+    def newest(self):
+        return max((self.path / "checkpoints").glob("*.checkpoint"), default=None)
+
+    def has_all_steps(self):
+        return any((self.path / "checkpoints").glob(f"*{stub.EPISODES * stub.LENGTH}.checkpoint"))
 
     def has_begun(self):
         return (self.path / "metrics.jsonl").exists() or any((self.path / "checkpoints").glob("*.checkpoint"))
@@ -179,7 +192,7 @@ class Directories(RuleBasedStateMachine):
     @rule(how=st.sampled_from(["moved", "removed", "unlocked"]))
     def take_over(self, how):
         """The directory, or its lock, is taken from a process that trains there, and another one trains instead."""
-        if list((self.path / "checkpoints").glob(f"*{stub.EPISODES * stub.LENGTH}.checkpoint")):
+        if self.has_all_steps():
             return  # it would train no more
         name = self.holds if self.has_begun() else "a"
         gamma, seed = RUNS[name]
@@ -206,9 +219,7 @@ class Directories(RuleBasedStateMachine):
         """As Hypothesis leaves rules out, a rule of its own would leave most sequences finished and idle."""
         shutil.rmtree(self.path)
         (self.folder / "synced").unlink(missing_ok=True)
-        self.holds = None
-        self.cut = self.damaged = False
-        self.foreign = None  # a checkpoint of the other run
+        self.forget()
 
     # Accidents and attacks
 
@@ -223,9 +234,18 @@ class Directories(RuleBasedStateMachine):
     @precondition(lambda self: not self.held and self.has_begun() and not self.is_finished())
     @rule(name=st.sampled_from(LOGS), share=st.floats(0, 1))
     def shorten_a_log(self, name, share):
-        if (self.path / name).exists():
-            os.truncate(self.path / name, int(share * (self.path / name).stat().st_size))
-            self.cut = True
+        stub.shorten(self.path / name, share)
+        self.cut = True
+
+    @precondition(lambda self: not (self.held or self.edited or self.foreign or self.is_finished()) and self.holds)
+    @rule(at=st.integers(11, 14), name=st.sampled_from(LOGS), share=st.floats(0, 0.9))
+    def shorten_a_log_during_a_start(self, at, name, share):
+        """Between the operations on files with which a run goes back to its checkpoint, before it learns."""
+        if not self.newest() or self.has_all_steps():
+            return
+        self.cut = True
+        answer = self.run(self.holds, "resume", shortens={"at": at, "name": name, "share": share})
+        assert answer.code == stub.KILLED, answer
 
     @precondition(lambda self: not self.held and self.has_begun() and not self.is_finished())
     @rule(name=st.sampled_from(LOGS))
@@ -234,14 +254,20 @@ class Directories(RuleBasedStateMachine):
             file.write(b'{"step": 1')
 
     @precondition(lambda self: not self.held and not self.is_finished())
-    @rule(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
-    def damage_a_checkpoint(self, place, bit):
-        found = sorted((self.path / "checkpoints").glob("*.checkpoint"))
-        if found:
-            content = bytearray(found[-1].read_bytes())
-            content[int(place * len(content))] ^= 1 << bit
-            found[-1].write_bytes(content)
-            self.damaged = True
+    @rule(part=st.sampled_from(range(4)), place=st.integers(0, 2**20), bit=st.integers(0, 7), at_once=st.booleans())
+    def damage_a_checkpoint(self, part, place, bit, at_once):
+        """A bit of its format, its hash, its header or its numbers; what is there already is not flipped back."""
+        newest = self.newest()
+        if newest is None or newest.read_bytes() == self.spoilt:
+            return
+        content = bytearray(newest.read_bytes())
+        numbers = len(content) - stub.NUMBERS
+        begin, end = [(0, 18), (18, 83), (83, numbers), (numbers, len(content))][part]
+        content[begin + place % (end - begin)] ^= 1 << bit
+        newest.write_bytes(content)
+        self.spoilt, self.damaged = bytes(content), True
+        if at_once and self.holds:
+            self.resume(None)
 
     @precondition(lambda self: not self.held and self.has_begun())
     @rule()
@@ -352,11 +378,16 @@ class Directories(RuleBasedStateMachine):
             assert self.victim.read_bytes() == VICTIM
 
     @invariant()
+    def no_log_is_padded(self):
+        for name in LOGS:
+            path = getattr(self, "path", Path("/nowhere")) / name
+            assert not path.exists() or b"\0" not in path.read_bytes()
+
+    @invariant()
     def the_log_has_the_rows_of_its_run(self):
         path = getattr(self, "path", Path("/nowhere")) / "metrics.jsonl"
         if path.exists() and self.holds:
             content = path.read_bytes()
-            assert b"\0" not in content, "padded"
             rows = EXPECTED[self.holds][0]
             whole = content[: content.rfind(b"\n") + 1] if not content.endswith(b"\n") else content
             assert rows.startswith(whole), "rows of another run, or in another order"

@@ -2,6 +2,7 @@
 
 import io
 import logging
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -63,7 +64,7 @@ def save(figure: Figure, folder: Path, name: str, formats: tuple[str, ...] = FOR
         metadata = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {"Software": None}}.get(suffix)
         held = io.BytesIO()
         figure.savefig(held, format=suffix, metadata=metadata)
-        files.write(path, held.getbuffer())
+        files.write(path, held.getbuffer(), apart=f".{os.getpid()}")
         paths.append(path)
     plt.close(figure)
     return paths

@@ -2,7 +2,8 @@
 
 Everything else is the real thing: directories, locks, logs, checkpoints, signals, exit codes. The server forks a
 process for each command, which may be killed at its n-th operation on files or lose part of a log there, held while it
-compiles or trains, kept from writing large files, or run as if the power were cut: what it wrote to a log and did not sync is then lost.
+compiles or trains, kept from writing large files, or run as if the power were cut: what it wrote to a log and did not
+sync is then lost.
 """
 
 import ctypes
@@ -100,17 +101,21 @@ def expected(gamma, seed):
 def _operations(dies_at, shortens):
     """Has the process die at its n-th operation on files, and notes how much of each log was synced.
 
-    Or at its n-th operation another process shortens a log; this one then dies when it would write to it.
+    Or, n operations after it has opened a checkpoint, another process shortens a log; this one then dies when it would
+    write to it.
     """
-    done, record = 0, Trainer.folder.with_name("synced")
+    done, opened, record = 0, None, Trainer.folder.with_name("synced")
     synced = json.loads(record.read_text()) if record.exists() else {}
 
     def counted(call):
         def wrapper(*arguments, **named):
-            nonlocal done
-            if shortens and done == shortens["at"]:
+            nonlocal done, opened
+            if opened is None and str(arguments[0]).endswith(checkpoint.SUFFIX):
+                opened = done
+            since = -1 if shortens is None or opened is None else done - opened - shortens["after"]
+            if since == 0:
                 shorten(Trainer.folder / shortens["name"], shortens["share"])
-            if done == dies_at or (shortens and done >= shortens["at"] and call is write):
+            if done == dies_at or (since >= 0 and call is write):
                 os._exit(KILLED)
             done += 1
             result = call(*arguments, **named)

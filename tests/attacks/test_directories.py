@@ -1,13 +1,16 @@
 """What was seen to break a run directory, one by one: each is refused in a sentence, or does no harm."""
 
+import errno
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +26,7 @@ from moca.runs.directory import LOGS, RunDirectory
 from moca.runs.display import learning_curve
 from moca.runs.run import load
 from moca.studies import grid, results
+from moca.studies.results import load_results
 from tests.attacks import stub
 
 A, B = {"gamma": 0.9, "seed": 1}, {"gamma": 0.5, "seed": 7}
@@ -125,10 +129,19 @@ def test_no_checkpoint_is_written_where_the_lock_was_lost(half):
 
 
 def test_other_settings_take_a_directory_in_which_nothing_was_learned(server, tmp_path):
-    path = tmp_path / "run"
+    path = tmp_path / "begun"
     held = server("train", path=str(path), **A, hold="compiling")
     stub.wait_until_held(path, held.pid)
     server.end(held)
+    for dies_at in range(24):
+        copy = shutil.copytree(path, tmp_path / str(dies_at))
+        server("train", path=str(copy), **B, dies_at=dies_at)
+        answer = server("resume", path=str(copy))  # of the one or the other, or there is none
+        if answer.code == 0:
+            assert whole(copy, A if (copy / "metrics.jsonl").read_bytes() == stub.expected(**A)[0] else B)
+        else:
+            assert refused(answer, "is not a run directory: it has no config.json")
+        assert answer.code == 0 or server("train", path=str(copy), **B).code == 0
     assert server("train", path=str(path), **B).code == 0
     assert whole(path, B)
 
@@ -477,6 +490,68 @@ def test_a_lock_that_has_another_name_elsewhere(server, half):
     assert victim.read_text() == "not yours"
 
 
+def test_a_run_that_replaces_its_checkpoint_is_asked_again(half, monkeypatch):
+    """It trains on while another process looks for its newest one."""
+    directory, load = RunDirectory.open(half), checkpoint.load
+    state = stub.Trainer([directory.config], [1, 2], None).state
+    facts, arrays = load(checkpoint.newest_first(directory.checkpoints)[0])
+
+    def later(path, expected=None):
+        monkeypatch.setattr(checkpoint, "load", load)
+        shutil.rmtree(directory.checkpoints)
+        checkpoint.save(directory.checkpoints, 30, Checkpoint(facts, [arrays[0] + 1, *arrays[1:]]), 1)
+        return load(path, expected)
+
+    monkeypatch.setattr(checkpoint, "load", later)
+    np.testing.assert_array_equal(saving.newest_learners(directory, state), arrays[0] + 1)
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENOMEM])
+def test_a_checkpoint_that_cannot_be_opened_is_not_thrown_away(half, monkeypatch, number):
+    """It may be whole: the run does not go back behind it."""
+    newest = checkpoint.newest_first(half / "checkpoints")[0]
+
+    def fail(path):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(files, "open_to_read", fail)
+    with pytest.raises(ConfigError, match=re.escape(f"{newest} cannot be read: {os.strerror(number)}")) as caught:
+        checkpoint.newest(newest.parent)
+    assert not isinstance(caught.value, checkpoint.DamagedError)
+
+
+def test_sectors_that_cannot_be_read_are_damage(half, monkeypatch):
+    newest, before = checkpoint.newest_first(half / "checkpoints")[:2]
+    opened = files.open_to_read
+
+    def fail(path):
+        if path == newest:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return opened(path)
+
+    monkeypatch.setattr(files, "open_to_read", fail)
+    found, complaints = checkpoint.newest(newest.parent)
+    assert complaints == [f"{newest} cannot be read: {os.strerror(errno.EIO)}"]
+    assert found.facts == checkpoint.load(before).facts
+
+
+@pytest.mark.parametrize("fits", [True, False])
+def test_no_memory_is_taken_for_arrays_of_another_run(half, fits):
+    """A file with holes is small on the disk, or in an archive, however large it is."""
+    facts, arrays = checkpoint.load(checkpoint.newest_first(half / "checkpoints")[0])
+    path = checkpoint.save(half / "checkpoints", 40, Checkpoint(facts, [np.zeros(2**27, np.uint8)]), 9)
+    if not fits:
+        with path.open("r+b") as file:
+            file.seek(-1, os.SEEK_END)
+            file.write(b"\1")
+    tracemalloc.start()
+    with pytest.raises(checkpoint.OtherArraysError if fits else checkpoint.DamagedError):
+        checkpoint.load(path, [[(array.dtype.name, array.shape) for array in arrays]])
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 2**24
+
+
 def test_a_checkpoint_that_is_a_link_is_passed_over(server, half):
     newest = max((half / "checkpoints").iterdir())
     newest.rename(half.parent / "aside")
@@ -541,6 +616,30 @@ def test_a_folder_of_ones_own_is_not_taken_for_a_run(server, tmp_path):
     (tmp_path / "config.json").write_text('{"mine": 1}')
     assert refused(server("train", path=str(tmp_path), **A), "not belong to a run: choose another directory")
     assert (tmp_path / "config.json").read_text() == '{"mine": 1}'
+    assert [each.name for each in tmp_path.iterdir()] == ["config.json"]
+
+
+def test_what_is_refused_leaves_no_lock(server, tmp_path):
+    """Where there was none, as in a copy of a finished run."""
+    path = tmp_path / "run"
+    assert server("train", path=str(path), **A).code == 0
+    (path / "lock").unlink()
+    assert refused(server("train", path=str(path), **A), "it is finished")
+    assert refused(server("train", path=str(path), **B), "with other settings")
+    assert refused(server("resume", path=str(path)), "it is finished")
+    assert not (path / "lock").exists()
+
+
+def test_a_row_that_is_being_written_is_not_read(half):
+    """Whoever asks while the run trains, or after it died there, sees the rows before it."""
+    path = half / "metrics.jsonl"
+    rows, content = RunDirectory(half).rows(), path.read_bytes()
+    for more in (b"{", content[: len(content) // 8], content.splitlines()[0][:-1]):
+        path.write_bytes(content + more)
+        assert RunDirectory(half).rows() == rows
+        assert len(load_results(half)) == len(rows)
+    path.write_bytes(content[:-1])
+    assert RunDirectory(half).rows() == rows
 
 
 def test_damaged_rows_are_named(tmp_path):
@@ -571,7 +670,7 @@ def test_a_signal_while_compiling_ends_the_process(server, tmp_path):
 def test_a_status_of_the_wrong_shape_is_named_before_anything_is_compiled(server, tmp_path):
     (tmp_path / "status.json").write_text("[]")
     assert refused(server("train", path=str(tmp_path), **A), str(tmp_path / "status.json"))
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["lock", "status.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["status.json"]
 
 
 def test_a_signal_ends_the_process_whatever_else_goes_wrong(monkeypatch):

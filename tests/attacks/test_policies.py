@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import socket
 import struct
 import tracemalloc
@@ -265,6 +266,41 @@ def test_an_export_that_fails_leaves_what_was_there(tmp_path, monkeypatch):
         with pytest.raises(ConfigError, match=f"{name} should be an ordinary file"):
             export.write(path, *parts)
         path.unlink()
+
+
+def test_two_exports_to_one_file(tmp_path, monkeypatch):
+    """The second begins and ends while the first one writes."""
+    config = override(Config(), {"agent": "sac", "sac.width": 8})
+    parts = make_agent(config, Plane()), learners_of(config, Plane()), {"env": "Plane"}
+    path, fsync = tmp_path / "policy.npz", os.fsync
+
+    def meanwhile(handle):
+        monkeypatch.setattr(os, "fsync", fsync)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "getpid", lambda: 1)
+            export.write(path, *parts)
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", meanwhile)
+    export.write(path, *parts)
+    assert Policy.load(path).facts["env"] == "Plane"
+    assert [each.name for each in tmp_path.iterdir()] == ["policy.npz"]
+
+
+def test_a_model_that_does_not_fit_leaves_what_was_there(tmp_path):
+    config = override(Config(), {"agent": "sac", "sac.width": 8})
+    policy = Policy.load(export.write(tmp_path / "policy.npz", make_agent(config, Plane()),
+                                           learners_of(config, Plane()), {}))  # fmt: skip
+    path = policy.to_onnx(tmp_path / "policy.onnx")
+    before, limits = path.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            policy.to_onnx(path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert path.read_bytes() == before
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["policy.npz", "policy.onnx"]
 
 
 # Mutations. Bytes: what loads all the same is what was written. Values: what loads is whole.

@@ -238,13 +238,13 @@ class Directories(RuleBasedStateMachine):
         self.cut = True
 
     @precondition(lambda self: not (self.held or self.edited or self.foreign or self.is_finished()) and self.holds)
-    @rule(at=st.integers(11, 14), name=st.sampled_from(LOGS), share=st.floats(0, 0.9))
-    def shorten_a_log_during_a_start(self, at, name, share):
+    @rule(after=st.integers(2, 5), name=st.sampled_from(LOGS), share=st.floats(0, 0.9))
+    def shorten_a_log_during_a_start(self, after, name, share):
         """Between the operations on files with which a run goes back to its checkpoint, before it learns."""
         if not self.newest() or self.has_all_steps():
             return
         self.cut = True
-        answer = self.run(self.holds, "resume", shortens={"at": at, "name": name, "share": share})
+        answer = self.run(self.holds, "resume", shortens={"after": after, "name": name, "share": share})
         assert answer.code == stub.KILLED, answer
 
     @precondition(lambda self: not self.held and self.has_begun() and not self.is_finished())

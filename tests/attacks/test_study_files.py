@@ -1,11 +1,15 @@
 """Files of a study that are damaged, crafted or of another shape: one sentence each, which names the file."""
 
+import contextlib
+import dataclasses
 import io
 import json
 import os
 import shutil
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -225,6 +229,28 @@ def job_in(directory):
     job, cells = grid.plan(PLAN)[0], directory / "cells"
     (cells / job.name).mkdir(parents=True)
     return job, cells
+
+
+def test_one_of_two_studies_begins(tmp_path, monkeypatch):
+    """At the same time in one directory: the other is refused, and does not replace the plan."""
+    write, begun = results.write, []
+
+    def slowly(path, content):
+        time.sleep(0.1 * (b'"other"' in content))
+        write(path, content)
+
+    def begin(plan):
+        with contextlib.suppress(ConfigError):
+            launch.prepare(tmp_path, plan)
+            begun.append(plan.name)
+
+    monkeypatch.setattr(results, "write", slowly)
+    threads = [threading.Thread(target=begin, args=(plan,)) for plan in (PLAN, dataclasses.replace(PLAN, name="other"))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert begun == [results.load_grid(tmp_path).name]
 
 
 def test_the_log_of_a_job_is_no_link(tmp_path):

@@ -63,9 +63,20 @@ def test_a_run_that_was_made_longer_and_died_goes_on(copy):
     directory = RunDirectory.open(copy)
     with directory.locked():
         directory.extend(4 * LENGTH)
+        directory.keep_extension()
     assert not RunDirectory.open(copy).over  # finished, at fewer steps than it has
     assert len(moca.load(copy, env=probes.Drift()).evaluate(2)) == 2
     assert moca.resume(copy, env=probes.Drift()).directory.status == {"state": "finished", "step": 80}
+
+
+def test_a_run_that_cannot_be_made_longer_stays_as_it_was(copy, monkeypatch):
+    before = (copy / "meta.json").read_bytes(), (copy / "status.json").read_bytes()
+    with pytest.raises(ConfigError, match="your own environment"):
+        moca.resume(copy, steps=4 * LENGTH)
+    monkeypatch.setattr("moca.memory.available", lambda: 1000)
+    with pytest.raises(ConfigError, match="GB of memory"):
+        moca.resume(copy, steps=4 * LENGTH, env=probes.Drift())
+    assert ((copy / "meta.json").read_bytes(), (copy / "status.json").read_bytes()) == before
 
 
 def test_a_run_is_not_made_shorter_nor_odd(copy):

@@ -15,6 +15,7 @@ except for erf, which ONNX Runtime implements in single precision only.
 """
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,7 +46,12 @@ def write(policy: "Policy", path: Path | str) -> Path:
     content = model(policy).SerializeToString()
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
+    aside = path.with_name(f"{path.name}.{os.getpid()}.writing")  # renamed when complete
+    try:
+        aside.write_bytes(content)
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
     return path
 
 

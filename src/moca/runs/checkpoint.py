@@ -4,12 +4,13 @@ A file consists of a line with the format, a line with the SHA-256 of the rest, 
 header in eight bytes, the header, and the bytes of the arrays. Reading it executes nothing: the
 header is JSON, and the arrays are numbers of the types in `KINDS`. No name in it is used as a path,
 and no memory is allocated for an array before the sizes in the header have been compared with the
-file's.
+file's, and with those of the run.
 
 Later formats must begin with the same two lines, with the first line included in the hash. This
 version then tells an intact checkpoint of a later version, which it must not discard, from damage.
 """
 
+import errno
 import hashlib
 import json
 import math
@@ -129,14 +130,16 @@ def load(path: Path, expected: Sequence[Layout] | None = None) -> Checkpoint:
     """Reads a file.
 
     Raises:
-        DamagedError: If any byte differs from what was written.
+        DamagedError: If any byte differs from what was written, or cannot be read from the disk.
         OtherArraysError: If the file is intact, but its layout is not one of the expected ones.
+        ConfigError: If the file may be intact, but cannot be opened, as without permission.
     """
     try:
         with files.open_to_read(path) as file:
             return _read(file, expected)
     except OSError as error:
-        raise DamagedError(f"{path} cannot be read: {error.strerror or error}") from None
+        kind = DamagedError if error.errno in (None, errno.EIO, errno.ELOOP, errno.ENOENT, errno.ENXIO) else ConfigError
+        raise kind(f"{path} cannot be read: {error.strerror or error}") from None
     except (DamagedError, OtherArraysError) as error:
         raise type(error)(f"{path} {error}") from None
 
@@ -189,6 +192,13 @@ def _read(file: Any, expected: Sequence[Layout] | None) -> Checkpoint:
     if size - before - length != sum(np.dtype(kind).itemsize * math.prod(shape) for kind, shape in layout):
         raise DamagedError("is damaged: its length does not match its header")
     digest = hashlib.sha256(lead + header)
+    if expected is not None and layout not in expected:  # no memory is allocated for these
+        if told != hashlib.file_digest(file, lambda: digest).hexdigest().encode() + b"\n":
+            raise damaged
+        raise OtherArraysError(
+            "does not match this run: it was written with other settings, or another version of moca, jax or optax. "
+            "Resume with the version that wrote it, or remove it"
+        )
     arrays = []
     for kind, shape in layout:
         array = np.empty(math.prod(shape), kind)
@@ -199,11 +209,6 @@ def _read(file: Any, expected: Sequence[Layout] | None) -> Checkpoint:
         arrays.append(array.reshape(shape))
     if told != digest.hexdigest().encode() + b"\n":
         raise damaged
-    if expected is not None and layout not in expected:
-        raise OtherArraysError(
-            "does not match this run: it was written with other settings, or another version of moca, jax or optax. "
-            "Resume with the version that wrote it, or remove it"
-        )
     return Checkpoint(facts, arrays)
 
 

@@ -81,21 +81,27 @@ class RunDirectory:
         for name in ("config", "_asked", "meta"):
             self.__dict__.pop(name, None)
 
-    def begin(self, config: Config, runs: list[dict[str, float]]) -> None:
-        """Writes the settings to a locked directory; raises if it has another or a finished run."""
+    def refuse(self, config: Config, runs: list[dict[str, float]]) -> None:
+        """Raises if this run can be neither started nor resumed here."""
         if self._holds_a_run():
             self.refuse_other(config, runs)
-            return
-        if not self._is_ours():
+        elif not self._is_ours():
             raise ConfigError(
                 f"{self.path} has a config.json or meta.json that does not belong to a run: choose another directory"
             )
         _ = self.status  # raises if status.json is invalid
+
+    def begin(self, config: Config, runs: list[dict[str, float]]) -> None:
+        """Writes the settings to a locked directory; raises if it has another or a finished run."""
+        self.refuse(config, runs)
+        if self._holds_a_run():
+            return
         self._forget()
         text = to_json(config)
         identity = origin.identity(json.loads(text), runs)
         with self.writing():
-            # In this order, so that a directory with a config.json is complete.
+            # In this order, so that a directory with a config.json is complete, and has the meta.json of that run.
+            (self.path / "config.json").unlink(missing_ok=True)
             meta = {**origin.describe(), "identity": identity, "runs": runs}
             files.write(self.path / "meta.json", (json.dumps(meta, indent=2) + "\n").encode())
             files.write(self.path / "config.json", (text + "\n").encode())
@@ -154,9 +160,16 @@ class RunDirectory:
         return override(self.config, {"train.steps": steps, "train.horizon": scheduled(self.config)})
 
     def extend(self, steps: int) -> None:
-        """Extends the run in a locked directory, in one atomic write."""
+        """Extends the run in memory; `keep_extension` writes it, when nothing can be refused any more."""
         if self.longer(steps) != self.config:
-            self.note(extended=[*self.totals[1:], steps])
+            extended = self.meta | {"extended": [*self.totals[1:], steps]}
+            self._forget()
+            self.meta = extended
+
+    def keep_extension(self) -> None:
+        """Writes an extension to a locked directory, in one atomic write."""
+        if self.meta != self._read("meta.json"):
+            self.note()
 
     def note(self, **facts: Any) -> None:
         """Adds entries to meta.json in a locked directory."""

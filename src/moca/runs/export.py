@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,7 @@ def write(path: Path | str, agent: Agent, learner: Any, origin: Mapping[str, Any
     with files.writing(path):
         files.refuse_odd(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        files.write(path, content)
+        files.write(path, content, apart=f".{os.getpid()}")
     return path
 
 

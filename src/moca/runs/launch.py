@@ -84,6 +84,7 @@ def train(
     _refuse_partial(config, checked)
     runs = [{"seed": seed, **settings} for settings in varied for seed in seeds]
     directory = RunDirectory(out)
+    directory.refuse(config, runs)  # before there is even a lock
     with directory.locked():
         directory.begin(config, runs)
         remember(directory.path, config.env.name)
@@ -116,6 +117,8 @@ def resume(
     env = as_environment(env, directory.config.env.flatten)
     import_trusted(directory.path, directory.config.env.name, trust)
     use_all_cores()
+    if steps is None:
+        directory.refuse_other(directory.config, directory.runs)  # before there is even a lock
     with directory.locked():
         if steps is not None:
             steps = whole("steps", steps, 1)
@@ -170,6 +173,7 @@ def _train(directory: RunDirectory, env: Spaces | None, overlap: bool, options: 
                 trainer = make_trainer(directory.configs, seeds, env, overlap)
                 trainer.schedule = Schedule(config.env.episode_length, directory.totals)
                 go_back_to_checkpoint(trainer, directory, console)
+                directory.keep_extension()
             for sentence in _reconciled(config, getattr(trainer.env, "limit", None)):
                 console.print(f"note: {sentence}")
             started = time.perf_counter()

@@ -1,5 +1,6 @@
 """A trainer's checkpoints: saving from time to time, and restoring the newest valid one."""
 
+import os
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -79,6 +80,8 @@ def newest_learners(directory: RunDirectory, like: Any) -> Any | None:
         try:
             found = checkpoint.load(path, layouts(directory, like))
         except checkpoint.DamagedError:
+            if not os.path.lexists(path):  # the run goes on, and has replaced it by a newer one
+                return newest_learners(directory, like)
             continue
         state = checkpoint.unflatten(found.arrays, like)
         if found.facts.identity == directory.meta.get("identity") and plausible(state, may_miss(directory.config)):

@@ -89,11 +89,23 @@ def prepare(directory: Path, plan: Grid, trust: bool = False) -> None:
     text = grid.to_json(plan)
     with writing(f"to {directory}"):
         (directory / results.CELLS).mkdir(parents=True, exist_ok=True)
-        if not (directory / results.PLAN).exists():
-            results.write(directory / results.PLAN, (text + "\n").encode())
+        with _alone(directory / results.CELLS):
+            if not (directory / results.PLAN).exists():
+                results.write(directory / results.PLAN, (text + "\n").encode())
     results.refuse_other(directory, plan)
     for block in plan.blocks if trust else ():
         remember(directory, block.env)
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Waits until no other process is in such a block, so that two studies do not both write a plan."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def _local(directory: Path, jobs: Sequence[Job], options: Options, board: Board) -> tuple[Failures, str | None]:

@@ -3,6 +3,7 @@
 import base64
 import dataclasses
 import html
+import os
 import tempfile
 from functools import cached_property
 from pathlib import Path
@@ -123,7 +124,7 @@ class Inspection:
         files.refuse_odd(path)
         with files.writing(f"the page {path}"):
             path.parent.mkdir(parents=True, exist_ok=True)
-            files.write(path, content)
+            files.write(path, content, apart=f".{os.getpid()}")
         return path
 
     def _repr_html_(self) -> str:

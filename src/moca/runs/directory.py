@@ -100,7 +100,7 @@ class RunDirectory:
         text = to_json(config)
         identity = origin.identity(json.loads(text), runs)
         with self.writing():
-            # In this order, so that a directory with a config.json is complete, and has the meta.json of that run.
+            # In this order, so that a config.json has the meta.json of its run beside it.
             (self.path / "config.json").unlink(missing_ok=True)
             meta = {**origin.describe(), "identity": identity, "runs": runs}
             files.write(self.path / "meta.json", (json.dumps(meta, indent=2) + "\n").encode())
@@ -160,7 +160,7 @@ class RunDirectory:
         return override(self.config, {"train.steps": steps, "train.horizon": scheduled(self.config)})
 
     def extend(self, steps: int) -> None:
-        """Extends the run in memory; `keep_extension` writes it, when nothing can be refused any more."""
+        """Extends the run in memory; `keep_extension` writes it, once nothing can be refused."""
         if self.longer(steps) != self.config:
             extended = self.meta | {"extended": [*self.totals[1:], steps]}
             self._forget()

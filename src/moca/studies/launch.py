@@ -99,7 +99,7 @@ def prepare(directory: Path, plan: Grid, trust: bool = False) -> None:
 
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Waits until no other process is in such a block, so that two studies do not both write a plan."""
+    """Waits until no other process is in such a block, so that only one study writes its plan."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)

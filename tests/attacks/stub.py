@@ -188,6 +188,7 @@ def serve():
     import tensorboardX.proto.event_pb2
     import tensorboardX.proto.summary_pb2  # noqa: F401, imported here once instead of in every process
 
+    cli._parser()  # it imports more
     devices.use_device = lambda _: None
     saving.Saver.save_if_due = lambda self: (self.save(), self.wait())  # so that it is known what has been done
     launch.make_trainer = Trainer

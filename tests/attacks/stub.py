@@ -101,21 +101,22 @@ def expected(gamma, seed):
 def _operations(dies_at, shortens):
     """Has the process die at its n-th operation on files, and notes how much of each log was synced.
 
-    Or, n operations after it has opened a checkpoint, another process shortens a log; this one then dies when it would
-    write to it.
+    Or, n operations or more after it has opened a checkpoint, and as it opens another file, another process shortens a
+    log; this one then dies when it would write to it.
     """
-    done, opened, record = 0, None, Trainer.folder.with_name("synced")
+    done, opened, shortened, record = 0, None, False, Trainer.folder.with_name("synced")
     synced = json.loads(record.read_text()) if record.exists() else {}
 
     def counted(call):
         def wrapper(*arguments, **named):
-            nonlocal done, opened
+            nonlocal done, opened, shortened
             if opened is None and str(arguments[0]).endswith(checkpoint.SUFFIX):
                 opened = done
-            since = -1 if shortens is None or opened is None else done - opened - shortens["after"]
-            if since == 0:
+            due = shortens and opened is not None and done >= opened + shortens["after"]
+            if due and call is open_ and not shortened:
                 shorten(Trainer.folder / shortens["name"], shortens["share"])
-            if done == dies_at or (since >= 0 and call is write):
+                shortened = True
+            if done == dies_at or (shortened and call is write):
                 os._exit(KILLED)
             done += 1
             result = call(*arguments, **named)
@@ -127,7 +128,7 @@ def _operations(dies_at, shortens):
 
         return wrapper
 
-    fsync, write = os.fsync, os.write
+    open_, fsync, write = os.open, os.fsync, os.write
     for name in ("open", "write", "fsync", "replace", "ftruncate", "unlink"):
         setattr(os, name, counted(getattr(os, name)))
 

@@ -223,19 +223,26 @@ class Directories(RuleBasedStateMachine):
 
     # Accidents and attacks
 
+    def go_on(self, at_once):
+        """In a sequence without the rule that resumes, nothing would be noticed."""
+        if at_once and self.holds:
+            self.resume(None)
+
     @precondition(lambda self: not self.held)
-    @rule(name=st.sampled_from("ab"), dies_at=st.integers(20, 90))
-    def cut_the_power(self, name, dies_at):
+    @rule(name=st.sampled_from("ab"), dies_at=st.integers(20, 90), at_once=st.booleans())
+    def cut_the_power(self, name, dies_at, at_once):
         """In the middle of a command."""
         self.train(name, dies_at, anew=True)
         if not self.is_finished():
             stub.cut_the_power(self.path)
+            self.go_on(at_once)
 
     @precondition(lambda self: not self.held and self.has_begun() and not self.is_finished())
-    @rule(name=st.sampled_from(LOGS), share=st.floats(0, 1))
-    def shorten_a_log(self, name, share):
+    @rule(name=st.sampled_from(LOGS), share=st.floats(0, 1), at_once=st.booleans())
+    def shorten_a_log(self, name, share, at_once):
         stub.shorten(self.path / name, share)
         self.cut = True
+        self.go_on(at_once)
 
     @precondition(lambda self: not (self.held or self.edited or self.foreign or self.is_finished()) and self.holds)
     @rule(after=st.integers(2, 5), name=st.sampled_from(LOGS), share=st.floats(0, 0.9))
@@ -266,8 +273,7 @@ class Directories(RuleBasedStateMachine):
         content[begin + place % (end - begin)] ^= 1 << bit
         newest.write_bytes(content)
         self.spoilt, self.damaged = bytes(content), True
-        if at_once and self.holds:
-            self.resume(None)
+        self.go_on(at_once)
 
     @precondition(lambda self: not self.held and self.has_begun())
     @rule()
@@ -305,8 +311,8 @@ class Directories(RuleBasedStateMachine):
         self.foreign = None
 
     @precondition(lambda self: not self.held and not self.is_finished() and not self.foreign)
-    @rule(alone=st.booleans())
-    def put_a_crafted_checkpoint(self, alone):
+    @rule(alone=st.booleans(), at_once=st.booleans())
+    def put_a_crafted_checkpoint(self, alone, at_once):
         """Valid in itself, but it counts on a file outside, alone or beside a log that is longer than it is."""
         found = sorted((self.path / "checkpoints").glob("*.checkpoint"))
         if found:
@@ -318,14 +324,16 @@ class Directories(RuleBasedStateMachine):
             step = stub.LENGTH * facts.episode
             checkpoint.save(found[-1].parent, step, checkpoint.Checkpoint(facts._replace(lengths=lengths), arrays), 9)
             self.damaged = True
+            self.go_on(at_once)
 
     @precondition(lambda self: not self.held and (self.path / "config.json").exists() and not self.edited)
-    @rule()
-    def edit_the_settings(self):
+    @rule(at_once=st.booleans())
+    def edit_the_settings(self, at_once):
         self.before = (self.path / "config.json").read_text()
         edited = json.loads(self.before)
         edited["train"]["gamma"] = EDITED
         (self.path / "config.json").write_text(json.dumps(edited))
+        self.go_on(at_once)
 
     @precondition(lambda self: self.edited and not self.held)
     @rule()

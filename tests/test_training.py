@@ -127,7 +127,7 @@ class Marked(probes.Drift):
 def test_each_program_contains_the_environment_once():
     """Physics takes long to compile: neither an action repeat nor the warm-up adds a copy on a CPU."""
     trainer = ScanTrainer([probes.tiny(env__action_repeat=2)], (0,), Marked())
-    assert [program.compile().as_text().count(" atan2(") for program in trainer.lowered()] == [1, 1]
+    assert [program.compile().as_text().count(" atan2(") for program in trainer.lowered()] == [1, 1, 0]
 
 
 def test_programs_are_compiled_in_parallel():

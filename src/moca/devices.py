@@ -93,3 +93,12 @@ def compiled(programs: Iterable[Any]) -> list[Any]:
     with ThreadPoolExecutor() as pool:
         building = [pool.submit(program.compile) for program in programs]
     return [program.result() for program in building]
+
+
+def for_one_call() -> dict[str, int]:
+    """Returns compiler options for a program that runs once and need not be fast.
+
+    On a CPU it then takes a third of the time to compile. A level that `XLA_FLAGS` sets is kept.
+    """
+    chosen = "xla_backend_optimization_level" in os.environ.get("XLA_FLAGS", "")
+    return {} if chosen or jax.default_backend() != "cpu" else {"xla_backend_optimization_level": 1}

@@ -1,5 +1,6 @@
 """The loop: what is stored, what is random, what is shared, what is compiled once."""
 
+import gc
 import hashlib
 import os
 import subprocess
@@ -133,6 +134,23 @@ def test_each_program_contains_the_environment_once():
 def test_programs_are_compiled_in_parallel():
     together = Barrier(2, timeout=10)  # broken if one has to wait for the other
     assert compiled(SimpleNamespace(compile=lambda n=n: (together.wait(), n)[1]) for n in range(2)) == [0, 1]
+
+
+def test_garbage_is_looked_for_less_often_only_while_programs_are_made():
+    before, meanwhile = gc.get_threshold(), []
+
+    def programs():
+        meanwhile.append(gc.get_threshold())
+        yield SimpleNamespace(compile=lambda: None)
+        raise ConfigError("it cannot be traced")
+
+    gc.set_threshold(700, 10, 10)
+    try:
+        with pytest.raises(ConfigError, match="cannot be traced"):
+            compiled(programs())
+        assert (meanwhile, gc.get_threshold()) == ([(20_000, 10, 10)], (700, 10, 10))
+    finally:
+        gc.set_threshold(*before)
 
 
 def test_the_random_numbers_of_many_steps_are_those_of_each():

@@ -140,7 +140,7 @@ class ScanTrainer(Trainer):
             self.configs, self.state = jax.device_put((self.configs, self.state), spread)
 
         def of_all(function: Callable) -> Any:
-            """The function of one run as a program of all, which may reuse the memory of `donated`."""
+            """The function of one run as a program of all, which may reuse `donated` memory."""
 
             def one(number: Any, given: tuple, donated: tuple) -> Any:
                 config, state, *more = given

@@ -16,7 +16,7 @@ import pytest
 from moca import replay as memory
 from moca.agents import make_agent
 from moca.config import ConfigError
-from moca.devices import compiled
+from moca.devices import compiled, for_one_call
 from moca.drivers import ScanTrainer
 from moca.exploration import normals
 from moca.loop import LoopState, StepDraws, draw_step, draw_steps, learn
@@ -134,6 +134,13 @@ def test_each_program_contains_the_environment_once():
 def test_programs_are_compiled_in_parallel():
     together = Barrier(2, timeout=10)  # broken if one has to wait for the other
     assert compiled(SimpleNamespace(compile=lambda n=n: (together.wait(), n)[1]) for n in range(2)) == [0, 1]
+
+
+def test_a_level_of_optimisation_that_was_asked_for_is_kept(monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=false")
+    assert for_one_call() == {"xla_backend_optimization_level": 1}
+    monkeypatch.setenv("XLA_FLAGS", "--xla_backend_optimization_level=0")
+    assert for_one_call() == {}
 
 
 def test_garbage_is_looked_for_less_often_only_while_programs_are_made():

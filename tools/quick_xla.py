@@ -1,6 +1,6 @@
 """XLA flags for programs that compile longer than they run, as those of tests and notebooks do.
 
-A training program compiles in a fifth of the time. Code is generated in one part: several are for
+A training program compiles in a quarter of the time. Code is generated in one part: several are for
 cores that would else be idle.
 """
 

@@ -84,7 +84,6 @@ class Page:
         self.browser = browser
         self.target = browser.call("Target.createTarget", url="about:blank")["targetId"]
         self.session = browser.call("Target.attachToTarget", targetId=self.target, flatten=True)["sessionId"]
-        browser.events.clear()
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
         self.call(
@@ -92,9 +91,14 @@ class Page:
         )
         features = [{"name": name.replace("_", "-"), "value": value} for name, value in media.items()]
         self.call("Emulation.setEmulatedMedia", features=features)
+        self.go(path)
+
+    def go(self, path):
+        """Opens a file in this tab; events of the one before are forgotten."""
+        self.browser.events.clear()
         self.call("Page.navigate", url=path.as_uri())
         while not self.events("Page.loadEventFired"):
-            browser.receive()
+            self.browser.receive()
         self.settle()
 
     def call(self, method, **parameters):

@@ -15,6 +15,8 @@ from tools.quick_xla import FLAGS
 
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {FLAGS}".strip()
 
+gc.set_threshold(20_000, 20, 20)  # tracing makes many objects that live on
+
 ROOT = Path(__file__).parent.parent
 
 # How long an example takes says more about what else the machine does than about the code.

@@ -1,5 +1,6 @@
 """The loop: what is stored, what is random, what is shared, what is compiled once."""
 
+import gc
 import hashlib
 import os
 import subprocess
@@ -15,7 +16,7 @@ import pytest
 from moca import replay as memory
 from moca.agents import make_agent
 from moca.config import ConfigError
-from moca.devices import compiled
+from moca.devices import compiled, for_one_call
 from moca.drivers import ScanTrainer
 from moca.exploration import normals
 from moca.loop import LoopState, StepDraws, draw_step, draw_steps, learn
@@ -127,12 +128,36 @@ class Marked(probes.Drift):
 def test_each_program_contains_the_environment_once():
     """Physics takes long to compile: neither an action repeat nor the warm-up adds a copy on a CPU."""
     trainer = ScanTrainer([probes.tiny(env__action_repeat=2)], (0,), Marked())
-    assert [program.compile().as_text().count(" atan2(") for program in trainer.lowered()] == [1, 1]
+    assert [program.compile().as_text().count(" atan2(") for program in trainer.lowered()] == [1, 1, 0]
 
 
 def test_programs_are_compiled_in_parallel():
     together = Barrier(2, timeout=10)  # broken if one has to wait for the other
     assert compiled(SimpleNamespace(compile=lambda n=n: (together.wait(), n)[1]) for n in range(2)) == [0, 1]
+
+
+def test_a_level_of_optimisation_that_was_asked_for_is_kept(monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=false")
+    assert for_one_call() == {"xla_backend_optimization_level": 1}
+    monkeypatch.setenv("XLA_FLAGS", "--xla_backend_optimization_level=0")
+    assert for_one_call() == {}
+
+
+def test_garbage_is_looked_for_less_often_only_while_programs_are_made():
+    before, meanwhile = gc.get_threshold(), []
+
+    def programs():
+        meanwhile.append(gc.get_threshold())
+        yield SimpleNamespace(compile=lambda: None)
+        raise ConfigError("it cannot be traced")
+
+    gc.set_threshold(700, 10, 10)
+    try:
+        with pytest.raises(ConfigError, match="cannot be traced"):
+            compiled(programs())
+        assert (meanwhile, gc.get_threshold()) == ([(20_000, 10, 10)], (700, 10, 10))
+    finally:
+        gc.set_threshold(*before)
 
 
 def test_the_random_numbers_of_many_steps_are_those_of_each():
@@ -269,10 +294,14 @@ def test_runs_are_spread_over_the_devices():
 def test_training_uses_all_cores(tmp_path):
     """Each run on a core of its own, unless the user has said how many devices there are to be."""
     code = (
-        "import jax, moca\n"
+        "import jax, moca, sys\n"
+        "from moca.drivers import ScanTrainer\n"
         "from tests import probes\n"
-        f"moca.train(probes.tiny(seeds=2), {str(tmp_path)!r} + '/run', env=probes.Drift())\n"
-        "print(len(jax.devices()))"
+        "def told(self):\n"
+        "    print(len(jax.devices()), len(self.state.replay.sharding.device_set))\n"
+        "    sys.exit()\n"
+        "ScanTrainer.compile = told  # where the runs lie is known before anything is compiled\n"
+        f"moca.train(probes.tiny(seeds=2), {str(tmp_path)!r} + '/run', env=probes.Drift())"
     )
     for settings, devices in (({}, os.cpu_count()), ({"JAX_NUM_CPU_DEVICES": "1"}, 1)):
         target = code.replace("/run", f"/run{devices}")
@@ -280,7 +309,7 @@ def test_training_uses_all_cores(tmp_path):
         run = subprocess.run(
             [sys.executable, "-c", target], capture_output=True, text=True, check=True, env=environment
         )
-        assert int(run.stdout) == devices
+        assert [int(number) for number in run.stdout.split()] == [devices, min(devices, 2)]
 
 
 def test_without_noise_both_scores_are_the_same_episodes():

@@ -70,7 +70,7 @@ def solved():
 
     def solve(name):
         if name not in cache:
-            config = probes.tiny(agent=name, **SETTINGS)
+            config = probes.tiny(agent=name, **(SETTINGS | {"train__batch": 128}))
             trainer = ScanTrainer([config] * SEEDS, range(SEEDS), LinearQuadratic())
             trainer._compiled = probes.optimised(trainer)
             *_, report = trainer

@@ -42,7 +42,7 @@ class Slow(probes.Drift):
     """Takes a while, so that there is time to interrupt it; by arithmetic, for a callback keeps JAX from caching."""
 
     def step(self, state, action):
-        busy = jax.lax.fori_loop(0, 100_000, lambda _, x: 3.9 * x * (1 - x), 0.25 + 0 * state)
+        busy = jax.lax.fori_loop(0, 25_000, lambda _, x: 3.9 * x * (1 - x), 0.25 + 0 * state)
         return super().step(jnp.where(busy > 1, jnp.nan, state), action)
 
 

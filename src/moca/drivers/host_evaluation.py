@@ -40,7 +40,7 @@ def lowered(
     places = tuple(everywhere if number in shared else spread for number in range(len(arguments)))
     program = jax.vmap(function, tuple(None if number in shared else 0 for number in range(len(arguments))))
     jitted = jax.jit(program, in_shardings=places, out_shardings=spread, donate_argnums=tuple(donated))
-    return jitted.lower(*arguments), jax.eval_shape(program, *arguments)
+    return jitted.lower(*arguments), jax.eval_shape(jitted, *arguments)  # traced once, for both
 
 
 def evaluate_on_host(

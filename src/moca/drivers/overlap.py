@@ -49,12 +49,16 @@ def cores_for(agent: Agent, learner: Any) -> jax.sharding.Mesh:
     return jax.sharding.Mesh(np.array(devices[:2]), (AXIS,))
 
 
-def on_both(cores: jax.sharding.Mesh, episode: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
-    """Returns one run's episode as a program for both cores, with a leading axis over runs."""
+def on_both(cores: jax.sharding.Mesh, part: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a part of one run's episode as a program for both cores.
 
-    def program(config: Any, state: Any, number: Any) -> Any:
-        config, state = jax.tree.map(lambda leaf: leaf[0], (config, state))
-        return jax.tree.map(lambda leaf: leaf[None], episode(config, state, number))
+    Its first argument is the episode's number. The other ones, and the results, have a leading axis
+    over runs.
+    """
+
+    def program(number: Any, *arguments: Any) -> Any:
+        found = part(number, *jax.tree.map(lambda leaf: leaf[0], arguments))
+        return jax.tree.map(lambda leaf: leaf[None], found)
 
     same = jax.sharding.PartitionSpec()
     return jax.shard_map(program, mesh=cores, in_specs=same, out_specs=same, check_vma=False)

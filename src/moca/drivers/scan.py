@@ -1,9 +1,11 @@
 """The driver for compiled environments: one program runs an episode of all runs.
 
-It includes the environment. Evaluation is a second program, compiled in parallel with the first.
+It includes the environment. The end of an episode, with its diagnostics, and the evaluation are
+separate programs, compiled in parallel with the first.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -12,6 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from moca.agents import Agent, make_agent
+from moca.agents.agent import Info
 from moca.config import Config, ConfigError, refuse_partial
 from moca.devices import compiled
 from moca.drivers import overlap as two_cores
@@ -36,18 +39,19 @@ from moca.loop import (
     interact,
     learn,
 )
+from moca.replay import Replay
 
 
 def train_episode(
-    config: Config, env: Environment, state: RunState, episode: Int[Array, ""], overlap: bool = False
-) -> tuple[RunState, dict[str, Float[Array, ""]]]:
-    """Returns the run after one training episode, and the metrics of training."""
+    config: Config, env: Environment, state: RunState, episode: Int[Array, ""], replay: Replay, overlap: bool = False
+) -> tuple[LoopState, StepInfo]:
+    """Returns the loop's state after the steps of one episode, and sums over them."""
     agent = make_agent(config, env)
     sensor = make_sensor(config, env)
     keys, steps, size = episode_keys(state, episode), agent_steps(config), block_size(config)
     env_state, observation = env.reset(keys.reset)
     sensor_state, belief = first_belief(agent, state.learner, sensor, observation, keys.first)
-    start = (env_state, LoopState(belief, state.learner, state.replay, sensor_state))
+    start = (env_state, LoopState(belief, state.learner, replay, sensor_state))
     indices = episode * steps + jnp.arange(steps)
     explorations = draw_exploration(keys.explore, config.exploration, steps, env.action_size)
     in_blocks = lambda x: x.reshape(-1, size, *x.shape[1:])  # noqa: E731
@@ -75,7 +79,16 @@ def train_episode(
     if overlap:
         learner, totals = two_cores.settle(after.learner, totals)
         after = after._replace(learner=learner)
-    return finish_episode(agent, state, after, episode, totals)
+    return after, totals
+
+
+def end_episode(
+    config: Config, env: Environment, state: RunState, episode: Int[Array, ""], after: LoopState, totals: StepInfo
+) -> tuple[RunState, Info]:
+    """Returns the run after a training episode, without its replay memory, and the metrics."""
+    run: Any
+    run, metrics = finish_episode(make_agent(config, env), state, after, episode, totals)
+    return run._replace(replay=None), metrics
 
 
 def evaluate_run(
@@ -126,20 +139,28 @@ class ScanTrainer(Trainer):
             spread = everywhere = jax.sharding.NamedSharding(cores, jax.sharding.PartitionSpec())
             self.configs, self.state = jax.device_put((self.configs, self.state), spread)
 
-        def of_all(function: Callable, donated: tuple[int, ...] = ()) -> Any:
-            """The function of one run as a program of all."""
-            one = lambda c, s, e: function(c, self.env, s, e, overlap)  # noqa: E731
-            program = two_cores.on_both(cores, one) if overlap else jax.vmap(one, in_axes=(0, 0, None))
-            places = (spread, spread, everywhere)
-            return jax.jit(program, in_shardings=places, out_shardings=spread, donate_argnums=donated)
+        def of_all(function: Callable) -> Any:
+            """The function of one run as a program of all, which may reuse `donated` memory."""
 
-        self._training, self._evaluation = of_all(train_episode, donated=(1,)), of_all(evaluate_run)
+            def one(number: Any, given: tuple, donated: tuple) -> Any:
+                config, state, *more = given
+                return function(config, self.env, state, number, *more, *donated)
+
+            program = two_cores.on_both(cores, one) if overlap else jax.vmap(one, (None, 0, 0))
+            places = (everywhere, spread, spread)
+            return jax.jit(program, in_shardings=places, out_shardings=spread, donate_argnums=2)
+
+        self._training = of_all(partial(train_episode, overlap=overlap))
+        self._ending = of_all(end_episode)
+        self._evaluation = of_all(partial(evaluate_run, overlap=overlap))
         self._compiled: tuple[Any, ...] = ()
 
     def lowered(self) -> Iterator[Any]:
-        """The programs of training and of evaluation, to be compiled."""
-        yield self._training.lower(self.configs, self.state, self._number())
-        yield self._evaluation.lower(self.configs, self._policies, self._number())
+        """The programs to compile: training, evaluation, and the end of a training episode."""
+        number, runs, memory = self._number(), (self.configs, self._policies), (self.state.replay,)
+        yield self._training.lower(number, runs, memory)
+        yield self._evaluation.lower(number, runs, ())
+        yield self._ending.lower(number, (*runs, *jax.eval_shape(self._training, number, runs, memory)), ())
 
     def compile(self) -> None:
         self._compiled = tuple(compiled(self.lowered()))
@@ -155,10 +176,13 @@ class ScanTrainer(Trainer):
     def _train_episode(self) -> dict[str, np.ndarray]:
         if not self._compiled:
             self.compile()
-        train, judge = self._compiled
-        self.state, metrics = train(self.configs, self.state, self._number())
+        train, judge, end = self._compiled
+        number, runs = self._number(), (self.configs, self._policies)
+        after, totals = train(number, runs, (self.state.replay,))
+        run, metrics = end(number, (*runs, after, totals), ())
+        self.state = run._replace(replay=after.replay)
         if evaluation_due(self.config, self.episode):
-            scores = judge(self.configs, self._policies, self._number())
+            scores = judge(number, (self.configs, self._policies), ())
         else:
             scores = dict.fromkeys(SCORES, np.full(len(metrics["diverged"]), np.nan, np.float32))
         return dict(sorted(jax.device_get(metrics | scores).items()))

@@ -18,7 +18,7 @@ from jaxtyping import Array, Int
 
 from moca import pytrees
 from moca.config import Config, ConfigError
-from moca.devices import over_devices
+from moca.devices import for_one_call, over_devices
 from moca.envs.environment import ActionRepeat, Environment, Spaces
 from moca.envs.named import named
 from moca.envs.sensors import make_sensor, masked
@@ -110,10 +110,7 @@ class Trainer(ABC):
         self._spread, self._everywhere = over_devices(len(configs))
         self.configs, keys = jax.device_put((stacked, keys), self._spread)
         start = jax.vmap(lambda c, k: init_run(c, self.env, k))
-        # A program that runs once need not be fast. On a CPU this takes a third of the time to
-        # compile.
-        options = {"xla_backend_optimization_level": 1} if jax.default_backend() == "cpu" else {}
-        begin = jax.jit(start, out_shardings=self._spread, compiler_options=options)
+        begin = jax.jit(start, out_shardings=self._spread, compiler_options=for_one_call())
         sizes = (len(configs), self.env.observation_size, self.env.action_size)
         refuse_too_large(self.config, jax.eval_shape(begin, self.configs, keys), *sizes)
         self.state = begin(self.configs, keys)

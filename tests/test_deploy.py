@@ -71,6 +71,9 @@ def learners_of(config, env, count=None):
         mean, spread = draw(learner.model.ensemble.statistics.mean), np.array([[0.8], [0.2]], np.float32)
         known = Statistics(np.ones(lead, np.float32), mean, mean**2 + spread**2)
         learner = eqx.tree_at(lambda s: s.model.ensemble.statistics, learner, known)
+        if learner.model.ensemble.calibration is not None:
+            factor = np.exp(learner.model.ensemble.calibration)
+            learner = eqx.tree_at(lambda s: s.model.ensemble.calibration, learner, factor)
     return learner
 
 

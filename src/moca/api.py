@@ -97,8 +97,8 @@ class MoCA:
         import_module_of(task or "")
         chosen |= {"agent": self.agent, "seed": seed, "seeds": seeds, "train.steps": one}
         chosen |= {} if task else {"env.name": OWN + type(env).__name__}
-        lacking, gaps = presets.lacks(preset, task, chosen), chosen.get("sensor.gaps", False)
-        found = defaults(env, flatten=flatten, gaps=gaps) if lacking else {}
+        lacking = presets.lacks(preset, task, chosen)
+        found = defaults(env, **presets.how_to_measure(preset, task, chosen)) if lacking else {}
         if not task or may_be_on_host(full_name(task)):
             found |= time_limit(env, flatten)
         self._layers = (preset, task, chosen, found)

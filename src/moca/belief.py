@@ -16,10 +16,9 @@ from jaxtyping import Array, Bool, Float, Int
 
 from moca import moments as mm
 from moca.config import Config
-from moca.dynamics import GaussianEnsemble, ModelState
+from moca.dynamics import GaussianEnsemble, ModelState, noise_variance
 from moca.envs.environment import Spaces, make_noise
-from moca.nets import descend
-from moca.replay import Late, Transition
+from moca.replay import Late, pack, unpack
 
 UNSEEN = 1e15  # a noise variance from which nothing is learned, and which is finite
 
@@ -31,7 +30,7 @@ class Pending(NamedTuple):
     covariance: Float[Array, "obs obs"]
     actions: Float[Array, "delay act"]  # since then, the newest last
     sent: Int[Array, ""]  # how many they are: fewer than the delay at the start of an episode
-    spread: Float[Array, "obs"]  # `Transition.spread` of the step to that state
+    spread: Float[Array, "packed"]  # `Transition.spread` of the step to that state
 
 
 class Belief(NamedTuple):
@@ -53,8 +52,8 @@ def late_part(before: Belief, after: Belief) -> Late | None:
 
 def predict(
     ensemble: GaussianEnsemble, belief: Belief, action: Float[Array, "act"]
-) -> tuple[Belief, Float[Array, "obs"]]:
-    """Returns the belief about s′ before it is observed, and the variances inherited from s.
+) -> tuple[Belief, Float[Array, "obs obs"]]:
+    """Returns the belief about s′ before it is observed, and the covariance inherited from s.
 
     The mean goes through the ensemble's mean, and the covariance through its derivative F [choice]:
     F P Fᵀ plus the ensemble's own uncertainty.
@@ -67,7 +66,7 @@ def predict(
     derivative, mixture = jax.jacfwd(mean_of, has_aux=True)(belief.mean)
     carried = derivative @ belief.covariance @ derivative.T
     mean, aleatoric, epistemic = mm.decompose(mixture, full=True)
-    return Belief(mean, carried + aleatoric + epistemic), jnp.maximum(jnp.diagonal(carried), 0)
+    return Belief(mean, carried + aleatoric + epistemic), carried
 
 
 def update(
@@ -90,59 +89,59 @@ def update(
         nll += (error**2 / variance + jnp.log(variance)) / 2
         return (mean + gain * error, covariance - gain[:, None] * covariance[j], nll), None
 
-    size, covariance = len(measured), cast(Array, belief.covariance)
-    raised = covariance + jnp.diag(jnp.diagonal(covariance)) * float(jnp.finfo(covariance.dtype).eps) ** 0.5
-    start: Any = (belief.mean, raised, jnp.zeros(()))
+    size = len(measured)
+    start: Any = (belief.mean, _raised(cast(Array, belief.covariance)), jnp.zeros(()))
     (mean, covariance, nll), _ = jax.lax.scan(dimension, start, jnp.arange(size), unroll=min(size, 8))
     return Belief(mean, covariance), nll
 
 
-def innovation_nll(ensemble: GaussianEnsemble, episode: Transition, noise: Float[Array, "obs"]) -> Float[Array, ""]:
-    """Returns the mean negative log-likelihood of an episode's observations under the filter.
-
-    Measurement noise makes the errors of successive predictions correlated; process noise does not.
-    One-step predictions cannot tell the two apart, but the filter's likelihood can. Actions are
-    in [−1, 1]; after a termination a new belief starts.
-    """
-
-    def step(carry: tuple[Belief, Array], row: Transition) -> tuple[tuple[Belief, Array], Float[Array, ""]]:
-        belief, fresh = carry
-        alone = Belief(row.observation, jnp.diag(noise))
-        belief = jax.tree.map(lambda a, b: jnp.where(fresh, a, b), alone, belief)
-        prior, _ = predict(ensemble, belief, row.action)
-        posterior, nll = update(prior, cast(Array, row.measured), noise)
-        return (posterior, row.terminated > 0), nll
-
-    size = episode.observation.shape[-1]
-    nothing = Belief(jnp.zeros(size), jnp.zeros((size, size)))
-    return jax.lax.scan(step, (nothing, jnp.array(True)), episode)[1].mean()
-
-
 def anticipate(
-    mixtures: mm.GaussianMixture, spread: Float[Array, "n obs"], noise: Float[Array, "n obs"]
+    mixtures: mm.GaussianMixture, spread: Float[Array, "n obs obs"], noise: Float[Array, "n obs"]
 ) -> mm.GaussianMixture:
     """Returns predictions of the next belief's mean, from predictions of the next state.
 
     The filter will move its mean by the gain K = P S⁻¹ times the innovation, with P the members'
-    matched covariance plus diag(spread), and S = P + diag(noise). If member k is right, the new
-    mean is m̄ + K (mₖ − m̄) on average, with covariance K (Cₖ + diag(spread + noise)) Kᵀ; the
-    members, matched, then have covariance P S⁻¹ P. Without noise K is the identity, and this is the
-    next state itself. Covariances between the dimensions of `spread` are neglected [choice].
+    matched covariance plus `spread`, and S = P + diag(noise). If member k is right, the new mean is
+    m̄ + K (mₖ − m̄) on average, with covariance K (Cₖ + spread + diag(noise)) Kᵀ; the members,
+    matched, then have covariance P S⁻¹ P. Without noise K is the identity, and this is the next
+    state itself. If the members' covariances are diagonal, so is everything here: on a CPU, full
+    matrices would take several times as long as the rest of an update [choice].
     """
-    components, extra = mixtures.components, spread + noise
+    components = mixtures.components
     mean, aleatoric, epistemic = mm.decompose(mixtures)
-    away = components.mean - mean[:, None]
     if isinstance(components, mm.DiagonalGaussian):
-        prior = aleatoric + epistemic + spread
-        gain = (prior / jnp.maximum(prior + noise, jnp.finfo(prior.dtype).tiny))[:, None]
-        moved = mm.DiagonalGaussian(mean[:, None] + gain * away, gain**2 * (components.variance + extra[:, None]))
-        return mm.GaussianMixture(mixtures.weights, moved)
-    as_matrix = jax.vmap(jnp.diag)
-    prior = aleatoric + epistemic + as_matrix(spread)
-    gain = jnp.linalg.solve(prior + as_matrix(noise), prior).mT[:, None]
-    covariance = gain @ (components.covariance + as_matrix(extra)[:, None]) @ gain.mT
-    moved_mean = mean[:, None] + jnp.einsum("nkij,nkj->nki", jnp.broadcast_to(gain, covariance.shape), away)
-    return mm.GaussianMixture(mixtures.weights, mm.Gaussian(moved_mean, (covariance + covariance.mT) / 2))
+        inherited = jnp.diagonal(spread, axis1=1, axis2=2)
+        prior = aleatoric + epistemic + inherited
+        share = (prior / jnp.maximum(prior + noise, jnp.finfo(prior.dtype).tiny))[:, None]
+        variance = share**2 * (components.variance + (inherited + noise)[:, None])
+        centre = mean[:, None] + share * (components.mean - mean[:, None])
+        return mm.GaussianMixture(mixtures.weights, mm.DiagonalGaussian(centre, variance))
+    gain = gains(aleatoric + epistemic + spread, noise)[:, None]
+    own = components.covariance + (spread + jax.vmap(jnp.diag)(noise))[:, None]
+    covariance = gain @ own @ gain.mT
+    moved = mean[:, None] + (gain @ (components.mean - mean[:, None])[..., None])[..., 0]
+    return mm.GaussianMixture(mixtures.weights, mm.Gaussian(moved, (covariance + covariance.mT) / 2))
+
+
+def gains(prior: Float[Array, "n obs obs"], noise: Float[Array, "n obs"]) -> Float[Array, "n obs obs"]:
+    """Returns K = P (P + diag(noise))⁻¹ for many P, one dimension at a time, as `update` does."""
+
+    def one(prior: Float[Array, "obs obs"], noise: Float[Array, "obs"]) -> Float[Array, "obs obs"]:
+        def dimension(carry: tuple[Array, Array], j: Array) -> tuple[tuple[Array, Array], None]:
+            covariance, gain = carry
+            own = covariance[:, j] / jnp.maximum(covariance[j, j] + noise[j], jnp.finfo(prior.dtype).tiny)
+            innovation = (jnp.arange(len(noise)) == j) - gain[j]  # less what is known from the dimensions before
+            return (covariance - own[:, None] * covariance[j], gain + own[:, None] * innovation), None
+
+        start = (_raised(prior), jnp.zeros_like(prior))
+        return jax.lax.scan(dimension, start, jnp.arange(len(noise)), unroll=min(len(noise), 8))[0][1]
+
+    return jax.vmap(one)(prior, noise)
+
+
+def _raised(covariance: Float[Array, "obs obs"]) -> Float[Array, "obs obs"]:
+    """Returns a covariance with variances increased by a relative amount near rounding error."""
+    return covariance + jnp.diag(jnp.diagonal(covariance)) * float(jnp.finfo(covariance.dtype).eps) ** 0.5
 
 
 def _filled(belief: Belief, measured: Float[Array, "obs"], missing: Bool[Array, "obs"] | None) -> Float[Array, "obs"]:
@@ -169,7 +168,7 @@ class Unfiltered(eqx.Module):
         action: Float[Array, "act"],
         measured: Float[Array, "obs"],
         missing: Bool[Array, "obs"] | None = None,
-    ) -> tuple[Belief, Float[Array, "obs"] | None]:
+    ) -> tuple[Belief, Float[Array, "packed"] | None]:
         """Returns the belief after an action and the next observation, and `Transition.spread`.
 
         Without a filter, a `missing` dimension keeps its last observation.
@@ -180,7 +179,7 @@ class Unfiltered(eqx.Module):
         self,
         model: ModelState | None,
         mixtures: mm.GaussianMixture,
-        spread: Float[Array, "n obs"] | None,
+        spread: Float[Array, "n packed"] | None,
         missing: Bool[Array, "n obs"] | None = None,
     ) -> mm.GaussianMixture:
         """Returns predictions of the next belief's mean, from predictions of the next state.
@@ -195,10 +194,6 @@ class Unfiltered(eqx.Module):
         """Returns the noise variance of each observed dimension, or None if no noise is assumed."""
         return None
 
-    def learn_noise(self, model: Any, episode: Transition) -> Any:
-        """Returns the model after learning its noise level from an episode, if that is learned."""
-        return model
-
 
 class KalmanFilter(Unfiltered):
     """An extended Kalman filter: predicts with the ensemble, updates with the observation."""
@@ -207,7 +202,14 @@ class KalmanFilter(Unfiltered):
     env: Spaces
 
     def init(self, model: ModelState | None, measured: Float[Array, "obs"]) -> Belief:
-        return Belief(measured, jnp.diag(self.noise_variance(model, measured)))
+        """Returns the belief after the first observation of an episode.
+
+        Of a history, earlier changes are not known: they are as large as they usually are.
+        """
+        variance, history = self.noise_variance(model, measured), self.env.history
+        if history is not None and model is not None:
+            variance = jnp.where(history.hidden, model.ensemble.statistics.deviation[0] ** 2, variance)
+        return Belief(measured, jnp.diag(variance))
 
     def step(
         self,
@@ -216,55 +218,49 @@ class KalmanFilter(Unfiltered):
         action: Float[Array, "act"],
         measured: Float[Array, "obs"],
         missing: Bool[Array, "obs"] | None = None,
-    ) -> tuple[Belief, Float[Array, "obs"]]:
+    ) -> tuple[Belief, Float[Array, "packed"]]:
         """Predicts and updates; before the model's first batch, takes the observation alone.
 
         A `missing` dimension keeps its prediction, as if its noise were infinite, or before the
         model's first batch its last value.
         """
-        alone = self.init(model, _filled(belief, measured, missing))
+        alone = self.init(model, self._without_model(belief, measured, missing))
         prior, spread = predict(model.ensemble, belief, self.env.from_bounds(action))
         noise = self.noise_variance(model, prior.mean)
         if missing is not None:
             noise, measured = jnp.where(missing, jnp.inf, noise), jnp.where(missing, prior.mean, measured)
         posterior, _ = update(prior, measured, noise)
         untrained = model.ensemble.statistics.batches == 0
-        unfiltered = (alone, jnp.diagonal(cast(Array, belief.covariance)))
-        return jax.tree.map(lambda a, b: jnp.where(untrained, a, b), unfiltered, (posterior, spread))
+        unfiltered = (alone, pack(cast(Array, belief.covariance)))
+        return jax.tree.map(lambda a, b: jnp.where(untrained, a, b), unfiltered, (posterior, pack(spread)))
+
+    def _without_model(self, belief: Belief, measured: Float[Array, "obs"], missing: Any) -> Float[Array, "obs"]:
+        """Returns the state that an observation alone suggests."""
+        filled, history = _filled(belief, measured, missing), self.env.history
+        if history is None:
+            return filled
+        return history.follow(belief.mean, filled[: history.size])
 
     def anticipate(
         self,
         model: ModelState | None,
         mixtures: mm.GaussianMixture,
-        spread: Float[Array, "n obs"] | None,
+        spread: Float[Array, "n packed"] | None,
         missing: Bool[Array, "n obs"] | None = None,
     ) -> mm.GaussianMixture:
         if spread is None:
             return mixtures
         noise = self.noise_variance(model, mixtures.mean)
-        return anticipate(mixtures, spread, noise if missing is None else jnp.where(missing, UNSEEN, noise))
+        noise = noise if missing is None else jnp.where(missing, UNSEEN, noise)
+        return anticipate(mixtures, unpack(spread), noise)
 
     def noise_variance(self, model: Any, observation: Float[Array, "*n obs"]) -> Float[Array, "*n obs"]:
         if self.config.belief.noise == "learned":
-            return jnp.broadcast_to(jnp.exp(2 * model.log_sigma), observation.shape)
-        deviation = make_noise(self.config.noise, self.env.observation_size).deviation(observation)
-        return jnp.square(deviation)
-
-    def learn_noise(self, model: Any, episode: Transition) -> Any:
-        """Returns the model after one step on an episode's likelihood under the filter [choice].
-
-        Does nothing if the noise level is known, or before the model's first batch.
-        """
-        if self.config.belief.noise == "known":
-            return model
-        episode = episode._replace(action=self.env.from_bounds(episode.action))
-        gradient = jax.grad(lambda log_sigma: innovation_nll(model.ensemble, episode, jnp.exp(2 * log_sigma)))
-        slope = gradient(model.log_sigma)
-        held = (model.log_sigma, model.sigma_optimiser)
-        learned = descend(model.log_sigma, slope, model.sigma_optimiser, self.config.belief.sigma_lr)
-        ready = (model.ensemble.statistics.batches > 0) & jnp.isfinite(slope).all()
-        log_sigma, optimiser = jax.tree.map(lambda new, old: jnp.where(ready, new, old), learned, held)
-        return model._replace(log_sigma=log_sigma, sigma_optimiser=optimiser)
+            return noise_variance(model.noise, model.ensemble.statistics, observation)
+        size = self.env.measured_size
+        deviation = make_noise(self.config.noise, size).deviation(observation[..., :size])
+        hidden = jnp.zeros((*observation.shape[:-1], observation.shape[-1] - size))
+        return jnp.square(jnp.concatenate([deviation, hidden], axis=-1))
 
 
 def make_filter(config: Config, env: Spaces) -> Unfiltered:

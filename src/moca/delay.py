@@ -17,7 +17,7 @@ from moca.belief import Belief, Pending, Unfiltered, predict
 from moca.config import Config
 from moca.dynamics import GaussianEnsemble
 from moca.envs.environment import Spaces
-from moca.replay import Transition
+from moca.replay import pack, unpack, variances
 
 
 class Delayed(Unfiltered):
@@ -35,7 +35,7 @@ class Delayed(Unfiltered):
         mean, covariance = cast(tuple[Array, Array], self.inner.init(model, measured)[:2])
         actions = jnp.zeros((self.delay, self.env.action_size))
         return Belief(
-            mean, covariance, Pending(mean, covariance, actions, jnp.zeros((), jnp.int32), jnp.zeros_like(mean))
+            mean, covariance, Pending(mean, covariance, actions, jnp.zeros((), jnp.int32), pack(0 * covariance))
         )
 
     def step(
@@ -45,8 +45,8 @@ class Delayed(Unfiltered):
         action: Float[Array, "act"],
         measured: Float[Array, "obs"],
         missing: Bool[Array, "obs"] | None = None,
-    ) -> tuple[Belief, Float[Array, "obs"]]:
-        """Returns the belief about the present, and the variances of its mean's innovation."""
+    ) -> tuple[Belief, Float[Array, "packed"]]:
+        """Returns the belief about the present, and the covariance of its mean's innovation."""
         past = cast(Pending, belief.pending)
         before, first, arrived = Belief(past.mean, past.covariance), past.actions[0], past.sent == self.delay
         prior, _ = predict(model.ensemble, before, self.env.from_bounds(first))
@@ -57,7 +57,7 @@ class Delayed(Unfiltered):
         trained = model.ensemble.statistics.batches > 0
         due = (jnp.arange(self.delay) >= self.delay - sent) & trained
         ahead, gained = predict_ahead(model.ensemble, now, gained, self.env.from_bounds(actions), due)
-        innovation = jnp.where(trained, jnp.maximum(jnp.diagonal(gained), 0), spread)
+        innovation = jnp.where(trained, pack(gained), spread)
         pending = Pending(now.mean, now.covariance, actions, sent, jnp.where(arrived, spread, 0))
         return Belief(ahead.mean, ahead.covariance, pending), innovation
 
@@ -65,7 +65,7 @@ class Delayed(Unfiltered):
         self,
         model: Any,
         mixtures: mm.GaussianMixture,
-        spread: Float[Array, "n obs"] | None,
+        spread: Float[Array, "n packed"] | None,
         missing: Bool[Array, "n obs"] | None = None,
     ) -> mm.GaussianMixture:
         """Returns predictions of the next belief's mean, from predictions of the next state.
@@ -75,18 +75,16 @@ class Delayed(Unfiltered):
         """
         if spread is None:
             return mixtures
-        components = mixtures.components
-        mean = jnp.broadcast_to(mixtures.mean[:, None], components.mean.shape)
-        variance = jnp.broadcast_to(spread[:, None], mean.shape)
-        if isinstance(components, mm.DiagonalGaussian):
+        shape = mixtures.components.mean.shape
+        mean = jnp.broadcast_to(mixtures.mean[:, None], shape)
+        if isinstance(mixtures.components, mm.DiagonalGaussian):
+            variance = jnp.broadcast_to(variances(spread)[:, None], shape)
             return mm.GaussianMixture(mixtures.weights, mm.DiagonalGaussian(mean, variance))
-        return mm.GaussianMixture(mixtures.weights, mm.Gaussian(mean, jax.vmap(jax.vmap(jnp.diag))(variance)))
+        covariance = jnp.broadcast_to(unpack(spread)[:, None], (*shape, shape[-1]))
+        return mm.GaussianMixture(mixtures.weights, mm.Gaussian(mean, covariance))
 
     def noise_variance(self, model: Any, observation: Float[Array, "*n obs"]) -> Float[Array, "*n obs"] | None:
         return self.inner.noise_variance(model, observation)
-
-    def learn_noise(self, model: Any, episode: Transition) -> Any:
-        return self.inner.learn_noise(model, episode)
 
 
 def predict_ahead(

@@ -9,7 +9,7 @@ from scipy.special import ndtri
 
 from moca import moments as mm
 from moca.dynamics import GaussianEnsemble
-from moca.replay import Transition
+from moca.replay import Transition, variances
 
 CENTRAL = {
     percent: float(ndtri(0.5 + percent / 200)) for percent in range(10, 100, 10)
@@ -45,7 +45,7 @@ def outlook(predictions: mm.GaussianMixture, episode: Transition, noise: Float[A
     mean, aleatoric, epistemic = mm.decompose(predictions, full=False)
     variance, following = aleatoric + epistemic, episode.next_observation
     if noise is not None and episode.measured is not None and episode.spread is not None:
-        variance, following = variance + episode.spread + noise, episode.measured
+        variance, following = variance + variances(episode.spread) + noise, episode.measured
     return Outlook(mean, variance, aleatoric, epistemic, following)
 
 

@@ -6,7 +6,7 @@ far [choice]. Inputs are standardised by the same running statistics.
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import equinox as eqx
 import jax
@@ -16,8 +16,9 @@ from jaxtyping import Array, Bool, Float, Key, UInt8
 
 from moca import config
 from moca import moments as mm
+from moca.envs.history import History
 from moca.nets import ADAM, MLP, copies, descend, stacked
-from moca.replay import Transition
+from moca.replay import Transition, variances
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "silu": jax.nn.silu,
@@ -68,17 +69,26 @@ class GaussianEnsemble(eqx.Module):
 
     members: MLP
     statistics: Statistics
+    calibration: Float[Array, "obs"] | None  # a factor of the members' deviations, if learned
     full: bool = eqx.field(static=True)
+    history: History | None = eqx.field(static=True)  # of which the state is made: only its newest part is predicted
 
     def __init__(
-        self, key: Key[Array, ""], settings: config.DynamicsConfig, observation_size: int, action_size: int
+        self,
+        key: Key[Array, ""],
+        settings: config.DynamicsConfig,
+        observation_size: int,
+        action_size: int,
+        history: History | None = None,
     ) -> None:
-        self.full = settings.covariance == "full"
-        below = observation_size * (observation_size - 1) // 2 if self.full else 0
-        sizes = (observation_size + action_size, *(settings.width,) * settings.depth, 2 * observation_size + below)
+        self.full, self.history = settings.covariance == "full", history
+        predicted = observation_size if history is None else history.size
+        below = predicted * (predicted - 1) // 2 if self.full else 0
+        sizes = (observation_size + action_size, *(settings.width,) * settings.depth, 2 * predicted + below)
         self.members = stacked(key, settings.members, lambda k: MLP(k, sizes, ACTIVATIONS[settings.activation]))
         zeros = jnp.zeros((2, observation_size))
         self.statistics = Statistics(jnp.zeros(()), zeros, zeros)
+        self.calibration = None
 
     def predict(self, observation: Float[Array, "obs"], action: Float[Array, "act"]) -> mm.GaussianMixture:
         """Returns the uniform mixture of the members' predictions for one state and action."""
@@ -86,18 +96,30 @@ class GaussianEnsemble(eqx.Module):
 
     def predict_batch(self, observation: Float[Array, "n obs"], action: Float[Array, "n act"]) -> mm.GaussianMixture:
         """Returns the mixtures for n states and actions, along a leading axis."""
-        spread = self.statistics.deviation[1]
+        size = self._predicted
+        spread = self.statistics.deviation[1, :size]
+        own = spread if self.calibration is None else spread * self.calibration[:size]
         change, factor = self._standard(observation, action)
 
         def mixture(s: Array, change: Array, factor: Array) -> mm.GaussianMixture:
-            mean = s + self.statistics.mean[1] + spread * change
+            mean = s[:size] + self.statistics.mean[1, :size] + spread * change
             weights = jnp.full(len(mean), 1 / len(mean))
+            if self.history is not None:
+                whole = jax.vmap(self.history.follow, (None, 0))(s, mean)
+                triangle = own[:, None] * (factor if self.full else jax.vmap(jnp.diag)(factor))
+                onto = jnp.asarray(self.history.onto) @ triangle
+                return mm.GaussianMixture(weights, mm.Gaussian(whole, onto @ onto.mT))
             if not self.full:
-                return mm.GaussianMixture(weights, mm.DiagonalGaussian(mean, (spread * factor) ** 2))
-            factor = spread[:, None] * factor
+                return mm.GaussianMixture(weights, mm.DiagonalGaussian(mean, (own * factor) ** 2))
+            factor = own[:, None] * factor
             return mm.GaussianMixture(weights, mm.Gaussian(mean, factor @ factor.mT))
 
         return jax.vmap(mixture, (0, -1, -1))(observation, change, factor)
+
+    @property
+    def _predicted(self) -> int:
+        """The number of dimensions that are predicted: of a history, the newest ones alone."""
+        return len(self.statistics.mean[0]) if self.history is None else self.history.size
 
     def propagate(self, belief: mm.Gaussian, action: Float[Array, "act"]) -> mm.GaussianMixture:
         """Returns the members' predictions for an uncertain state, as a mixture of full Gaussians.
@@ -143,10 +165,13 @@ class GaussianEnsemble(eqx.Module):
         `extra` holds variances to add to the members' own. The likelihood is that of the dimensions
         of the next observation that are not `missing`; the others add nothing.
         """
-        unit = self.statistics.deviation[1]
+        size = self._predicted
+        unit = self.statistics.deviation[1, :size]
         mean, factor = self._standard(observation, action)
-        target = ((next_observation - observation - self.statistics.mean[1]) / unit).T
-        more = None if extra is None else (extra / unit**2).T
+        change = next_observation[:, :size] - observation[:, :size]
+        target = ((change - self.statistics.mean[1, :size]) / unit).T
+        more = None if extra is None else (extra[:, :size] / unit**2).T
+        missing = None if missing is None else missing[:, :size]
         if missing is not None:
             target = jnp.where(missing.T, mean, target)
         if not self.full:
@@ -186,7 +211,7 @@ class GaussianEnsemble(eqx.Module):
         inputs = jnp.concatenate([self.standardised(observation), action], axis=1)
         each = copies(inputs, len(self.members.weights[0]))
         raw = jax.vmap(lambda member, own: jax.vmap(member, out_axes=-1)(own))(self.members, each)
-        size = observation.shape[1]
+        size = self._predicted
         middle, reach = sum(LOG_VARIANCE) / 2, (LOG_VARIANCE[1] - LOG_VARIANCE[0]) / 2
         deviation = jnp.exp((middle + reach * jnp.tanh((raw[:, size : 2 * size] - middle) / reach)) / 2)
         if not self.full:
@@ -206,22 +231,59 @@ def bootstrap(key: Key[Array, ""], members: int, count: int) -> UInt8[Array, "k 
     return jnp.zeros((members, count), jnp.uint8).at[own, rows].add(1)
 
 
+class NoiseLevels(NamedTuple):
+    """Logarithms of what is learned about the observation noise; the first alone if it is known."""
+
+    constant: Float[Array, "obs"]  # of the deviation that is the same in every state
+    growing: Float[Array, "obs"] | None = None  # of the deviation at a state of typical size
+    shares: Float[Array, "obs"] | None = None  # of each dimension in the size of the state
+    process: Float[Array, "obs"] | None = None  # of a factor of the members' deviations
+
+    @staticmethod
+    def of(log_deviation: Float[Array, "obs"]) -> "NoiseLevels":
+        """Returns levels for noise of these deviations, nearly the same in all states."""
+        zeros = jnp.zeros_like(log_deviation)
+        return NoiseLevels(log_deviation, log_deviation - 2, zeros, zeros)
+
+
+def noise_variance(
+    levels: NoiseLevels, statistics: Statistics, observation: Float[Array, "*n obs"]
+) -> Float[Array, "*n obs"]:
+    """Returns the learned noise variance of each dimension.
+
+    It is a constant plus a part that grows with the squares of the state, in units of their mean
+    squares, up to nine of these: state-norm noise is of this form.
+    """
+    squares = observation**2 / jnp.maximum(statistics.square[0], 1e-12)
+    size = jnp.sum(jax.nn.softmax(cast(Array, levels.shares)) * squares, axis=-1, keepdims=True)
+    return jnp.exp(2 * levels.constant) + jnp.exp(2 * cast(Array, levels.growing)) * jnp.minimum(size, 9.0)
+
+
 class ModelState(NamedTuple):
-    """An ensemble with its optimiser, and the observation noise level, which may be learned."""
+    """An ensemble with its optimiser, and the observation noise, which may be learned."""
 
     ensemble: GaussianEnsemble
     optimiser: optax.OptState
-    log_sigma: Float[Array, "obs"]
-    sigma_optimiser: optax.OptState
+    noise: NoiseLevels
+    noise_optimiser: optax.OptState
 
 
 def make_model(
-    key: Key[Array, ""], settings: config.DynamicsConfig, sigma: float, observation_size: int, action_size: int
+    key: Key[Array, ""],
+    settings: config.DynamicsConfig,
+    belief: config.BeliefConfig | None,
+    observation_size: int,
+    action_size: int,
+    history: History | None = None,
 ) -> ModelState:
     """Returns an untrained model."""
-    ensemble = GaussianEnsemble(key, settings, observation_size, action_size)
-    log_sigma = jnp.full(observation_size, jnp.log(sigma))
-    return ModelState(ensemble, ADAM.init(ensemble.members), log_sigma, ADAM.init(log_sigma))
+    ensemble = GaussianEnsemble(key, settings, observation_size, action_size, history)
+    level = jnp.full(observation_size, jnp.log(1.0 if belief is None else belief.sigma))
+    noise = NoiseLevels(level)
+    if belief is not None and belief.filter and belief.noise == "learned":
+        noise = NoiseLevels.of(level)
+        ensemble = eqx.tree_at(lambda e: e.calibration, ensemble, jnp.ones_like(level), is_leaf=lambda x: x is None)
+    return ModelState(ensemble, ADAM.init(ensemble.members), noise, ADAM.init(noise))
 
 
 def fit(
@@ -239,11 +301,14 @@ def fit(
     input; the mean of a belief is not, because its error is uncorrelated with it. Dimensions that
     are `missing` are not fitted [choice].
     """
-    statistics = update_statistics(model.ensemble.statistics, batch.observation, batch.next_observation, batch.missing)
+    history, gaps = model.ensemble.history, batch.missing
+    if gaps is not None and history is not None:
+        gaps = gaps & ~history.hidden  # these are never measured, but follow from what was
+    statistics = update_statistics(model.ensemble.statistics, batch.observation, batch.next_observation, gaps)
     ensemble = eqx.tree_at(lambda e: e.statistics, model.ensemble, statistics)
     target, extra = batch.next_observation, None
     if noise is not None and batch.measured is not None and batch.spread is not None:
-        target, extra = batch.measured, batch.spread + noise
+        target, extra = batch.measured, variances(batch.spread) + noise
 
     def loss(members: MLP) -> tuple[Float[Array, ""], Float[Array, "k"]]:
         candidate = eqx.tree_at(lambda e: e.members, ensemble, members)

@@ -23,6 +23,7 @@ from moca.envs.environment import Environment, Noise, Spaces, Step
 from moca.envs.sensors import make_sensor
 from moca.exploration import ExplorationDraws, Explore
 from moca.nets import scheduled
+from moca.noise_levels import learn_noise
 
 BLOCK = 100  # the most successive steps whose random numbers are drawn at once
 
@@ -183,18 +184,17 @@ def follow(
     """Returns the belief after an action and the measured next observation, and the transition."""
     gaps = _gaps(agent, measured)
     after, spread = agent.filter.step(learner.model, belief, action, measured, **gaps)
-    following, kept = after.mean, None if spread is None else measured
-    if gaps and kept is None:
-        following = jnp.where(gaps["missing"], jnp.nan, following)  # see `memory.with_gaps`
+    marked = lambda x: jnp.where(gaps["missing"], jnp.nan, x) if gaps else x  # noqa: E731  (see `memory.with_gaps`)
+    following, kept = (marked(after.mean), None) if spread is None else (after.mean, marked(measured))
     if (late := late_part(belief, after)) is not None:
-        kept = jnp.where(late.arrived > 0, measured, jnp.nan)
+        kept = jnp.where(late.arrived > 0, cast(Array, kept), jnp.nan)
     ended = terminated.astype(reward.dtype)
     return after, memory.Transition(belief.mean, action, reward, following, ended, kept, spread, late)
 
 
 def _gaps(agent: Agent, measured: Float[Array, "obs"]) -> dict[str, Bool[Array, "obs"]]:
     """Returns the argument that tells a filter which dimensions are missing, if any may be."""
-    return {"missing": jnp.isnan(measured)} if agent.gaps else {}
+    return {"missing": jnp.isnan(measured) | agent.hidden} if agent.gaps else {}
 
 
 def restart(
@@ -279,8 +279,8 @@ def finish_episode(
     state: LoopState,
     number: Int[Array, ""],
     totals: StepInfo,
-    ended: Float[Array, "steps"] | None = None,
     first: Int[Array, ""] | None = None,
+    steps: int | None = None,
 ) -> tuple[RunState, Info]:
     """Returns the run after a training episode, and its metrics.
 
@@ -292,20 +292,19 @@ def finish_episode(
         state: The loop's state after the episode.
         number: The number of the episode, counted from zero.
         totals: Sums over its steps.
-        ended: One after each step at which an episode ended; by default, where the task terminated.
         first: The index of its first step over the whole run, if earlier episodes were not all of
             full length.
+        steps: Its number of steps, if it is not of full length.
     """
-    steps = agent_steps(agent.config)
-    indices = (number * steps if first is None else first) + jnp.arange(steps if ended is None else len(ended))
+    full = agent_steps(agent.config)
+    indices = (number * full if first is None else first) + jnp.arange(steps or full)
     episode = memory.read(state.replay, indices, agent.env.observation_size, agent.env.action_size)
     metrics = {name: value / totals.learned for name, value in totals.info.items()}
     if agent.gaps:
         episode = memory.with_gaps(episode)
         metrics["missing_share"] = jnp.mean(cast(Array, episode.missing))
     metrics |= agent.diagnose(before.learner, state.learner, episode, episode_keys(before, number).diagnose)
-    filtered = memory.sensed(episode if ended is None else episode._replace(terminated=ended))
-    learner = state.learner._replace(model=agent.filter.learn_noise(state.learner.model, filtered))
+    learner = state.learner._replace(model=learn_noise(agent, state.learner, state.replay, indices, number))
     diverged = jnp.where(before.diverged > 0, before.diverged, cause(learner, episode, metrics))
     learner = jax.tree.map(lambda new, old: jnp.where(diverged > 0, old, new), learner, before.learner)
     metrics |= {"train_return": totals.reward}

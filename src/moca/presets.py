@@ -161,7 +161,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
 
 # Settings that a short random rollout measures for an environment without an entry above: see
 # moca.envs.defaults.
-_MEASURED = ("value.low", "value.high", "value.lengthscales", "noise.scales")
+_MEASURED = ("value.low", "value.high", "value.lengthscales", "noise.scales", "sensor.scales")
 
 
 def lacks(preset: str, env: str | None, settings: Mapping[str, Any]) -> bool:
@@ -171,13 +171,25 @@ def lacks(preset: str, env: str | None, settings: Mapping[str, Any]) -> bool:
     """
     predicting = settings.get("agent", Config().agent) in QUADRATIC_AGENTS
     scaled = any(settings.get("noise.kind") == name for name, kind in NOISES.items() if kind.scaled)
-    wanted = {*(_MEASURED[:3] if predicting else ()), *(_MEASURED[3:] if scaled else ())}
-    if env in ENVIRONMENTS or wanted <= set(settings):
+    wanted = {*(_MEASURED[:3] if predicting else ()), *(_MEASURED[3:4] if scaled else ())}
+    history = how_to_measure(preset, env, settings)["history"]
+    wanted |= {"sensor.scales"} if history else set()
+    if (env in ENVIRONMENTS and not history) or wanted <= set(settings):
         return False
-    rest = {name: value for name, value in settings.items() if name not in _MEASURED}
+    rest = {name: value for name, value in settings.items() if name not in _MEASURED and name != "sensor.history"}
     rest |= ({"agent": "sac"} if predicting else {}) | ({"noise.kind": CONSTANT} if scaled else {})
     build(preset, env, rest)
     return True
+
+
+def how_to_measure(preset: str, env: str | None, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the arguments of `moca.envs.defaults.defaults` that these settings imply."""
+    names = {
+        "flatten": "env.flatten", "gaps": "sensor.gaps", "observed": "sensor.observed", "history": "sensor.history",
+        "repeat": "env.action_repeat",
+    }  # fmt: skip
+    given = {**flatten(Config()), **layered(preset, env or "", ""), **settings}
+    return {argument: checked({name: given[name]})[name] for argument, name in names.items()}
 
 
 def refuse_unknown(preset: str) -> None:
@@ -199,8 +211,12 @@ def build(preset: str, env: str | None, settings: Mapping[str, Any], found: Mapp
         raise ConfigError(
             f"settings must be a dictionary by dotted name and env a name, got {shown(settings)} and {shown(env)}"
         )
-    seen = checked({"sensor.observed": settings.get("sensor.observed", ())})["sensor.observed"]
-    facts, found = (_of_observed(numbers, seen) for numbers in (ENVIRONMENTS.get(env or "", {}), found or {}))
+    told = how_to_measure(preset, env, settings)
+    facts, found = _of_observed(ENVIRONMENTS.get(env or "", {}), told["observed"]), dict(found or {})
+    if told["history"]:  # what was measured is of the state
+        facts = {name: numbers for name, numbers in facts.items() if name not in _MEASURED[:3]}
+    else:
+        found = _of_observed(found, told["observed"])
     name = {"env.name": env} if env else {}
     own = layered(preset, env or "", str(settings.get("agent", Config().agent)))
     config = override(Config(), {**name, **found, **facts, **own, **settings})

@@ -4,11 +4,13 @@ The write position is not part of it. All runs of a program write the same row a
 the index is a plain number, not one per run, and the write stays a slice update under `vmap`.
 """
 
+import math
 from itertools import accumulate
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt32
 
 
@@ -18,7 +20,7 @@ class Late(NamedTuple):
     observation: Float[Array, "*n obs"]
     action: Float[Array, "*n act"]
     next_observation: Float[Array, "*n obs"]
-    spread: Float[Array, "*n obs"]
+    spread: Float[Array, "*n packed"]
     arrived: Float[Array, "*n"]  # 0 at the start of an episode, while no measurement has arrived
 
 
@@ -34,7 +36,7 @@ class Transition(NamedTuple):
     next_observation: Float[Array, "*n obs"]
     terminated: Float[Array, "*n"]  # 1 if the task itself ended, 0 at a time limit
     measured: Float[Array, "*n obs"] | None = None  # with a filter: the observation of s′
-    spread: Float[Array, "*n obs"] | None = None  # and the variance of s′ inherited from s
+    spread: Float[Array, "*n packed"] | None = None  # and the covariance of s′ inherited from s: see `pack`
     late: Late | None = None  # with a filter and a delay: the step whose outcome was measured
     missing: Bool[Array, "*n obs"] | None = None  # dimensions of s′ that were not measured: see `with_gaps`
 
@@ -44,8 +46,37 @@ Replay = Float[Array, "capacity row"]
 
 def empty(capacity: int, observation_size: int, action_size: int, filtered: bool, late: bool = False) -> Replay:
     """Returns an empty buffer for `capacity` transitions."""
-    width = (4 if filtered else 2) * observation_size + action_size + 2
-    return jnp.zeros((capacity, width + late * (3 * observation_size + action_size + 1)))
+    return jnp.zeros((capacity, sum(_sizes(observation_size, action_size, filtered, late))))
+
+
+def _sizes(observation_size: int, action_size: int, filtered: bool, late: bool) -> tuple[int, ...]:
+    """Returns the number of columns of each part of a row."""
+    packed = observation_size * (observation_size + 1) // 2
+    sizes = (observation_size, action_size, 1, observation_size, 1) + filtered * (observation_size, packed)
+    return sizes + late * (observation_size, action_size, observation_size, packed, 1)
+
+
+def pack(covariance: Float[Array, "*n obs obs"]) -> Float[Array, "*n packed"]:
+    """Returns the lower triangle of a symmetric matrix, row by row."""
+    rows, columns = np.tril_indices(covariance.shape[-1])
+    return covariance[..., rows, columns]
+
+
+def unpack(packed: Float[Array, "*n packed"]) -> Float[Array, "*n obs obs"]:
+    """Returns the symmetric matrix that was packed."""
+    size = _size(packed)
+    larger, smaller = np.maximum(*np.indices((size, size))), np.minimum(*np.indices((size, size)))
+    return packed[..., larger * (larger + 1) // 2 + smaller]
+
+
+def variances(packed: Float[Array, "*n packed"]) -> Float[Array, "*n obs"]:
+    """Returns the diagonal of the matrix that was packed."""
+    numbers = np.arange(_size(packed))
+    return packed[..., numbers * (numbers + 3) // 2]
+
+
+def _size(packed: Float[Array, "*n packed"]) -> int:
+    return math.isqrt(2 * packed.shape[-1])
 
 
 def add(replay: Replay, index: Int[Array, ""], transition: Transition) -> Replay:
@@ -69,11 +100,11 @@ def places(capacity: int, bits: UInt32[Array, "*n"], written: Int[Array, ""]) ->
 def read(replay: Replay, indices: Int[Array, "*n"], observation_size: int, action_size: int) -> Transition:
     """Returns the transitions with these indices, counted from the first ever."""
     rows = replay[indices % len(replay)]
-    filtered = rows.shape[-1] > 2 * observation_size + action_size + 2
-    late = rows.shape[-1] > 4 * observation_size + action_size + 2
-    sizes = (observation_size, action_size, 1, observation_size, 1) + filtered * (observation_size,)
-    sizes += late * (observation_size, observation_size, action_size, observation_size, observation_size)
-    observation, action, reward, following, terminated, *rest = jnp.split(rows, list(accumulate(sizes)), axis=-1)
+    kinds = [(filtered, late) for filtered in (False, True) for late in (False, True)]
+    sizes = {sum(each): each for kind in kinds if (each := _sizes(observation_size, action_size, *kind))}
+    parts = sizes[rows.shape[-1]]
+    filtered, late = len(parts) > 5, len(parts) > 7
+    observation, action, reward, following, terminated, *rest = jnp.split(rows, list(accumulate(parts))[:-1], axis=-1)
     belief = rest[:2] if filtered else (None, None)
     found = Transition(observation, action, reward[..., 0], following, terminated[..., 0], *belief)
     if late:

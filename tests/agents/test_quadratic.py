@@ -284,7 +284,7 @@ def test_every_agent_learns_on_a_belief(settings):
     }
     assert "model" in changed
     assert ("latent" in changed) == ("value__encoder" in settings)
-    moved = np.abs(np.asarray(trainer.learners.model.log_sigma) - start.model.log_sigma).max() > 0
+    moved = np.abs(np.asarray(trainer.learners.model.noise.constant) - start.model.noise.constant).max() > 0
     assert moved == (settings.get("belief__noise") == "learned")
 
 
@@ -333,7 +333,7 @@ def test_the_filter_removes_the_bias_of_learning_from_noisy_states(filtered):
 
 @pytest.mark.slow
 def test_the_noise_level_is_learned():
-    """From far above, though the whole first episode is warm-up, in which the model has seen nothing yet."""
+    """Though the whole first episode is warm-up, in which the model has seen nothing yet."""
     changes = {
         "noise__sigma": 0.3, "belief__filter": True, "belief__noise": "learned", "belief__sigma": 0.8,
         "dynamics__lr": 1e-3, "train__steps": 4000, "env__episode_length": 100, "train__warmup": 100,
@@ -355,8 +355,11 @@ def test_innovations_and_every_noise_level_are_metrics_of_a_filter_alone():
         belief = {} if kind == "none" else {"belief__filter": True, "belief__noise": kind}
         agent = make_agent(probes.tiny(agent="moca", **(SETTINGS | wide | belief)), probes.Drift())
         learner = agent.init(jax.random.key(1))
-        learner = learner._replace(model=learner.model._replace(log_sigma=jnp.log(levels)))
-        episode = plain._replace(measured=rows[3], spread=jnp.ones((9, 2))) if belief else plain
+        noise = learner.model.noise._replace(constant=jnp.log(levels))
+        if noise.growing is not None:
+            noise = noise._replace(growing=jnp.full(2, -30.0))
+        learner = learner._replace(model=learner.model._replace(noise=noise))
+        episode = plain._replace(measured=rows[3], spread=jnp.ones((9, 3))) if belief else plain
         told[kind] = agent.diagnose(learner, learner, episode, jax.random.key(2))
         assert all(np.isfinite(value) for value in told[kind].values())
     innovations = {"innovation_squared", "innovation_correlation"}

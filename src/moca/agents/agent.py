@@ -1,11 +1,12 @@
 """The interface between the training loop and an agent."""
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, cast
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Key
+import numpy as np
+from jaxtyping import Array, Bool, Float, Key
 
 from moca import pytrees  # noqa: F401  (configs may be traced)
 from moca.belief import Unfiltered, make_filter
@@ -38,6 +39,13 @@ class Agent(eqx.Module):
     def __init__(self, config: Config, env: Spaces) -> None:
         self.config, self.env, self.gaps = config, env, may_miss(config)
         self.filter = for_sensor(self.make_filter(), config, env)
+
+    @property
+    def hidden(self) -> Bool[np.ndarray, "obs"]:
+        """Marks the dimensions of the state that a filter is not told: all but the newest ones."""
+        if self.env.history is None or not self.config.belief.filter:
+            return np.zeros(self.env.observation_size, bool)
+        return self.env.history.hidden
 
     def make_filter(self) -> Unfiltered:
         """Returns the filter over the state. Override it to use your own filter.
@@ -79,7 +87,8 @@ class Agent(eqx.Module):
         info = unseen | {name: seen[name] for name in ("aleatoric_std", "epistemic_std")}
         info["coverage_1sigma_seen"] = seen["coverage_1sigma"]
         if self.config.belief.filter and self.config.belief.noise == "learned":
-            levels = jnp.exp(after.model.log_sigma)
+            variance = cast(Array, self.filter.noise_variance(after.model, episode.next_observation))
+            levels = jnp.sqrt(variance.mean(axis=0))[: self.env.measured_size]
             info["noise_level"] = levels.mean()
             info |= {f"noise_level_{j}": level for j, level in enumerate(levels)}
         return info

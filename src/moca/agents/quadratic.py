@@ -79,10 +79,12 @@ class QuadraticAgent(Agent):
         critics = stacked(critic_key, 2, lambda k: QuadraticCritic(k, settings, value, observed, acted))
         critics = eqx.tree_at(lambda c: c.value, critics, twin(value))
         needed = self.predicts or config.belief.filter
-        model = make_model(model_key, config.dynamics, config.belief.sigma, observed, acted) if needed else None
+        model = (
+            make_model(model_key, config.dynamics, config.belief, observed, acted, self.env.history) if needed else None
+        )
         latent = None
         if config.value.encoder and self.predicts:
-            latent = make_model(latent_key, config.dynamics, 1.0, config.value.encoder, observed + acted)
+            latent = make_model(latent_key, config.dynamics, None, config.value.encoder, observed + acted)
         optimiser = ADAM.init(critics)
         return QuadraticState(critics, critics.value, model, latent, optimiser, jnp.zeros((), jnp.int32))
 

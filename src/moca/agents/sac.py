@@ -54,7 +54,7 @@ class SACAgent(Agent):
         log_alpha = jnp.log(jnp.asarray(sac.alpha, jnp.float32))
         model = None
         if self.config.belief.filter:
-            model = make_model(model_key, self.config.dynamics, self.config.belief.sigma, observed, acted)
+            model = make_model(model_key, self.config.dynamics, self.config.belief, observed, acted, self.env.history)
         return SACState(
             actor, critics, critics, log_alpha, model,
             ADAM.init(actor), ADAM.init(critics), ADAM.init(log_alpha), jnp.zeros((), jnp.int32),

@@ -64,11 +64,6 @@ def _multiple(unit: int, number: int) -> int:
 def _belief_fits(config: "Config") -> None:
     if config.belief.noise != "learned":
         return
-    if config.sensor.delay or config.sensor.gaps or config.sensor.drop:
-        raise ConfigError(
-            "belief.noise = learned needs all observations, and in time: set belief.noise = known, or sensor.drop, "
-            "sensor.delay and sensor.gaps to 0, 0 and false"
-        )
     if not config.belief.filter:
         raise ConfigError("belief.noise = learned needs belief.filter = true: only the filter uses the noise level")
     if config.train.capacity < (needed := -(-config.env.episode_length // config.env.action_repeat)):

@@ -183,9 +183,11 @@ class BeliefConfig:
     noise: str = _setting(
         "known", "The observation noise used by the filter: its known level, or a learned one.", among=NOISE_LEVELS
     )
-    sigma: float = _setting(0.1, "The initial noise level of a filter that learns it.", above=0)
+    sigma: float = _setting(
+        0.1, "The noise level of a filter that learns it, until the first episode has ended.", above=0
+    )
     sigma_lr: float = _setting(
-        0.1, "The learning rate of the logarithm of a learned noise level, applied per episode.", low=0
+        0.03, "The learning rate of the logarithm of learned noise levels, for ten steps per episode.", low=0
     )
 
 

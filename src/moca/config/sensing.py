@@ -75,6 +75,15 @@ class SensorConfig:
     )  # fmt: skip
     stick_steps: int = setting(1, "The number of decisions for which a stuck value is repeated.", low=1)
     delay: int = setting(0, "The number of decisions by which observations are late.", low=0, high=100)
+    history: int = setting(
+        0,
+        "The number of earlier observations in the state, as changes: for sensors that do not show velocities.",
+        low=0,
+        high=20,
+    )
+    scales: tuple[float, ...] = setting(
+        (), "The unit of a change of each observed dimension in the history; measured by default.", above=0
+    )
     gaps: bool = setting(
         False, "Whether NaN in an observation of the environment marks a missing value, which needs belief.filter."
     )
@@ -91,7 +100,7 @@ class SensorConfig:
     @property
     def remembers(self) -> bool:
         """True if an observation depends on more than the current state and noise."""
-        return bool(self.delay) or not (is_off(self.drop) and is_off(self.stick))
+        return bool(self.delay or self.history) or not (is_off(self.drop) and is_off(self.stick))
 
 
 def is_off(probability: object) -> bool:

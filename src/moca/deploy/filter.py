@@ -28,13 +28,23 @@ class Filter:
         )
         if not (self.deviation > 0).all():
             raise ValueError("statistics.deviation must be above 0")
+        self.calibration = np.ones(size)
+        if "ensemble.calibration" in arrays:
+            self.calibration = take(arrays, "ensemble.calibration", size)
+            if not (self.calibration > 0).all():
+                raise ValueError("ensemble.calibration must be above 0")
         low, high = facts["log_variance"]
         self.middle, self.reach = (low + high) / 2, (high - low) / 2
         self.variance: np.ndarray | None = None
         if "noise.variance" in arrays:
             self.variance = take(arrays, "noise.variance", size)
-            if not (self.variance >= 0).all():
-                raise ValueError("noise.variance must not be negative")
+            grows = "noise.growing" in arrays  # with the state
+            self.growing, shares = (
+                take(arrays, name, size) if grows else np.zeros(size) for name in ("noise.growing", "noise.shares")
+            )
+            self.weights = shares / (self.mean[0] ** 2 + self.deviation[0] ** 2)
+            if not (self.variance >= 0).all() or (self.growing < 0).any() or (shares < 0).any():
+                raise ValueError("noise.variance, noise.growing and noise.shares must not be negative")
             return
         self.range, self.inverse = take(arrays, "noise.range", 2), take(arrays, "noise.inverse_scales", size)
         if not 0 <= self.range[0] <= self.range[1] or (self.inverse < 0).any() or not self.inverse.any():
@@ -71,14 +81,14 @@ class Filter:
         means = s + self.mean[1] + unit * raw[:, :size]
         away = means - means.mean(axis=0)
         bounded = self.middle + self.reach * np.tanh((raw[:, size : 2 * size] - self.middle) / self.reach)
-        factor = unit[:, None] * triangular(np.exp(bounded / 2), raw[:, 2 * size :])
+        factor = (unit * self.calibration)[:, None] * triangular(np.exp(bounded / 2), raw[:, 2 * size :])
         own = factor @ factor.swapaxes(1, 2) + away[:, :, None] * away[:, None, :]
         return means.mean(axis=0), F @ covariance @ F.T + own.mean(axis=0)
 
     def _noise(self, s: np.ndarray) -> np.ndarray:
         """Returns the noise variance of each observed dimension at this state."""
         if self.variance is not None:
-            return self.variance
+            return self.variance + self.growing * np.minimum((self.weights * s**2).sum(), 9.0)
         low, high = self.range
         norm = np.sqrt(((s * self.inverse) ** 2).sum() / np.sum(self.inverse > 0))
         return (low + (high - low) * np.clip(norm, 0, 1)) ** 2 * np.ones(len(s))

@@ -93,15 +93,14 @@ class HostTrainer(Trainer):
         arguments: tuple = (self.configs, state, totals, draws, action, outcome, number)
         for updates in (0, self.config.train.updates):
             yield lowered(partial(self._learn, updates), arguments, runs, shared=[6], donated=[1, 2])[0]
-        ended = np.zeros((runs, agent_steps(self.config)), np.float32)
-        finish, (_, _, keys) = self._lowered_finish(before, state, totals, ended)
+        finish, (_, _, keys) = self._lowered_finish(before, state, totals, agent_steps(self.config))
         yield finish
         yield from self._greedy.programs(self.configs, learner, keys, self.config.train.eval_episodes)
 
-    def _lowered_finish(self, before: RunState, state: LoopState, totals: StepInfo, ended: np.ndarray) -> Any:
+    def _lowered_finish(self, before: RunState, state: LoopState, totals: StepInfo, steps: int) -> Any:
         """The program that ends an episode of so many steps, and the shapes of what it returns."""
-        arguments = (self.configs, before, state, totals, ended, np.int32(0), np.int32(0))
-        return lowered(self._finish, arguments, len(self._seeds), shared=[5, 6], donated=[2])
+        arguments = (self.configs, before, state, totals, np.int32(0), np.int32(0))
+        return lowered(partial(self._finish, steps), arguments, len(self._seeds), shared=[4, 5], donated=[2])
 
     def memory(self) -> int:
         return self._memory_of(self._programs[3])
@@ -115,18 +114,16 @@ class HostTrainer(Trainer):
         first, after = (self.schedule.decisions(self.episode + more, repeat) for more in (0, 1))
         observation = self._envs.reset([env_seed(seed, self.episode, 0) for seed in self._seeds])
         draws, sensor, belief, learner, totals = begin(configs, self.state, number, np.int32(first), observation)
-        state, ended = LoopState(belief, learner, self.state.replay, sensor), []
+        state = LoopState(belief, learner, self.state.replay, sensor)
         for index in range(first, after):
             action, executed = act_program(configs, state.learner, state.belief, draws, np.int32(index))
             outcome = self._envs.step(np.asarray(executed))
             program = store if index < first_update(self.config) else update
             state, totals = program(configs, state, totals, draws, action, outcome, np.int32(index))
-            ended.append(outcome.ended)
         before = self.state._replace(replay=None)  # its buffer was donated to the learning program
-        ends = np.stack(ended, axis=1).astype(np.float32)
         if after - first < agent_steps(self.config):  # the last episode, if the total is not a multiple of the length
-            finish = self._lowered_finish(before, state, totals, ends)[0].compile()
-        self.state, measured, keys = finish(configs, before, state, totals, ends, number, np.int32(first))
+            finish = self._lowered_finish(before, state, totals, after - first)[0].compile()
+        self.state, measured, keys = finish(configs, before, state, totals, number, np.int32(first))
         metrics = jax.device_get(measured)
         return dict(sorted((metrics | self._scores(keys, metrics["diverged"] > 0)).items()))
 
@@ -203,15 +200,15 @@ class HostTrainer(Trainer):
 
     def _finish(
         self,
+        steps: int,
         config: Config,
         run: RunState,
         state: LoopState,
         totals: StepInfo,
-        ended: Float[Array, "steps"],
         number: Int[Array, ""],
         first: Int[Array, ""],
     ) -> tuple[RunState, Info, Key[Array, ""]]:
         """Returns the run after the episode, its metrics, and the key of its evaluation."""
         agent, _ = self._parts(config)
-        after, metrics = finish_episode(agent, run, state, number, totals, ended, first)
+        after, metrics = finish_episode(agent, run, state, number, totals, first, steps)
         return after, metrics, episode_keys(run, number).evaluate

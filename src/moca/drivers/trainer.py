@@ -20,6 +20,7 @@ from moca import pytrees
 from moca.config import Config, ConfigError
 from moca.devices import for_one_call, over_devices
 from moca.envs.environment import ActionRepeat, Environment, Spaces
+from moca.envs.history import with_history
 from moca.envs.named import named
 from moca.envs.sensors import make_sensor, masked
 from moca.loop import init_run
@@ -72,14 +73,21 @@ class Schedule(NamedTuple):
 
 
 def make_env(config: Config, env: Spaces | None = None) -> Spaces:
-    """Returns the config's environment, or `env` if given, with mask and action repeat applied.
+    """Returns the config's environment, or `env` if given, with mask, repeat and history applied.
 
     For an environment on the host, the repeat is applied when its vector is created.
     """
-    env = masked(env or named(config.env.name, config.env.flatten), config.sensor.observed)
+    sensor = config.sensor
+    env = masked(env or named(config.env.name, config.env.flatten), sensor.observed)
     if isinstance(env, Environment) and config.env.action_repeat > 1:
-        return ActionRepeat(env, config.env.action_repeat)
-    return env
+        env = ActionRepeat(env, config.env.action_repeat)
+    if not sensor.history:
+        return env
+    if len(sensor.scales) != env.observation_size:
+        raise ConfigError(
+            f"sensor.scales has {len(sensor.scales)} numbers, but there are {env.observation_size} observed dimensions"
+        )
+    return with_history(env, sensor.history, sensor.scales)
 
 
 class Trainer(ABC):

@@ -4,7 +4,7 @@ They are guesses: random actions visit only a part of the states that a good pol
 given by the user take precedence.
 """
 
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -13,9 +13,11 @@ from jaxtyping import Array, Float, Key
 
 from moca.config import ConfigError, ExplorationConfig
 from moca.envs.check import refuse_broken
-from moca.envs.environment import Environment, Spaces
+from moca.envs.environment import ActionRepeat, Environment, Spaces
+from moca.envs.history import with_history
 from moca.envs.host import HostEnvironment
 from moca.envs.named import named
+from moca.envs.sensors import masked
 from moca.exploration import draw_exploration
 
 EPISODES = 16  # in parallel, each with a different first state
@@ -27,6 +29,7 @@ MARGIN = 0.1  # fraction of the observed range, added at either end
 # Fraction of the range, times √d, so that two random states are as many lengthscales apart for
 # every dimension d. In the paper's tasks (d = 3 and 5) this is close to the paper's values.
 LENGTH = 0.075
+USUAL = 10.0  # the size of a usual change from decision to decision, in its unit
 
 
 def time_limit(env: Spaces | str, flatten: bool = False) -> dict[str, Any]:
@@ -37,7 +40,14 @@ def time_limit(env: Spaces | str, flatten: bool = False) -> dict[str, Any]:
 
 
 def defaults(
-    env: Spaces | str, seed: int = 0, steps: int = STEPS, flatten: bool = False, gaps: bool = False
+    env: Spaces | str,
+    seed: int = 0,
+    steps: int = STEPS,
+    flatten: bool = False,
+    gaps: bool = False,
+    observed: tuple[int, ...] = (),
+    history: int = 0,
+    repeat: int = 1,
 ) -> dict[str, Any]:
     """Returns measured settings: range, lengthscales and bounds of V, scales of the noise.
 
@@ -50,19 +60,46 @@ def defaults(
         steps: The length of the rollout, in sixteen parallel episodes.
         flatten: As `env.flatten`, if `env` is a name.
         gaps: As `sensor.gaps`.
+        observed: As `sensor.observed`. Ranges are those of all dimensions unless there is a history.
+        history: As `sensor.history`. Ranges are then those of the state.
+        repeat: As `env.action_repeat`, over which changes are measured if there is a history.
     """
     env = named(env, flatten) if isinstance(env, str) else env
     if isinstance(env, HostEnvironment):
         refuse_broken(env, gaps)
-    play: Any = _play_on_host if isinstance(env, HostEnvironment) else _play
-    observations, rewards = play(env, seed, steps)
+    if history:
+        return _with_history(masked(env, observed), seed, steps, history, repeat)
+    seen, rewards = _played(env, seed, steps)
+    return _ranges(seen) | _bounds(rewards[np.isfinite(rewards)]) | {"value.encoder": 0}
+
+
+def _with_history(env: Spaces, seed: int, steps: int, history: int, repeat: int) -> dict[str, Any]:
+    """Returns settings for a state with a history; changes are measured first, in units of one."""
+    if isinstance(env, Environment):
+        env, repeat = ActionRepeat(env, repeat), 1
+    size = env.observation_size
+    seen, _ = _played(with_history(env, 1, (1.0,) * size), seed, steps, repeat)
+    usual = np.sqrt(np.mean(np.square(seen[:, size:]), axis=0)) / USUAL
+    scales = _rounded(np.where(usual > 0, usual, 1.0))
+    seen, rewards = _played(with_history(env, history, scales), seed, steps, repeat)
+    found = _ranges(seen)
+    found["noise.scales"] = found["noise.scales"][:size]
+    return found | _bounds(rewards[np.isfinite(rewards)]) | {"value.encoder": 0, "sensor.scales": scales}
+
+
+def _played(env: Spaces, seed: int, steps: int, repeat: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the finite observations of random episodes, and all rewards."""
+    if isinstance(env, HostEnvironment):
+        observations, rewards = _play_on_host(env, seed, steps, repeat)
+    else:
+        observations, rewards = _play(cast(Environment, env), seed, steps)
     seen = observations.reshape(-1, env.observation_size)
     seen = seen[np.isfinite(seen).all(axis=1)]
     if not len(seen):
         raise ConfigError(
             f"{type(env).__name__} gives no finite observation under random actions: moca.check_env may say why"
         )
-    return _ranges(seen) | _bounds(rewards[np.isfinite(rewards)]) | {"value.encoder": 0}
+    return seen, rewards
 
 
 def _ranges(seen: Float[np.ndarray, "n obs"]) -> dict[str, Any]:
@@ -116,9 +153,9 @@ def _play(env: Environment, seed: int, steps: int) -> tuple[np.ndarray, np.ndarr
     return observations, rewards
 
 
-def _play_on_host(env: HostEnvironment, seed: int, steps: int) -> tuple[np.ndarray, np.ndarray]:
+def _play_on_host(env: HostEnvironment, seed: int, steps: int, repeat: int) -> tuple[np.ndarray, np.ndarray]:
     """Does the same on the host, step by step."""
-    vector = env.vector(EPISODES)
+    vector = env.vector(EPISODES, repeat)
     vector.reset([seed + number for number in range(EPISODES)])
     keys = jax.random.split(jax.random.key(seed), EPISODES)
     actions = np.asarray(jax.vmap(lambda key: _actions(env, key, steps), out_axes=1)(keys))

@@ -44,6 +44,16 @@ class Spaces(eqx.Module):
         """Number of action dimensions."""
         return len(self.action_low)
 
+    @property
+    def history(self) -> Any:
+        """The `History` that observations are made of, or None if they are single observations."""
+        return None
+
+    @property
+    def measured_size(self) -> int:
+        """Number of dimensions that the sensor measures."""
+        return self.observation_size if self.history is None else self.history.size
+
     def to_bounds(self, action: Float[Array, "*n act"]) -> Float[Array, "*n act"]:
         """Maps an action from [−1, 1] to the environment's bounds."""
         low, high = jnp.array(self.action_low), jnp.array(self.action_high)

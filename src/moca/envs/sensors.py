@@ -23,6 +23,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from moca.config import Config, ConfigError, is_off
 from moca.envs.environment import Environment, Level, Noise, Spaces, Step, each, make_noise
+from moca.envs.history import History
 from moca.envs.host import HostEnvironment, Outcome, Vector
 
 OWN_DRAWS = 0x5E45  # folded into a key whose other uses are splits into a few keys
@@ -42,6 +43,7 @@ class SensorState(NamedTuple):
     stuck: Int[Array, "obs"] | None = None  # and each stuck dimension
     last: Float[Array, "obs"] | None = None  # the last sample, which stuck dimensions repeat
     line: Float[Array, "delay obs"] | None = None  # the samples on their way, the oldest first
+    noise: Float[Array, "n obs"] | None = None  # of the last samples, the newest first, if the state has a history
 
 
 class Sensor(Noise):
@@ -54,13 +56,17 @@ class Sensor(Noise):
     stick_steps: int = eqx.field(static=True)
     delay: int = eqx.field(static=True)
     gaps: bool = eqx.field(static=True)  # whether NaN in an observation of the environment is a missing value
+    history: History | None = eqx.field(static=True)
 
     def __call__(self, observation: Float[Array, "obs"], normal: Float[Array, "obs"]) -> Float[Array, "obs"]:
-        """Returns the observation with noise and bias."""
-        known = jnp.where(jnp.isnan(observation), 0, observation) if self.gaps else observation
-        sample = super().__call__(known, normal)
+        """Returns the observation with noise and bias; of a history, only in its newest part."""
+        size = len(observation) if self.history is None else self.history.size
+        newest, rest = observation[:size], observation[size:]
+        known = jnp.where(jnp.isnan(newest), 0, newest) if self.gaps else newest
+        sample = super().__call__(known, normal[:size])
         sample = sample if self.bias is None else sample + self.bias
-        return jnp.where(jnp.isnan(observation), jnp.nan, sample) if self.gaps else sample
+        sample = jnp.where(jnp.isnan(newest), jnp.nan, sample) if self.gaps else sample
+        return sample if self.history is None else jnp.concatenate([sample, rest])
 
     def draw(self, key: Key[Array, ""], observation_size: int) -> SensorDraws:
         """Returns the random numbers of one sample.
@@ -81,18 +87,34 @@ class Sensor(Noise):
     def init(
         self, observation: Float[Array, "obs"], normal: Float[Array, "obs"]
     ) -> tuple[SensorState, Float[Array, "obs"]]:
-        sample, sticks = self(observation, normal), self.stick is not None
+        (sample, noise), sticks = self._sample(observation, normal, None), self.stick is not None
         return SensorState(
             None if self.drop is None else jnp.zeros((), jnp.int32),
             jnp.zeros(sample.shape, jnp.int32) if sticks else None,
             sample if sticks else None,
             jnp.tile(sample, (self.delay, 1)) if self.delay else None,
+            noise,
         ), sample
+
+    def _sample(
+        self, observation: Float[Array, "obs"], normal: Float[Array, "obs"], noise: Float[Array, "n size"] | None
+    ) -> tuple[Float[Array, "obs"], Float[Array, "n size"] | None]:
+        """Returns a sample, and the noise in it and in the samples before it if they are part of it.
+
+        In the first of an episode, all have the same noise.
+        """
+        sample = self(observation, normal)
+        if self.history is None:
+            return sample, None
+        error = (sample - observation)[: self.history.size]
+        before = jnp.tile(error, (self.history.length, 1)) if noise is None else noise
+        return observation + self.history.noise(error, before), jnp.concatenate([error[None], before[:-1]])
 
     def measure(
         self, state: SensorState, observation: Float[Array, "obs"], normal: Float[Array, "obs"], draws: SensorDraws
     ) -> tuple[SensorState, Float[Array, "obs"]]:
-        sample = self(observation, normal)
+        sample, noise = self._sample(observation, normal, state.noise)
+        state = state._replace(noise=noise)
         if self.stick is not None:
             stuck, lasting = _lasting(state.stuck, draws.stick, self.stick, self.stick_steps)
             sample = jnp.where(stuck, cast(Array, state.last), sample)
@@ -123,7 +145,7 @@ def make_sensor(config: Config, env: Spaces) -> Noise:
 
     Without faults it is the noise alone.
     """
-    settings, size = config.sensor, env.observation_size
+    settings, size = config.sensor, env.measured_size
     noise = make_noise(config.noise, size)
     if not (settings.bias or settings.gaps or settings.remembers):
         return noise
@@ -137,16 +159,19 @@ def make_sensor(config: Config, env: Spaces) -> Noise:
         stick_steps=settings.stick_steps,
         delay=settings.delay,
         gaps=settings.gaps,
+        history=env.history,
     )
 
 
 def may_miss(config: Config) -> bool:
     """Returns True if a measurement may be missing.
 
-    With a delay and a filter, those of the first steps of an episode are: nothing has arrived.
+    With a delay and a filter, those of the first steps of an episode are: nothing has arrived. With
+    a history and a filter, only its newest part is measured.
     """
     sensor = config.sensor
-    return sensor.gaps or not is_off(sensor.drop) or (config.belief.filter and sensor.delay > 0)
+    late_or_partial = sensor.delay > 0 or sensor.history > 0
+    return sensor.gaps or not is_off(sensor.drop) or (config.belief.filter and late_or_partial)
 
 
 class Masked(Environment):

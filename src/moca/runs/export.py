@@ -18,7 +18,7 @@ from moca.config import CONSTANT, ConfigError
 from moca.critic import QuadraticCritic, first
 from moca.delay import Delayed
 from moca.deploy import FORMAT, Policy, graph
-from moca.dynamics import LOG_VARIANCE
+from moca.dynamics import LOG_VARIANCE, ModelState
 from moca.nets import MLP
 
 Parts = tuple[dict[str, Any], dict[str, Any]]  # facts and arrays
@@ -34,6 +34,11 @@ def write(path: Path | str, agent: Agent, learner: Any, origin: Mapping[str, Any
         raise ConfigError(
             f"a policy whose filter expects sensor.delay = {config.sensor.delay} cannot be exported yet: its actions "
             "would have to be predicted ahead there too; use agent.policy()"
+        )
+    if env.history is not None:
+        raise ConfigError(
+            f"a policy whose state has sensor.history = {config.sensor.history} cannot be exported yet; use "
+            "agent.policy()"
         )
     facts = {
         **origin,
@@ -102,8 +107,10 @@ def _filter(agent: Agent, learner: Any) -> Parts:
             f"a filter that knows noise.kind = {noise.kind}{' with noise.sigmas' * bool(noise.sigmas)} cannot be "
             "exported: only homoscedastic noise, and state-norm noise with one noise.sigma, can be"
         )
-    else:
+    elif belief.noise == "known":
         arrays["noise.variance"] = agent.filter.noise_variance(learner.model, statistics.mean[0])
+    else:
+        arrays |= _learned_noise(learner.model)
     facts = {
         "filter": True,
         "full_covariance": ensemble.full,
@@ -112,6 +119,17 @@ def _filter(agent: Agent, learner: Any) -> Parts:
         "raised": float(np.finfo(np.asarray(statistics.mean).dtype).eps) ** 0.5,  # as in belief.update
     }
     return facts, arrays
+
+
+def _learned_noise(model: ModelState) -> dict[str, Any]:
+    """Returns the arrays of `moca.dynamics.noise_variance`, and the factor of the model's deviations."""
+    constant, growing, shares, _ = (np.asarray(each) for each in model.noise)
+    return {
+        "noise.variance": np.exp(2 * constant),
+        "noise.growing": np.exp(2 * growing),
+        "noise.shares": np.exp(shares - shares.max()) / np.exp(shares - shares.max()).sum(),
+        "ensemble.calibration": model.ensemble.calibration,
+    }
 
 
 def _network(name: str, network: MLP) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from moca.config import (
     VALUES,
     Config,
     ConfigError,
-    checked,
     full_name,
     may_be_on_host,
     parse_assignment,
@@ -43,6 +42,7 @@ def add_run_options(parser: Parser) -> None:
     parser.add_argument("--drop", help="probability that an observation is missing (default: 0)")
     parser.add_argument("--delay", help="decisions by which observations are late (default: 0)")
     parser.add_argument("--observed", help="observed dimensions, counted from 0, as in 0,1,2 (default: all)")
+    parser.add_argument("--history", help="earlier observations in the state, if it lacks velocities (default: 0)")
     parser.add_argument("--value", help=f"function class of V, one of {', '.join(VALUES)} (default: from the preset)")
     parser.add_argument(
         "--filter",
@@ -88,6 +88,7 @@ def given_options(arguments: argparse.Namespace) -> dict[str, tuple[str, Any]]:
         "sensor.drop": ("--drop", arguments.drop),
         "sensor.delay": ("--delay", arguments.delay),
         "sensor.observed": ("--observed", arguments.observed),
+        "sensor.history": ("--history", arguments.history),
         "train.steps": ("--steps", arguments.steps),
         "value.kind": ("--value", arguments.value),
         "belief.filter": ("--filter" if arguments.filter else "--no-filter", arguments.filter),
@@ -125,12 +126,13 @@ def _found(arguments: argparse.Namespace, preset: str, env: Any, settings: dict[
     from moca.envs.defaults import defaults, time_limit
 
     use_device(arguments.device)
-    parts, gaps = checked({name: settings.get(name, False) for name in ("env.flatten", "sensor.gaps")}).values()
-    found = time_limit(env, parts) if limited else {}
+    told = presets.how_to_measure(preset, env, settings)
+    found = time_limit(env, told["flatten"]) if limited else {}
     if lacking:
-        text = f"{env} has no preset: measuring ranges and scales in short episodes (config.json records them)"
+        reason = "a state with a history" if told["history"] else str(env)
+        text = f"{reason} has no preset: measuring ranges and scales in short episodes (config.json records them)"
         print(text, file=sys.stderr)
-        found |= defaults(env, flatten=parts, gaps=gaps)
+        found |= defaults(env, **told)
     return found
 
 

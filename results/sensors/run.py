@@ -1,0 +1,127 @@
+"""Sensors as they are: one preset (`tuned`) under noise that is told or learned, lost and late samples, no velocities.
+
+    python results/sensors/run.py                     # every program, as processes
+    python results/sensors/run.py noise moca-learned  # those of one row and one agent
+    python results/sensors/run.py --merge             # one table of what the folder holds
+
+Writes one table per program into the folder `parts` beside it (or into the folder that the environment variable OUT
+names): a row per seed and evaluation. `--merge` writes results.parquet from them.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+SEEDS = range(7000, 7010)  # on which nothing was chosen
+CARTPOLE, PENDULUM = ("CartpoleBalance", 100_000), ("PendulumSwingup", 250_000)
+# By name: task and steps, settings, and the levels of the noise, which share a program.
+ROWS: dict[str, tuple[tuple[str, int], dict[str, Any], list[dict[str, Any]]]] = {
+    "noise": (CARTPOLE, {}, [{"noise.sigmas": (0.05,) * 5}, {"noise.sigmas": (0.02, 0.05, 0.05, 0.1, 0.2)}]),
+    "state-norm": (CARTPOLE, {"noise.kind": "state-norm"}, [{"noise.sigma": 0.2}]),
+    "pendulum": (PENDULUM, {}, [{"noise.sigma": 0.05}, {"noise.sigma": 0.1}]),
+    "drop": (CARTPOLE, {"sensor.drop": 0.2}, [{"noise.sigma": 0.05}]),
+    "delay": (CARTPOLE, {"sensor.delay": 2}, [{"noise.sigma": 0.02}]),
+    "positions": (
+        CARTPOLE, {"sensor.observed": (0, 1, 2), "sensor.history": 2}, [{"noise.sigma": 0.0}, {"noise.sigma": 0.01}]
+    ),
+    "positions, one change": (
+        CARTPOLE, {"sensor.observed": (0, 1, 2), "sensor.history": 1}, [{"noise.sigma": 0.0}, {"noise.sigma": 0.01}]
+    ),
+    "pendulum-positions": (PENDULUM, {"sensor.observed": (0, 1), "sensor.history": 2}, [{"noise.sigma": 0.01}]),
+}  # fmt: skip
+LEARNED = {"belief.noise": "learned"}
+AGENTS: dict[str, dict[str, Any]] = {
+    "moca-told": {"agent": "moca", "belief.noise": "known"},
+    "moca-learned": {"agent": "moca", **LEARNED},
+    "moca-ce-learned": {"agent": "moca-ce", **LEARNED},
+    "bnaf-learned": {"agent": "bnaf", **LEARNED},
+    "sac-learned": {"agent": "sac", **LEARNED},
+    "sac-frames": {"agent": "sac", "belief.filter": False, "sensor.history": 3},  # four frames and no belief
+}
+HERE = Path(__file__).parent
+
+
+def folder() -> Path:
+    """Where the tables of programs lie."""
+    return Path(os.environ.get("OUT", HERE / "parts"))
+
+
+def run(row: str, agent: str) -> Path:
+    """Trains one program and writes its table."""
+    import numpy as np
+    import pandas as pd
+
+    from moca import presets
+    from moca.devices import use_device
+    from moca.drivers import ScanTrainer
+    from moca.envs.defaults import defaults
+
+    use_device(None)
+    (task, steps), settings, levels = ROWS[row]
+    settings = {**settings, **AGENTS[agent], "train.steps": steps, "train.eval_every": steps // 25_000}
+    told = presets.how_to_measure("tuned", task, settings)
+    found = defaults(task, **told) if presets.lacks("tuned", task, settings) else {}
+    configs = [presets.build("tuned", task, {**settings, **level}, found) for level in levels for _ in SEEDS]
+    started = time.perf_counter()
+    trainer = ScanTrainer(configs, [*SEEDS] * len(levels))
+    trainer.compile()
+    print(f"{row} {agent}: compiled in {time.perf_counter() - started:.0f} s", flush=True)
+    started, table, path = time.perf_counter(), [], folder() / f"{row}-{agent}.parquet"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for report in trainer:
+        if not np.isfinite(report.metrics["return_mean"]).any():
+            continue
+        kept = [name for name in report.metrics if name.startswith(("noise_level_", "innovation", "missing_share"))]
+        for i, config in enumerate(configs):
+            table.append(
+                {"preset": "tuned", "row": row, "env": task, "agent": agent, "seed": SEEDS[i % len(SEEDS)],
+                 "noise": config.noise.level or "0", "step": report.step,
+                 **{name: np.float32(report.metrics[name][i]) for name in ("return_mean", "aleatoric_std", *kept)
+                    if name in report.metrics}}
+            )  # fmt: skip
+        if report.step % (steps // 5) == 0:
+            pd.DataFrame(table).to_parquet(path, compression="zstd")
+            means = pd.DataFrame(table).query("step == step.max()").groupby("noise")["return_mean"].mean().round()
+            seconds = time.perf_counter() - started
+            print(f"{row} {agent}: step {report.step} after {seconds:.0f} s: {means.to_dict()}", flush=True)
+    return path
+
+
+def merge() -> Path:
+    """Writes one table of all programs that have run."""
+    import pandas as pd
+
+    whole = pd.concat([pd.read_parquet(path) for path in sorted(folder().glob("*.parquet"))], ignore_index=True)
+    whole.to_parquet(HERE / "results.parquet", compression="zstd")
+    late = whole[whole["step"] > 0.9 * whole.groupby("env")["step"].transform("max")]
+    scores = late.groupby(["row", "noise", "agent", "seed"])["return_mean"].mean().groupby(["row", "noise", "agent"])
+    print(scores.agg(["mean", "sem", "min", "count"]).round(1).to_string())
+    return HERE / "results.parquet"
+
+
+def main(arguments: list[str]) -> None:
+    if arguments == ["--merge"]:
+        print(merge())
+        return
+    if arguments and arguments[0] == "--one":
+        print(run(*json.loads(arguments[1])))
+        return
+    rows, agents = [each for each in arguments if each in ROWS], [each for each in arguments if each in AGENTS]
+    waiting = [(row, agent) for agent in agents or AGENTS for row in rows or ROWS]
+    if "--list" in arguments:
+        waiting = [tuple(each.split("/")) for each in arguments[arguments.index("--list") + 1 :]]
+    environment, running = {**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}, []
+    while waiting or running:
+        while waiting and len(running) < 15:
+            command = [sys.executable, __file__, "--one", json.dumps(waiting.pop(0))]
+            running.append(subprocess.Popen(command, env=environment))
+        running = [process for process in running if process.poll() is None]
+        time.sleep(0.5)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,148 @@
+"""A state made of recent observations, for sensors that do not show velocities [choice].
+
+With n = `sensor.history`, the state is x = (y, Δ₁, …, Δₙ): the newest observation, and its n last
+changes from decision to decision, in units of `sensor.scales`. Of the next state only the newest
+observation has to be predicted; the rest follows. Episodes start without a change.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Key
+
+from moca.envs.environment import Environment, Spaces, Step
+from moca.envs.host import HostEnvironment, Outcome, Vector
+
+
+class History(NamedTuple):
+    """The layout of such a state."""
+
+    length: int  # n
+    scales: tuple[float, ...]  # the unit of a change, for each observed dimension
+
+    @property
+    def size(self) -> int:
+        """The number of observed dimensions."""
+        return len(self.scales)
+
+    @property
+    def state_size(self) -> int:
+        """The number of dimensions of x."""
+        return self.size * (1 + self.length)
+
+    @property
+    def hidden(self) -> Bool[np.ndarray, "state"]:
+        """Marks the dimensions that the sensor does not show."""
+        return np.arange(self.state_size) >= self.size
+
+    @property
+    def onto(self) -> Float[np.ndarray, "state obs"]:
+        """The derivative of the next state by the next observation."""
+        parts = (np.eye(self.size), np.diag(1 / np.array(self.scales)))
+        older = np.zeros((self.size * (self.length - 1), self.size))
+        return np.concatenate([*parts, older]).astype(np.float32)
+
+    def start(self, observation: Any) -> Any:
+        """Returns the state at the start of an episode; along leading axes, those of many."""
+        none = self.length * [0 * observation]
+        return _numpy(observation).concatenate([observation, *none], axis=-1)
+
+    def follow(self, state: Any, observation: Any) -> Any:
+        """Returns the state after the next observation."""
+        xp = _numpy(observation)
+        change = (observation - state[..., : self.size]) / xp.asarray(self.scales, observation.dtype)
+        return xp.concatenate([observation, change, state[..., self.size : -self.size]], axis=-1)
+
+    def noise(self, newest: Float[Array, "obs"], before: Float[Array, "n obs"]) -> Float[Array, "state"]:
+        """Returns the noise of the state, given that of the newest and the n earlier observations."""
+        changes = (jnp.concatenate([newest[None], before[:-1]]) - before) / jnp.array(self.scales)
+        return jnp.concatenate([newest, changes.ravel()])
+
+
+def _numpy(array: Any) -> Any:
+    """Returns the module whose functions fit an array."""
+    return np if isinstance(array, np.ndarray) else jnp
+
+
+class WithHistory(Environment):
+    """An environment whose observations are such states."""
+
+    inner: Environment
+    layout: History = eqx.field(static=True)
+    observation_size: int = eqx.field(static=True)
+    action_low: tuple[float, ...] = eqx.field(static=True)
+    action_high: tuple[float, ...] = eqx.field(static=True)
+    terminates: bool = eqx.field(static=True)
+
+    def __init__(self, inner: Environment, layout: History) -> None:
+        self.inner, self.layout, self.observation_size = inner, layout, layout.state_size
+        self.action_low, self.action_high, self.terminates = inner.action_low, inner.action_high, inner.terminates
+
+    @property
+    def history(self) -> History:
+        return self.layout
+
+    def reset(self, key: Key[Array, ""]) -> tuple[Any, Float[Array, "state"]]:
+        state, observation = self.inner.reset(key)
+        first = self.layout.start(observation)
+        return (state, first), first
+
+    def step(self, state: Any, action: Float[Array, "act"]) -> tuple[Any, Step]:
+        inner, before = state
+        inner, step = self.inner.step(inner, action)
+        after = self.layout.follow(before, step.observation)
+        return (inner, after), step._replace(observation=after)
+
+
+class HistoryHost(HostEnvironment):
+    """The same for an environment on the host."""
+
+    inner: HostEnvironment
+    layout: History = eqx.field(static=True)
+    name: str | None = eqx.field(static=True)
+    observation_size: int = eqx.field(static=True)
+    action_low: tuple[float, ...] = eqx.field(static=True)
+    action_high: tuple[float, ...] = eqx.field(static=True)
+    terminates: bool = eqx.field(static=True)
+
+    def __init__(self, inner: HostEnvironment, layout: History) -> None:
+        self.inner, self.layout, self.observation_size = inner, layout, layout.state_size
+        self.action_low, self.action_high, self.terminates = inner.action_low, inner.action_high, inner.terminates
+        self.name = inner.name
+
+    @property
+    def history(self) -> History:
+        return self.layout
+
+    def vector(self, count: int, repeat: int = 1) -> "HistoryVector":
+        return HistoryVector(self.inner.vector(count, repeat), self)
+
+
+class HistoryVector:
+    """The environments of a `HistoryHost`."""
+
+    def __init__(self, inner: Vector, env: HistoryHost) -> None:
+        self.inner, self._layout = inner, env.layout
+        self._states = np.zeros((0, env.observation_size))
+
+    def reset(self, seeds: Sequence[int]) -> np.ndarray:
+        self._states = self._layout.start(self.inner.reset(seeds))
+        return self._states
+
+    def step(self, actions: np.ndarray) -> Outcome:
+        outcome = self.inner.step(actions)
+        after = self._layout.follow(self._states, outcome.observation)
+        self._states = np.where(outcome.ended[:, None], self._layout.start(outcome.current), after)
+        return outcome._replace(observation=after, current=self._states)
+
+
+def with_history(env: Spaces, length: int, scales: tuple[float, ...]) -> Spaces:
+    """Returns the environment with the last `length` observations in its state."""
+    layout = History(length, scales)
+    if isinstance(env, HostEnvironment):
+        return HistoryHost(env, layout)
+    assert isinstance(env, Environment)
+    return WithHistory(env, layout)

@@ -1,0 +1,212 @@
+"""Learns the noise of the sensor from whole episodes [choice].
+
+A filter needs the variance R of the observation noise, and nobody may know it. Two sources are used:
+
+- Third differences of the observations, less what smooth motion and actions explain, are noise
+  whatever the dynamics are. Their size bounds R from above, and is R until the model is trained.
+  While the model is young, R stays close to it.
+- The likelihood of the observations under the filter tells noise of the sensor from noise of the
+  process. Both explain errors of one-step predictions, but only the first makes successive errors
+  correlated. The model is linearised at the stored means, so a gradient step on the likelihood
+  needs no network. A factor of the model's own deviations is learned along with R: while R is too
+  small, the model takes up the rest, and would keep it.
+"""
+
+from typing import Any, NamedTuple, cast
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from moca import moments as mm
+from moca import replay as memory
+from moca.agents import Agent
+from moca.belief import UNSEEN, Belief, update
+from moca.dynamics import GaussianEnsemble, ModelState, NoiseLevels, noise_variance
+from moca.nets import decayed, descend, share_done
+from moca.replay import Transition
+
+EPISODES = 4  # the newest ones, from which the levels are learned
+WINDOW = 50  # steps of the filter in one term of the likelihood
+ITERATIONS = 10  # gradient steps after each episode
+EXCESS = 1.1  # how far the noise variance may lie above that of the third differences
+
+
+class Linear(NamedTuple):
+    """Steps of a filter whose model is linear, along a leading axis."""
+
+    start: Float[Array, "n obs"]  # the mean with which a belief starts
+    starts: Bool[Array, "n"]  # whether one starts here
+    at: Float[Array, "n obs"]  # the state at which the model was linearised
+    mean: Float[Array, "n obs"]  # the prediction there
+    slope: Float[Array, "n obs obs"]
+    aleatoric: Float[Array, "n obs obs"]
+    epistemic: Float[Array, "n obs obs"]
+    measured: Float[Array, "n obs"]
+    missing: Bool[Array, "n obs"]
+
+
+def learn_noise(
+    agent: Agent, learner: Any, replay: memory.Replay, indices: Int[Array, "steps"], number: Int[Array, ""]
+) -> ModelState | None:
+    """Returns the model after learning the noise from the newest episodes, if that is learned.
+
+    Args:
+        agent: The agent.
+        learner: Its state.
+        replay: The replay buffer.
+        indices: The rows of the newest episode.
+        number: Its number, counted from zero.
+    """
+    model, belief = learner.model, agent.config.belief
+    if not belief.filter or belief.noise == "known":
+        return model
+    steps = len(indices)
+    older = jnp.minimum(jnp.arange(EPISODES), jnp.minimum(number, len(replay) // steps - 1))
+    sizes = (agent.env.observation_size, agent.env.action_size)
+    episodes = memory.read(replay, indices - older[:, None] * steps, *sizes)
+    episodes = memory.sensed(memory.with_gaps(episodes))
+    episodes = episodes._replace(action=agent.env.from_bounds(episodes.action))
+    size = agent.env.measured_size
+    close, above = (
+        jax.vmap(lambda rows, by=by: apparent_noise(rows, size, by))(episodes).mean(0) for by in (True, False)
+    )
+    young = jnp.maximum(1 - 2 * share_done(agent.config, learner.updates), 0)
+    bounds = (young**2 * close, EXCESS * (young * close + (1 - young) * above))
+    lr = decayed(agent.config, belief.sigma_lr, learner.updates)
+    trained = _bounded(_likelier(model, episodes, lr), episodes, bounds)
+    untrained = model._replace(noise=NoiseLevels.of(jnp.log(close) / 2))
+    return jax.tree.map(lambda a, b: jnp.where(model.ensemble.statistics.batches > 0, a, b), trained, untrained)
+
+
+def apparent_noise(rows: Transition, size: int, actions_known: bool) -> Float[Array, "obs"]:
+    """Returns the variance of what looks like noise in consecutive transitions of an episode.
+
+    It is measured for the first `size` dimensions, and one for the others, which are not observed.
+
+    It is a twentieth of the variance of third differences y₃ − 3y₂ + 3y₁ − y₀, less their
+    regression on level and trend over the four observations and, with `actions_known`, on the three
+    actions between them and their products with the level. The noise of level and trend is
+    uncorrelated with that of the difference. So is that of actions, but only if they are random: an
+    action that answers to the noise explains a part of it. Motion that is not linear over four
+    steps adds to the variance, as does noise of the process.
+    """
+    measured, known = cast(Array, rows.measured)[:, :size], ~cast(Array, rows.missing)[:, :size].any(axis=1)
+    window = lambda x: [x[k : len(x) - 3 + k] for k in range(4)]  # noqa: E731
+    (a, b, c, d), joined = window(measured), ~_starts(rows)
+    complete = jnp.stack(window(known)).all(axis=0) & jnp.stack(window(joined)[1:]).all(axis=0)
+    level, trend = (a + b + c + d) / 4, (3 * (d - a) + c - b) / 10
+    parts = [jnp.ones((len(level), 1)), level, trend]
+    if actions_known:
+        actions = jnp.concatenate(window(rows.action)[1:], axis=1)
+        parts += [actions, (actions[:, :, None] * level[:, None, :]).reshape(len(level), -1)]
+    features = jnp.concatenate(parts, axis=1)
+    features, third = (jnp.where(complete[:, None], x, 0) for x in (features, d - 3 * c + 3 * b - a))
+    features /= jnp.sqrt(jnp.mean(features**2, axis=0)) + 1e-9
+    gram = features.T @ features + 1e-3 * jnp.eye(features.shape[1])
+    residual = third - features @ jnp.linalg.solve(gram, features.T @ third)
+    freedom = jnp.maximum(complete.sum() - features.shape[1], 1)
+    variance = jnp.maximum(jnp.sum(residual**2, axis=0) / freedom / 20, 1e-12)
+    return jnp.ones(rows.observation.shape[-1]).at[:size].set(variance)
+
+
+def _starts(rows: Transition) -> Bool[Array, "n"]:
+    """Returns True where a state is not the outcome of the transition before."""
+    same = jnp.all(rows.observation[1:] == rows.next_observation[:-1], axis=1)
+    return jnp.concatenate([jnp.array([True]), ~same | (rows.terminated[:-1] > 0)])
+
+
+def linearise(ensemble: GaussianEnsemble, rows: Transition) -> Linear:
+    """Returns the linearised steps of consecutive transitions."""
+
+    def one(s: Float[Array, "obs"], action: Float[Array, "act"]) -> tuple[Array, Array, Array, Array]:
+        def mean_of(s: Float[Array, "obs"]) -> tuple[Float[Array, "obs"], mm.GaussianMixture]:
+            mixture = ensemble.predict(s, action)
+            return mixture.mean, mixture
+
+        slope, mixture = jax.jacfwd(mean_of, has_aux=True)(s)
+        mean, aleatoric, epistemic = mm.decompose(mixture, full=True)
+        return mean, slope, aleatoric, epistemic
+
+    parts = jax.vmap(one)(rows.observation, rows.action)
+    start, measured, missing = rows.observation, cast(Array, rows.measured), cast(Array, rows.missing)
+    return Linear(start, _starts(rows), start, *parts, measured=measured, missing=missing)
+
+
+def windows(linear: Linear) -> Linear:
+    """Returns the steps in windows, each of which starts from the observation before it.
+
+    The last is filled with steps in which everything is missing.
+    """
+    before = jnp.concatenate([linear.start[:1], linear.measured[:-1]])
+    unseen = jnp.concatenate([jnp.ones_like(linear.missing[:1]), linear.missing[:-1]])
+    start = jnp.where(linear.starts[:, None] | unseen, linear.start, before)
+    starts = linear.starts | (jnp.arange(len(start)) % WINDOW == 0)
+    short = -len(start) % WINDOW
+
+    def cut(leaf: Array, filling: Array) -> Array:
+        filled = jnp.concatenate([leaf, jnp.broadcast_to(filling, (short, *leaf.shape[1:]))])
+        return filled.reshape(-1, WINDOW, *leaf.shape[1:])
+
+    linear = linear._replace(start=start, starts=starts)
+    filling = jax.tree.map(lambda leaf: leaf[-1], linear)._replace(missing=jnp.array(True))
+    return jax.tree.map(cut, linear, filling)
+
+
+def innovation_nll(
+    linear: Linear, noise: Float[Array, "n obs"], first: Float[Array, "n obs"], factor: Float[Array, "obs"]
+) -> Float[Array, "n"]:
+    """Returns the negative log-likelihood of each observation under a filter, up to a constant.
+
+    Args:
+        linear: The filter's steps.
+        noise: The variances of the observations.
+        first: The variances of beliefs where they start.
+        factor: A factor of the model's own deviation in each dimension.
+    """
+
+    def step(belief: Belief, x: tuple[Linear, Array, Array]) -> tuple[Belief, Float[Array, ""]]:
+        each, noise, first = x
+        fresh = Belief(each.start, jnp.diag(first))
+        mean, covariance, _ = jax.tree.map(lambda a, b: jnp.where(each.starts, a, b), fresh, belief)
+        own = factor[:, None] * each.aleatoric * factor + each.epistemic
+        prior = Belief(each.mean + each.slope @ (mean - each.at), each.slope @ covariance @ each.slope.T + own)
+        return update(prior, each.measured, jnp.where(each.missing, UNSEEN, noise))
+
+    size = linear.at.shape[-1]
+    return jax.lax.scan(step, Belief(jnp.zeros(size), jnp.zeros((size, size))), (linear, noise, first))[1]
+
+
+def _likelier(model: ModelState, episodes: Transition, lr: Float[Array, ""]) -> ModelState:
+    """Returns the model with levels that make the observations of episodes more likely."""
+    ensemble, statistics = model.ensemble, model.ensemble.statistics
+    plain = eqx.tree_at(lambda e: e.calibration, ensemble, jnp.ones_like(cast(Array, ensemble.calibration)))
+    linear = jax.vmap(lambda rows: windows(linearise(plain, rows)))(episodes)
+    linear = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), linear)
+
+    def loss(levels: NoiseLevels) -> Float[Array, ""]:
+        noise, first = (noise_variance(levels, statistics, x) for x in (linear.mean, linear.start))
+        factor = jnp.exp(cast(Array, levels.process))
+        return jax.vmap(innovation_nll, (0, 0, 0, None))(linear, noise, first, factor).mean()
+
+    def iterate(_: Array, before: tuple) -> tuple:
+        gradient = jax.grad(loss)(before[0])
+        finite = jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient)]).all()
+        after = descend(before[0], gradient, before[1], lr)
+        return jax.tree.map(lambda new, old: jnp.where(finite, new, old), after, before)
+
+    levels, optimiser = jax.lax.fori_loop(0, ITERATIONS, iterate, (model.noise, model.noise_optimiser))
+    ensemble = eqx.tree_at(lambda e: e.calibration, ensemble, jnp.exp(levels.process))
+    return model._replace(ensemble=ensemble, noise=levels, noise_optimiser=optimiser)
+
+
+def _bounded(
+    model: ModelState, episodes: Transition, bounds: tuple[Float[Array, "obs"], Float[Array, "obs"]]
+) -> ModelState:
+    """Returns the model with levels whose mean variance over episodes lies within bounds."""
+    levels = model.noise
+    variance = noise_variance(levels, model.ensemble.statistics, episodes.next_observation).mean(axis=(0, 1))
+    change = jnp.log(jnp.clip(variance, *bounds) / variance) / 2
+    moved = levels._replace(constant=levels.constant + change, growing=cast(Array, levels.growing) + change)
+    return model._replace(noise=moved)

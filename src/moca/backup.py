@@ -1,6 +1,7 @@
 """The Bellman target, and the predictions of the next state in which the paper's agents differ."""
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -33,6 +34,17 @@ def samples_of_it(mixture: mm.GaussianMixture, key: Key[Array, ""], samples: int
 def whole_mixture(mixture: mm.GaussianMixture, key: Key[Array, ""], samples: int) -> mm.Distribution:
     """MoCA (mixture): the ensemble's mixture itself."""
     return mixture
+
+
+def cautious(belief: mm.Distribution, value: mm.Function, caution: Any) -> Float[Array, ""]:
+    """Returns E[V] − β √Var[V] with the closed-form variance; β is the `caution`.
+
+    Its gradient is finite where the variance is zero.
+    """
+    variance = mm.variance(belief, value)
+    positive = variance > 0
+    deviation = jnp.where(positive, jnp.sqrt(jnp.where(positive, variance, 1)), 0)
+    return mm.expectation(belief, value) - caution * deviation
 
 
 def twin_values(

@@ -8,7 +8,7 @@ import pytest
 
 from moca import moments as mm
 from moca.agents import make_agent
-from moca.backup import cautious, mean_alone, one_gaussian, samples_of_it, whole_mixture
+from moca.backup import cautious, mean_alone, one_gaussian, samples_of_it, spread_of, whole_mixture
 from moca.belief import Unfiltered
 from moca.config import ConfigError, DynamicsConfig
 from moca.critic import QuadraticCritic
@@ -229,18 +229,35 @@ def test_the_learned_reward_is_closed_form_and_learns(kind):
     np.testing.assert_allclose(model.expectation(states, belief), sampled.mean(), atol=4 * sampled.std() / 400_000**0.5)
 
 
-def test_caution_is_the_closed_form_bound_and_zero_is_not_there():
+def test_caution_is_a_bound_and_zero_is_not_there():
     value = mm.Erf(jnp.array([1.0, -0.5]), jnp.array([[1.0, 0.5], [0.3, -1.0]]), jnp.zeros(2))
     belief = mm.DiagonalGaussian(jnp.array([0.2, 0.1]), jnp.array([0.3, 0.4]))
-    bound = mm.expectation(belief, value) - 0.5 * jnp.sqrt(mm.variance(belief, value))
+    bound = mm.expectation(belief, value) - 0.5 * jnp.sqrt(spread_of(belief, value))
     careful = make_agent(settings(plan__caution=0.5), probes.Drift())
     np.testing.assert_allclose(careful.backup(belief, value), bound, rtol=1e-6)
     plain = make_agent(settings(), probes.Drift())
     assert str(jax.make_jaxpr(plain.backup)(belief, value)) == str(jax.make_jaxpr(mm.expectation)(belief, value))
-    point = mm.DiagonalGaussian(belief.mean, jnp.zeros(2))
-    slope = jax.grad(lambda m: cautious(mm.DiagonalGaussian(m, jnp.zeros(2)), value, 1.0))(belief.mean)
-    np.testing.assert_allclose(cautious(point, value, 1.0), value(belief.mean), atol=1e-4)
-    assert np.isfinite(slope).all()
+    sure = lambda mean: cautious(mm.DiagonalGaussian(mean, jnp.zeros(2)), value, 1.0)  # noqa: E731
+    np.testing.assert_allclose(sure(belief.mean), value(belief.mean), rtol=1e-6)
+    np.testing.assert_allclose(jax.grad(sure)(belief.mean), jax.grad(value)(belief.mean), rtol=1e-5)
+
+
+def test_the_variance_is_that_of_a_quadratic_and_below_that_of_others():
+    covariance = jnp.array([[0.3, 0.1], [0.1, 0.4]])
+    belief = mm.Gaussian(jnp.array([0.2, 0.1]), covariance)
+    quadratic = mm.Quadratic(jnp.array([[1.0, 0.3], [0.3, -2.0]]), jnp.ones(2))
+    np.testing.assert_allclose(spread_of(belief, quadratic), mm.variance(belief, quadratic), rtol=1e-5)
+    keys = jax.random.split(jax.random.key(0))
+    erf = mm.Erf(jax.random.normal(keys[0], (16,)), jax.random.normal(keys[1], (16, 2)), jnp.zeros(16))
+    assert 0.85 < float(spread_of(belief, erf) / mm.variance(belief, erf)) < 1
+    narrow = mm.Gaussian(belief.mean, 0.01 * covariance)
+    np.testing.assert_allclose(spread_of(narrow, erf), mm.variance(narrow, erf), rtol=1e-2)
+    mixture = mm.GaussianMixture(
+        jnp.array([0.3, 0.7]), mm.Gaussian(jnp.array([[0.2, 0.1], [-0.5, 0.3]]), jnp.stack([covariance] * 2))
+    )
+    np.testing.assert_allclose(spread_of(mixture, quadratic), mm.variance(mixture, quadratic), rtol=1e-5)
+    points = mm.Empirical(belief.sample(jax.random.key(1), 10))
+    np.testing.assert_allclose(spread_of(points, erf), mm.variance(points, erf), rtol=1e-6)
 
 
 def test_runs_with_and_without_caution_share_a_program():

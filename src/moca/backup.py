@@ -37,14 +37,33 @@ def whole_mixture(mixture: mm.GaussianMixture, key: Key[Array, ""], samples: int
 
 
 def cautious(belief: mm.Distribution, value: mm.Function, caution: Any) -> Float[Array, ""]:
-    """Returns E[V] − β √Var[V] with the closed-form variance; β is the `caution`.
+    """Returns E[V] − β √Var[V], with `spread_of` for the variance; β is the `caution`.
 
     Its gradient is finite where the variance is zero.
     """
-    variance = mm.variance(belief, value)
+    variance = spread_of(belief, value)
     positive = variance > 0
     deviation = jnp.where(positive, jnp.sqrt(jnp.where(positive, variance, 1)), 0)
     return mm.expectation(belief, value) - caution * deviation
+
+
+def spread_of(belief: mm.Distribution, value: mm.Function) -> Float[Array, ""]:
+    """Returns the variance of V(s): of points exactly, of Gaussians to second order [choice].
+
+    Var[V] is a sum of terms that are not negative, one for each order of Hermite's polynomials. The
+    first two are gᵀΣg + ½ tr(ΣHΣH), with g and H the derivatives of E[V] by the mean. They are all
+    there is if V is quadratic. `mm.variance` has all orders, but takes M² terms for M bases.
+    """
+    if isinstance(belief, mm.GaussianMixture):
+        each = jax.vmap(lambda component: jnp.stack([mm.expectation(component, value), spread_of(component, value)]))
+        means, variances = each(belief.components).T
+        return belief.weights @ (variances + jnp.square(means - belief.weights @ means))
+    if not isinstance(belief, mm.DiagonalGaussian | mm.Gaussian):
+        return mm.variance(belief, value)
+    covariance = belief.covariance
+    expected = lambda mean: mm.expectation(mm.Gaussian(mean, covariance), value)  # noqa: E731
+    slope, curvature = jax.grad(expected)(belief.mean), covariance @ jax.hessian(expected)(belief.mean)
+    return slope @ covariance @ slope + jnp.sum(curvature * curvature.T) / 2
 
 
 def twin_values(

@@ -55,8 +55,8 @@ def spread_of(belief: mm.Distribution, value: mm.Function) -> Float[Array, ""]:
     there is if V is quadratic. `mm.variance` has all orders, but takes M² terms for M bases.
     """
     if isinstance(belief, mm.GaussianMixture):
-        each = jax.vmap(lambda component: jnp.stack([mm.expectation(component, value), spread_of(component, value)]))
-        means, variances = each(belief.components).T
+        means = jax.vmap(mm.expectation, (0, None))(belief.components, value)
+        variances = jax.vmap(spread_of, (0, None))(belief.components, value)
         return belief.weights @ (variances + jnp.square(means - belief.weights @ means))
     if not isinstance(belief, mm.DiagonalGaussian | mm.Gaussian):
         return mm.variance(belief, value)

@@ -163,7 +163,7 @@ def first_belief(
 
 
 def act(agent: Agent, state: LoopState, index: Int[Array, ""], draws: ExplorationDraws) -> PolicyState:
-    """Returns belief and action of a run's `index`-th step, counted from the first [Alg. 1 l. 3]."""
+    """Returns belief and action of a run's `index`-th step, counted from zero [Alg. 1 l. 3]."""
     step = index * agent.config.env.action_repeat
     explore = Explore(draws, step, step / scheduled(agent.config))
     return PolicyState(*agent.decide(state.learner, state.belief, explore))

@@ -24,7 +24,7 @@ from moca.reward import RewardModel
 
 
 class World(NamedTuple):
-    """What an agent has learned of its world, and how it acts in it."""
+    """The learned model of the world, and the policy that is followed in it."""
 
     model: ModelState
     reward: RewardModel
@@ -59,10 +59,10 @@ def joint_with_action(
 ) -> tuple[Float[Array, "n obs_act"], Float[Array, "n obs_act obs_act"]]:
     """Returns mean and covariance of (s, μ(s)) for n Gaussian beliefs about s.
 
-    μ̃ is linearised at the mean, which makes it Gaussian [choice]. Mean and variance of each clipped
-    action are then exact, and so is its covariance with the state: by Stein's lemma, that of μ̃
-    times the probability that μ̃ is within the bounds. The covariance of two clipped actions is that
-    of both μ̃ times both probabilities, which is its leading term [choice].
+    μ̃ is linearised at the mean, which makes it Gaussian [choice]. Mean and variance of each
+    clipped action are then exact, and so is its covariance with the state: by Stein's lemma, that
+    of μ̃ times the probability that μ̃ is within the bounds. The covariance of two clipped actions
+    is that of both μ̃ times both probabilities, which is its leading term [choice].
     """
     vertices, push = jax.linearize(lambda s: jax.vmap(lambda one: critic.slice(one).vertices())(s), mean)
     slope = derivative(push, *mean.shape)

@@ -37,6 +37,7 @@ CELLS = {
     "ce-h5-u4": cell("moca-ce", 5, 4),
     "moca-h3-u4": cell("moca", 3, 4),
     "ce-h3-u4": cell("moca-ce", 3, 4),
+    "ce-h3-u4-reward": cell("moca-ce", 3, 4, plan__lr=1e-2, plan__bases=256),
     "moca-h3-u12": cell("moca", 3, 12),
     "plan-h1-u4": cell("moca-plan", 1, 4, plan__length=8, plan__iterations=6),
     "balance-h1-u4": cell("moca", 1, 4, 6000, "CartpoleBalance"),

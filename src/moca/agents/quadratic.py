@@ -20,6 +20,7 @@ from moca import config
 from moca import moments as mm
 from moca.agents.agent import Agent, Info
 from moca.backup import bellman_target, cautious, twin_values
+from moca.belief import Belief
 from moca.critic import (
     ActionSlice,
     Encoded,
@@ -104,6 +105,12 @@ class QuadraticAgent(Agent):
         if explore is not None:
             action = perturbed(self.config.exploration, action, explore, explore.step < self.config.train.warmup)
         return self.env.to_bounds(action)
+
+    def decide(
+        self, state: QuadraticState, belief: Belief, explore: Explore | None = None
+    ) -> tuple[Belief, Float[Array, "act"]]:
+        """Returns the belief as it is, and `act` at its mean; `PlanningAgent` uses all of it."""
+        return belief, self.act(state, belief.mean, explore)
 
     def value(self, state: QuadraticState, observation: Float[Array, "obs"]) -> Float[Array, ""]:
         return first(state.critics).value(observation)

@@ -1,7 +1,7 @@
 # ruff: noqa: E501
-"""Breaks formulas of `moca.moments`, rules of run directories and of `moca.paper.claims`, one at a time; who notices?
+"""Breaks formulas of `moca.moments` and planning, rules of run directories and of `moca.paper.claims`, one at a time.
 
-    python tests/mutants.py [moments] [directories] [stateful] [claims]
+    python tests/mutants.py [moments] [directories] [stateful] [planning] [claims]
 
 Run by `make mutants`. A mutant that no test kills is a hole in the suite, and the exit code says so.
 """
@@ -259,6 +259,28 @@ FIXES = (
     "if told != digest",
     "if os.fstat(handle).st_size > length:",
 )
+PLANNING = [
+    ("planning.py", "across = inside[:, :, None] * across", "across = 1 * across"),
+    ("planning.py", "jnp.where(own, variance[:, :, None], between)", "between"),
+    ("planning.py", "/ 2 + aleatoric + epistemic", "/ 2 + aleatoric"),
+    (
+        "planning.py",
+        "carried = slope @ joint @ slope.mT",
+        "carried = slope @ (joint * jnp.eye(joint.shape[1])) @ slope.mT",
+    ),
+    ("planning.py", "return (discount * gamma, mean, covariance)", "return (discount, mean, covariance)"),
+    ("planning.py", "jnp.full((1, 1), 1 / belief.points.shape[1])", "jnp.ones((1, 1))"),
+    ("reward.py", "belief.covariance / (scale[:, None] * scale)", "belief.covariance / scale"),
+    ("reward.py", "self.statistics.mean + self.statistics.deviation * mm", "self.statistics.deviation * mm"),
+    ("backup.py", "jnp.sum(curvature * curvature.T) / 2", "jnp.sum(curvature * curvature) / 2"),
+    ("backup.py", "variances + jnp.square(means - belief.weights @ means)", "variances"),
+    ("agents/quadratic.py", "gamma = gamma**horizon", "gamma = gamma"),
+    ("agents/quadratic.py", "batch.reward + (1 - batch.terminated) * rewards", "batch.reward + rewards"),
+    ("agents/planning.py", "jnp.concatenate([plan[1:], plan[-1:]])", "plan"),
+    ("agents/planning.py", "jnp.where(value(last) > value(policy), last, policy)", "last"),
+    ("agents/planning.py", "return (discount * gamma, after.mean", "return (discount, after.mean"),
+    ("agents/planning.py", "jnp.where(found > most, new, old)", "new"),
+]
 # The tests most likely to notice a mutant in a file go first, as most mutants then need no other.
 LIKELY = {
     "closed_forms/independent.py": "test_supports",
@@ -297,6 +319,7 @@ SUITES = {
         [mutant for mutant in DIRECTORIES if mutant[1].startswith(FIXES)],
         ["tests/attacks/test_stateful.py", "-m", "slow"],
     ),
+    "planning": ("", PLANNING, ["tests/test_planning.py", "tests/agents/test_planning.py"]),
     "claims": ("paper/claims", CLAIMS, [f"tests/paper/test_claim{end}.py" for end in ("_rules", "_scores", "s")]),
 }
 

@@ -211,6 +211,7 @@ def test_each_agent_has_a_class_and_a_temporary_run_goes_with_it(monkeypatch):
     seen, run = [], SimpleNamespace(directory=SimpleNamespace(status={}))
     monkeypatch.setattr(api, "train", lambda config, out, **_: seen.append((config.agent, out)) or run)
     names = {"MoCA": "moca", "MoCACE": "moca-ce", "MoCAMC": "moca-mc", "MoCAMixture": "moca-mixture"}
+    names["MoCAPlan"] = "moca-plan"
     for name in [*names, "BNAF", "NAF", "SAC"]:
         learned = getattr(moca, name)("CartpoleBalance").learn(1000)
         assert learned.run is run

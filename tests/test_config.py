@@ -155,7 +155,7 @@ LAYERS = [
     },
     {"moca.moments", "moca.nets", "moca.replay", "moca.envs", "moca.exploration", "moca.devices", "moca.pytrees"},
     {"moca.critic", "moca.dynamics", "moca.values"},
-    {"moca.backup", "moca.belief", "moca.delay", "moca.diagnostics", "moca.divergence"},
+    {"moca.backup", "moca.belief", "moca.delay", "moca.diagnostics", "moca.divergence", "moca.planning", "moca.reward"},
     {"moca.agents"},
     {"moca.loop", "moca.extending"},
     {"moca.evaluation"},

@@ -7,7 +7,7 @@ Importing `moca` is instant: nothing heavy is loaded until a name is used. The c
 __version__ = "0.2.0.dev0"
 
 _LAZY = {
-    **dict.fromkeys(("MoCA", "MoCACE", "MoCAMC", "MoCAMixture", "BNAF", "NAF", "SAC"), "moca.api"),
+    **dict.fromkeys(("MoCA", "MoCACE", "MoCAMC", "MoCAMixture", "MoCAPlan", "BNAF", "NAF", "SAC"), "moca.api"),
     "train": "moca.runs.launch",
     "load": "moca.runs.run",
     "Run": "moca.runs.run",

@@ -235,6 +235,12 @@ class MoCAMixture(MoCA):
     agent = "moca-mixture"
 
 
+class MoCAPlan(MoCA):
+    """MoCA (plan): decides by improving a sequence of actions on its expected return."""
+
+    agent = "moca-plan"
+
+
 class BNAF(MoCA):
     """BNAF: V at the observed next state, without a model unless a filter needs one."""
 

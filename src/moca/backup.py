@@ -1,6 +1,7 @@
 """The Bellman target, and the predictions of the next state in which the paper's agents differ."""
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -33,6 +34,36 @@ def samples_of_it(mixture: mm.GaussianMixture, key: Key[Array, ""], samples: int
 def whole_mixture(mixture: mm.GaussianMixture, key: Key[Array, ""], samples: int) -> mm.Distribution:
     """MoCA (mixture): the ensemble's mixture itself."""
     return mixture
+
+
+def cautious(belief: mm.Distribution, value: mm.Function, caution: Any) -> Float[Array, ""]:
+    """Returns E[V] − β √Var[V], with `spread_of` for the variance; β is the `caution`.
+
+    Its gradient is finite where the variance is zero.
+    """
+    variance = spread_of(belief, value)
+    positive = variance > 0
+    deviation = jnp.where(positive, jnp.sqrt(jnp.where(positive, variance, 1)), 0)
+    return mm.expectation(belief, value) - caution * deviation
+
+
+def spread_of(belief: mm.Distribution, value: mm.Function) -> Float[Array, ""]:
+    """Returns the variance of V(s): of points exactly, of Gaussians to second order [choice].
+
+    Var[V] is a sum of terms that are not negative, one for each order of Hermite's polynomials. The
+    first two are gᵀΣg + ½ tr(ΣHΣH), with g and H the derivatives of E[V] by the mean. They are all
+    there is if V is quadratic. `mm.variance` has all orders, but takes M² terms for M bases.
+    """
+    if isinstance(belief, mm.GaussianMixture):
+        means = jax.vmap(mm.expectation, (0, None))(belief.components, value)
+        variances = jax.vmap(spread_of, (0, None))(belief.components, value)
+        return belief.weights @ (variances + jnp.square(means - belief.weights @ means))
+    if not isinstance(belief, mm.DiagonalGaussian | mm.Gaussian):
+        return mm.variance(belief, value)
+    covariance = belief.covariance
+    expected = lambda mean: mm.expectation(mm.Gaussian(mean, covariance), value)  # noqa: E731
+    slope, curvature = jax.grad(expected)(belief.mean), covariance @ jax.hessian(expected)(belief.mean)
+    return slope @ covariance @ slope + jnp.sum(curvature * curvature.T) / 2
 
 
 def twin_values(

@@ -39,6 +39,7 @@ class Belief(NamedTuple):
     mean: Float[Array, "obs"]
     covariance: Float[Array, "obs obs"] | None
     pending: Pending | None = None
+    plan: Float[Array, "length act"] | None = None  # the actions that a planning agent has in mind, in [−1, 1]
 
 
 def late_part(before: Belief, after: Belief) -> Late | None:

@@ -9,7 +9,7 @@ colour vision.
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-# The paper's colours (Okabe and Ito) and three more, distinguishable with any colour vision.
+# The paper's colours (Okabe and Ito) and four more, distinguishable with any colour vision.
 COLOURS = {
     "moca": "#0072B2",
     "ce": "#D55E00",
@@ -20,6 +20,7 @@ COLOURS = {
     "naf": "#000000",
     "mixture": "#332288",
     "mc1": "#6B3E00",
+    "plan": "#882255",
     "sac-usual": "#999933",
     "grey": "#595959",
 }

@@ -46,6 +46,13 @@ class LoopState(NamedTuple):
     sensor: Any = None  # its state, if it has one
 
 
+class PolicyState(NamedTuple):
+    """The state of a policy: its belief, and the action chosen for it."""
+
+    belief: Belief
+    action: Float[Array, "act"]
+
+
 class StepInfo(NamedTuple):
     """Metrics of one step, or sums over many."""
 
@@ -156,10 +163,11 @@ def first_belief(
     return state, agent.filter.init(learner.model, measured)
 
 
-def act(agent: Agent, state: LoopState, index: Int[Array, ""], draws: ExplorationDraws) -> Float[Array, "act"]:
-    """Returns the action of a run's `index`-th step, counted from the first ever [Alg. 1 l. 3]."""
+def act(agent: Agent, state: LoopState, index: Int[Array, ""], draws: ExplorationDraws) -> PolicyState:
+    """Returns belief and action of a run's `index`-th step, counted from zero [Alg. 1 l. 3]."""
     step = index * agent.config.env.action_repeat
-    return agent.act(state.learner, state.belief.mean, Explore(draws, step, step / scheduled(agent.config)))
+    explore = Explore(draws, step, step / scheduled(agent.config))
+    return PolicyState(*agent.decide(state.learner, state.belief, explore))
 
 
 def observe(
@@ -228,9 +236,9 @@ def interact(
 
     Returns its state, that of the loop with a new belief, and the transition.
     """
-    action = act(agent, state, index, explore)
+    belief, action = act(agent, state, index, explore)
     env_state, step = env.step(env_state, sensor.disturb(env, action, draws.disturbance))
-    sensed, transition = observe(agent, sensor, state, action, step, draws)
+    sensed, transition = observe(agent, sensor, state._replace(belief=belief), action, step, draws)
     if env.terminates:
         reset_key, noise_key = jax.random.split(draws.restart)
         fresh_state, observation = env.reset(reset_key)
@@ -319,17 +327,9 @@ def evaluation_due(config: Config, number: Any) -> Any:
     return (done % config.train.eval_every == 0) | (done * config.env.episode_length == config.train.steps)
 
 
-class PolicyState(NamedTuple):
-    """The state of a greedy policy: its belief, and the action chosen for it."""
-
-    belief: Belief
-    action: Float[Array, "act"]
-
-
 def policy_start(agent: Agent, learner: Any, measured: Float[Array, "obs"]) -> PolicyState:
     """Returns belief and greedy action after the first observation of an episode."""
-    belief = agent.filter.init(learner.model, measured)
-    return PolicyState(belief, agent.act(learner, belief.mean))
+    return PolicyState(*agent.decide(learner, agent.filter.init(learner.model, measured)))
 
 
 def policy_step(
@@ -346,4 +346,4 @@ def policy_step(
     """
     gaps = _gaps(agent, measured) if missing is None else {"missing": missing}
     belief, _ = agent.filter.step(learner.model, state.belief, state.action, measured, **gaps)
-    return PolicyState(belief, agent.act(learner, belief.mean))
+    return PolicyState(*agent.decide(learner, belief))

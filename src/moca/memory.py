@@ -42,6 +42,7 @@ def _of_state(config: Config, state: Any) -> dict[str, int]:
     parts = {"train.capacity": _bytes(state.replay)}
     for name, field in learner.items():
         what = "dynamics.width or dynamics.members" if name in MODELS else networks
+        what = "plan.bases" if name == "reward" else what
         parts[what] = parts.get(what, 0) + _bytes(field)
     return parts
 
@@ -50,7 +51,7 @@ def _in_between(config: Config, observed: int, acted: int) -> dict[str, int]:
     """Returns the bytes that one run needs for batches, samples and evaluations, by setting."""
     train, dynamics = config.train, config.dynamics
     decisions = config.env.episode_length // config.env.action_repeat
-    modelled = config.agent in ("moca", "moca-ce", "moca-mc", "moca-mixture") or config.belief.filter
+    modelled = config.agent in ("moca", "moca-ce", "moca-mc", "moca-mixture", "moca-plan") or config.belief.filter
     hidden = dynamics.members * dynamics.width * dynamics.depth if modelled else 0
     samples = dynamics.samples * observed if config.agent == "moca-mc" else 0
     return {

@@ -1,7 +1,8 @@
 """Registers configs as pytrees: settings of type float may be traced, all others are static.
 
 The numbers of a list are traced if its field says so. A probability of the sensor that is exactly
-zero is static: its fault is then not a part of the compiled program.
+zero is static, and so is a caution of zero: what they stand for is then not a part of the compiled
+program.
 
 `moca.config` itself does not import jax, so that invalid settings are reported quickly.
 """
@@ -13,9 +14,10 @@ from typing import Any, cast
 import jax
 import numpy as np
 
-from moca.config import Config, SensorConfig, is_off
+from moca.config import Config, PlanConfig, SensorConfig, is_off
 
-FAULTS = ("drop", "stick")
+# Settings that are static if they are zero, by section.
+OPTIONAL: dict[str, tuple[str, ...]] = {"sensor": ("drop", "stick"), "plan": ("caution",)}
 
 
 def _is_traced(field: dataclasses.Field) -> bool:
@@ -27,36 +29,46 @@ def _register(section: type, traced: list[str]) -> None:
     jax.tree_util.register_dataclass(section, traced, static)
 
 
-def _flat_sensor(sensor: SensorConfig) -> tuple[list[Any], tuple]:
-    """Returns the numbers to trace, and all else: their names, and the static settings."""
-    held = {field.name: getattr(sensor, field.name) for field in dataclasses.fields(sensor)}
-    traced = [field.name for field in dataclasses.fields(sensor) if _is_traced(field)]
-    names = tuple(name for name in traced if not is_off(held[name]))
-    static = tuple((name, value) for name, value in held.items() if name not in names)
-    return [held[name] for name in names], (names, static)
+def _register_optional(section: type, optional: tuple[str, ...]) -> None:
+    """Registers a section some of whose numbers are static if they are zero."""
+    names = [field.name for field in dataclasses.fields(section)]
+    traced = [field.name for field in dataclasses.fields(section) if _is_traced(field)]
 
+    def flat(settings: Any) -> tuple[list[Any], tuple]:
+        """Returns the numbers to trace, and all else: their names, and the static settings."""
+        held = {name: getattr(settings, name) for name in names}
+        on = tuple(name for name in traced if name not in optional or not is_off(held[name]))
+        return [held[name] for name in on], (on, tuple((name, held[name]) for name in names if name not in on))
 
-def _sensor(aside: tuple, numbers: Sequence[Any]) -> SensorConfig:
-    names, static = aside
-    return SensorConfig(**dict(static), **dict(zip(names, numbers, strict=True)))
+    def whole(aside: tuple, numbers: Sequence[Any]) -> Any:
+        on, static = aside
+        return section(**dict(static), **dict(zip(on, numbers, strict=True)))
+
+    jax.tree_util.register_pytree_node(section, flat, whole)
 
 
 def alike(configs: Sequence[Config]) -> list[Config]:
     """Returns the configs of runs that share a program, as pytrees of one structure.
 
-    A fault of the sensor that only some of them have is traced in all.
+    A number that is static if it is zero, but is not zero in all of them, is traced in all.
     """
-    present = [name for name in FAULTS if not all(is_off(getattr(each.sensor, name)) for each in configs)]
 
-    def with_faults(sensor: SensorConfig) -> SensorConfig:
-        zeros: dict[str, Any] = {name: np.float32(0) for name in present if is_off(getattr(sensor, name))}
-        return dataclasses.replace(sensor, **zeros)
+    def traced(config: Config, section: str) -> Any:
+        own = getattr(config, section)
+        present = (name for name in OPTIONAL[section] if any(not is_off(_of(each, section, name)) for each in configs))
+        zeros: dict[str, Any] = {name: np.float32(0) for name in present if is_off(getattr(own, name))}
+        return dataclasses.replace(own, **zeros)
 
-    return [dataclasses.replace(each, sensor=with_faults(each.sensor)) for each in configs]
+    return [dataclasses.replace(each, **{section: traced(each, section) for section in OPTIONAL}) for each in configs]
+
+
+def _of(config: Config, section: str, name: str) -> Any:
+    return getattr(getattr(config, section), name)
 
 
 _sections = {field.name: field.type for field in dataclasses.fields(Config) if dataclasses.is_dataclass(field.type)}
-jax.tree_util.register_pytree_node(SensorConfig, _flat_sensor, _sensor)
-for _section in set(_sections.values()) - {SensorConfig}:
+for _name, _optional in OPTIONAL.items():
+    _register_optional(cast(type, _sections[_name]), _optional)
+for _section in set(_sections.values()) - {SensorConfig, PlanConfig}:
     _register(cast(type, _section), [field.name for field in dataclasses.fields(_section) if _is_traced(field)])
 _register(Config, list(_sections))

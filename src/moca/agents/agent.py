@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
 from moca import pytrees  # noqa: F401  (configs may be traced)
-from moca.belief import Unfiltered, make_filter
+from moca.belief import Belief, Unfiltered, make_filter
 from moca.config import Config
 from moca.delay import for_sensor
 from moca.diagnostics import describe_model
@@ -61,6 +61,14 @@ class Agent(eqx.Module):
     @abstractmethod
     def act(self, state: Any, observation: Float[Array, "obs"], explore: Explore | None = None) -> Float[Array, "act"]:
         """Returns the greedy action, or with `explore` an exploratory one, within the bounds."""
+
+    def decide(self, state: Any, belief: Belief, explore: Explore | None = None) -> tuple[Belief, Float[Array, "act"]]:
+        """Returns the belief with what is kept for the next decision, and the action for it.
+
+        The loop calls this. It calls `act` with the mean, and keeps nothing; override it if the
+        covariance, or an earlier plan, matters.
+        """
+        return belief, self.act(state, belief.mean, explore)
 
     @abstractmethod
     def value(self, state: Any, observation: Float[Array, "obs"]) -> Float[Array, ""]:

@@ -19,7 +19,8 @@ from jaxtyping import Array, Bool, Float, Int, Key, UInt8
 from moca import config
 from moca import moments as mm
 from moca.agents.agent import Agent, Info
-from moca.backup import bellman_target, twin_values
+from moca.backup import bellman_target, cautious, twin_values
+from moca.belief import Belief
 from moca.critic import (
     ActionSlice,
     Encoded,
@@ -37,7 +38,9 @@ from moca.diagnostics import Stakes, describe_bias, stakes
 from moca.dynamics import ModelState, bootstrap, fit, make_model
 from moca.exploration import Explore
 from moca.nets import ADAM, copies, decayed, share_done, stacked
+from moca.planning import World, look_ahead
 from moca.replay import Transition, sensed
+from moca.reward import RewardState, fit_reward, make_reward
 from moca.values import make_value
 
 
@@ -50,6 +53,7 @@ class QuadraticState(NamedTuple):
     latent: ModelState | None  # model of the latent state, if V has an encoder and s′ is predicted
     critic_optimiser: optax.OptState
     updates: Int[Array, ""]
+    reward: RewardState | None = None  # learned if several steps are planned
 
 
 class QuadraticDraws(NamedTuple):
@@ -66,6 +70,11 @@ class QuadraticAgent(Agent):
     def predicts(self) -> bool:
         """True if s′ is predicted (MoCA agents), False if it is taken as observed (BNAF, NAF)."""
         return config.AGENTS[self.config.agent].prediction is not None
+
+    @property
+    def plans(self) -> bool:
+        """True if several steps are planned, which needs a learned reward."""
+        return self.config.plan.horizon > 1
 
     def init(self, key: Key[Array, ""]) -> QuadraticState:
         """Returns the initial state [Alg. 1 l. 1].
@@ -85,8 +94,10 @@ class QuadraticAgent(Agent):
         latent = None
         if config.value.encoder and self.predicts:
             latent = make_model(latent_key, config.dynamics, None, config.value.encoder, observed + acted)
+        # A key of its own, so that an agent that does not plan draws what it always has.
+        reward = make_reward(jax.random.fold_in(key, 4), config, observed, acted) if self.plans else None
         optimiser = ADAM.init(critics)
-        return QuadraticState(critics, critics.value, model, latent, optimiser, jnp.zeros((), jnp.int32))
+        return QuadraticState(critics, critics.value, model, latent, optimiser, jnp.zeros((), jnp.int32), reward)
 
     def act(
         self, state: QuadraticState, observation: Float[Array, "obs"], explore: Explore | None = None
@@ -96,6 +107,12 @@ class QuadraticAgent(Agent):
         if explore is not None:
             action = perturbed(self.config.exploration, action, explore, explore.step < self.config.train.warmup)
         return self.env.to_bounds(action)
+
+    def decide(
+        self, state: QuadraticState, belief: Belief, explore: Explore | None = None
+    ) -> tuple[Belief, Float[Array, "act"]]:
+        """Returns the belief as it is, and `act` at its mean; `PlanningAgent` uses all of it."""
+        return belief, self.act(state, belief.mean, explore)
 
     def value(self, state: QuadraticState, observation: Float[Array, "obs"]) -> Float[Array, ""]:
         return first(state.critics).value(observation)
@@ -128,24 +145,59 @@ class QuadraticAgent(Agent):
     def fit_values(
         self, state: QuadraticState, batch: Transition, draws: QuadraticDraws
     ) -> tuple[QuadraticState, Info]:
-        """Updates both critics: prediction, target, step, copy [Alg. 1 l. 10–13]."""
+        """Updates both critics: prediction, target, step, copy [Alg. 1 l. 10–13].
+
+        With a horizon above 1 the prediction is of the state that many steps ahead, and the reward
+        of the batch includes those on the way.
+        """
         batch = batch._replace(action=self.env.from_bounds(batch.action))
-        predictions = self.predict(state, batch, draws.prediction)
+        predictions, found = self.predict(state, batch, draws.prediction), {}
+        if state.reward is not None:
+            reward, found["reward_loss"] = fit_reward(
+                state.reward, self.config, cast(ModelState, state.model).ensemble.statistics, batch, state.updates
+            )
+            state = state._replace(reward=reward)
+        if self.config.plan.horizon > 1:
+            batch, predictions = self._ahead(state, batch, predictions, draws.prediction)
         values = closed(state.targets) if self.predicts else state.targets
         state, info = self._fit_critics(state, batch, self.target(batch, predictions, values))
-        return self._sync_targets(state), info
+        return self._sync_targets(state), info | found
+
+    def world(self, state: QuadraticState) -> World:
+        """Returns what was learned of the world, and the policy of the first critic, to plan in."""
+        reward = cast(RewardState, state.reward).model
+        return World(cast(ModelState, state.model), reward, self.filter, first(state.critics))
+
+    def _ahead(
+        self, state: QuadraticState, batch: Transition, predictions: mm.Distribution, key: Key[Array, ""]
+    ) -> tuple[Transition, mm.Distribution]:
+        """Returns the batch with the expected rewards up to the horizon, and the state there.
+
+        The rewards after a termination are zero; further terminations are not predicted [choice].
+        """
+        prediction, steps = cast(Callable, config.AGENTS[self.config.agent].prediction)(), self.config.plan.horizon - 1
+        gamma, key = self.config.train.gamma, jax.random.fold_in(key, 1)
+        rewards, last = look_ahead(self.world(state), prediction, predictions, batch.spread, gamma, steps, key)
+        return batch._replace(reward=batch.reward + (1 - batch.terminated) * rewards), last
 
     def target(self, batch: Transition, predictions: mm.Distribution, values: mm.Function) -> Float[Array, "n"]:
-        """Returns the target of Q for each transition of a batch [Alg. 1 l. 11]."""
+        """Returns the target of Q for each transition of a batch [Alg. 1 l. 11].
+
+        `predictions` are of the state at the horizon, and `batch.reward` is what comes before it.
+        """
         bounds, gamma = (self.config.value.least, self.config.value.most), self.config.train.gamma
+        if (horizon := self.config.plan.horizon) > 1:
+            gamma = gamma**horizon
         return bellman_target(batch.reward, batch.terminated, gamma, predictions, values, bounds, self.backup)
 
     def backup(self, belief: mm.Distribution, value: mm.Function) -> Float[Array, ""]:
         """Returns E[V(s′)] for one prediction and one value function [Eq. 5].
 
-        Override it to change the target.
+        With a caution β it is E[V(s′)] − β √Var[V(s′)]. Override it to change the target.
         """
-        return mm.expectation(belief, value)
+        if config.is_off(caution := self.config.plan.caution):
+            return mm.expectation(belief, value)
+        return cautious(belief, value, caution)
 
     def predict(self, state: QuadraticState, batch: Transition, key: Key[Array, ""]) -> mm.Distribution:
         """Returns the distribution of s′ for each transition, actions in [−1, 1] [Alg. 1 l. 10]."""
@@ -236,6 +288,10 @@ class QuadraticAgent(Agent):
         if self.predicts:
             episode = episode._replace(action=self.env.from_bounds(episode.action))
             info |= describe_bias(self.stakes(after, episode))
+        if before.reward is not None:
+            states = cast(ModelState, before.model).ensemble.statistics
+            predicted = before.reward.model.at(states, episode.observation, episode.action)
+            info["reward_error"] = jnp.sqrt(jnp.mean(jnp.square(predicted - episode.reward)))
         if self.config.agent == "moca-mc":
             info |= self._sampling(after, closed(after.targets), episode, key)
         return info

@@ -7,6 +7,7 @@ compiles another program.
 
 from moca.config.checks import *  # noqa: F403
 from moca.config.fitting import *  # noqa: F403
+from moca.config.planning import PlanConfig  # noqa: F401
 from moca.config.registry import *  # noqa: F403
 from moca.config.sections import *  # noqa: F403
 from moca.config.sensing import is_off  # noqa: F401

@@ -4,7 +4,7 @@ import math
 from typing import TYPE_CHECKING
 
 from moca.config.checks import INT32, ConfigError, shown, single
-from moca.config.registry import CONSTANT, ENVS, NOISES, QUADRATIC_AGENTS
+from moca.config.registry import AGENTS, CONSTANT, ENVS, NOISES, QUADRATIC_AGENTS
 from moca.names import GYMNASIUM, OWN
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def refuse_unfitting(config: "Config") -> None:
     """Raises `ConfigError` if settings contradict each other."""
-    for fits in (_counts_fit, _belief_fits, _value_fits, _noise_fits, _sensor_fits):
+    for fits in (_counts_fit, _belief_fits, _value_fits, _plan_fits, _noise_fits, _sensor_fits):
         fits(config)
 
 
@@ -89,6 +89,22 @@ def _value_fits(config: "Config") -> None:
             f"{config.agent} needs value.low, value.high and value.lengthscales, and {config.env.name} has no preset: "
             "give the range of each observed dimension and the length over which V changes along it"
         )
+
+
+def _plan_fits(config: "Config") -> None:
+    plan, plans = config.plan, config.agent == "moca-plan"
+    if plan.horizon > 1 and AGENTS[config.agent].prediction is None:
+        raise ConfigError(
+            f"plan.horizon = {plan.horizon} needs an agent that predicts the next state, which {config.agent} does "
+            "not: set plan.horizon to 1, or choose moca"
+        )
+    if config.value.encoder and (plan.horizon > 1 or plans):
+        raise ConfigError(
+            "value.encoder cannot be combined with planning: the latent state is predicted one step ahead only; set "
+            "value.encoder to 0"
+        )
+    if config.sensor.history and (plan.horizon > 1 or plans):
+        raise ConfigError("sensor.history cannot be combined with planning yet: set sensor.history to 0")
 
 
 def _noise_fits(config: "Config") -> None:

@@ -117,6 +117,12 @@ add_agent(
     "moca.backup:whole_mixture",
     Look("MoCA (mixture)", "mixture", "mixture", "*", (0, (3, 1)), 1.4, "5 3", 1),
 )
+add_agent(
+    "moca-plan",
+    "moca.agents.planning:PlanningAgent",
+    "moca.backup:one_gaussian",
+    Look("MoCA (plan)", "plan", "plan", "p", (0, (8, 1, 1, 1)), 1.8, "9 2", 1),
+)
 add_agent("bnaf", _QUADRATIC, None, Look("BNAF", "BNAF", "bnaf", "D", "-.", 1.6, "5 3", 7))
 add_agent("naf", _QUADRATIC, None, Look("NAF (tanh)", "NAF", "naf", "P", (0, (1, 2)), 1.1, "3 3", 10))
 add_agent(

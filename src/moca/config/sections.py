@@ -11,6 +11,7 @@ from typing import Any
 from moca.config.checks import ConfigError, convert, nearest_names, shown
 from moca.config.fields import setting as _setting
 from moca.config.fitting import refuse_unfitting
+from moca.config.planning import PlanConfig
 from moca.config.registry import AGENTS, ENVS, VALUES, full_name
 from moca.config.sensing import NoiseConfig, SensorConfig
 from moca.names import GYMNASIUM, OWN
@@ -233,6 +234,7 @@ class Config:
     value: ValueConfig = field(default_factory=ValueConfig)
     dynamics: DynamicsConfig = field(default_factory=DynamicsConfig)
     belief: BeliefConfig = field(default_factory=BeliefConfig)
+    plan: PlanConfig = field(default_factory=PlanConfig)
     exploration: ExplorationConfig = field(default_factory=ExplorationConfig)
     sac: SACConfig = field(default_factory=SACConfig)
 

@@ -85,7 +85,9 @@ class HostTrainer(Trainer):
         )
         yield begin
         draws, sensor, belief, learner, totals = begun
-        act_program, (action, _) = lowered(self._act, (self.configs, learner, belief, draws, number), runs, shared=[4])
+        act_program, (action, _, _) = lowered(
+            self._act, (self.configs, learner, belief, draws, number), runs, shared=[4]
+        )
         yield act_program
         ends = np.zeros(runs, bool)
         outcome = Outcome(observation, observation[:, 0], ends, ends, observation)
@@ -116,7 +118,8 @@ class HostTrainer(Trainer):
         draws, sensor, belief, learner, totals = begin(configs, self.state, number, np.int32(first), observation)
         state = LoopState(belief, learner, self.state.replay, sensor)
         for index in range(first, after):
-            action, executed = act_program(configs, state.learner, state.belief, draws, np.int32(index))
+            action, executed, belief = act_program(configs, state.learner, state.belief, draws, np.int32(index))
+            state = state._replace(belief=belief)
             outcome = self._envs.step(np.asarray(executed))
             program = store if index < first_update(self.config) else update
             state, totals = program(configs, state, totals, draws, action, outcome, np.int32(index))
@@ -167,13 +170,14 @@ class HostTrainer(Trainer):
 
     def _act(
         self, config: Config, learner: Any, belief: Belief, draws: EpisodeDraws, index: Int[Array, ""]
-    ) -> tuple[Float[Array, "act"], Float[Array, "act"]]:
-        """Returns the chosen and the executed action of a step."""
+    ) -> tuple[Float[Array, "act"], Float[Array, "act"], Belief]:
+        """Returns the chosen and the executed action of a step, and the belief after deciding."""
         agent, sensor = self._parts(config)
         number = index - draws.first
         state = LoopState(belief, learner, jnp.zeros((0, 0)))  # acting does not use the replay buffer
-        action = act(agent, state, index, jax.tree.map(lambda leaf: leaf[number], draws.explore))
-        return action, sensor.disturb(self.env, action, draw_step(agent, draws.keys[number]).disturbance)
+        belief, action = act(agent, state, index, jax.tree.map(lambda leaf: leaf[number], draws.explore))
+        executed = sensor.disturb(self.env, action, draw_step(agent, draws.keys[number]).disturbance)
+        return action, executed, belief
 
     def _learn(
         self,

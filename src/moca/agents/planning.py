@@ -1,0 +1,155 @@
+"""MoCA that plans when it decides: a sequence of actions, improved on its expected return.
+
+The expected return of a plan is closed form: the belief about the state goes through the ensemble
+for each action, the learned reward and V are averaged over it. The agent executes the first action
+of the best plan found, and starts the next decision from the rest of it.
+"""
+
+from typing import Any, cast
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from moca import moments as mm
+from moca.agents.quadratic import QuadraticAgent, QuadraticState, perturbed
+from moca.backup import twin_values
+from moca.belief import Belief, Unfiltered, predict
+from moca.config import Config
+from moca.dynamics import ModelState
+from moca.envs.environment import Spaces
+from moca.exploration import Explore
+from moca.nets import ADAM
+from moca.reward import RewardState
+
+Plan = Float[Array, "length act"]
+
+
+class Remembering(Unfiltered):
+    """A filter whose beliefs carry a plan; each step of it drops the action that was executed."""
+
+    inner: Unfiltered
+    env: Spaces
+    length: int = eqx.field(static=True)
+
+    def init(self, model: ModelState | None, measured: Float[Array, "obs"]) -> Belief:
+        return self.inner.init(model, measured)._replace(plan=jnp.zeros((self.length, self.env.action_size)))
+
+    def step(
+        self,
+        model: ModelState | None,
+        belief: Belief,
+        action: Float[Array, "act"],
+        measured: Float[Array, "obs"],
+        missing: Bool[Array, "obs"] | None = None,
+    ) -> tuple[Belief, Float[Array, "obs"] | None]:
+        after, spread = self.inner.step(model, belief._replace(plan=None), action, measured, missing)
+        plan = cast(Array, belief.plan)
+        return after._replace(plan=jnp.concatenate([plan[1:], plan[-1:]])), spread
+
+    def anticipate(
+        self,
+        model: ModelState | None,
+        mixtures: mm.GaussianMixture,
+        spread: Float[Array, "n packed"] | None,
+        missing: Bool[Array, "n obs"] | None = None,
+    ) -> mm.GaussianMixture:
+        return self.inner.anticipate(model, mixtures, spread, missing)
+
+    def noise_variance(
+        self, model: ModelState | None, observation: Float[Array, "*n obs"]
+    ) -> Float[Array, "*n obs"] | None:
+        return self.inner.noise_variance(model, observation)
+
+
+class PlanningAgent(QuadraticAgent):
+    """MoCA whose decisions are plans; it learns as MoCA does."""
+
+    def __init__(self, config: Config, env: Spaces) -> None:
+        super().__init__(config, env)  # type: ignore[call-arg]  # mypy takes Equinox's for it
+        self.filter = Remembering(self.filter, env, config.plan.length)
+
+    @property
+    def plans(self) -> bool:
+        return True
+
+    def act(
+        self, state: QuadraticState, observation: Float[Array, "obs"], explore: Explore | None = None
+    ) -> Float[Array, "act"]:
+        """Returns the first action of a plan for a state that is known."""
+        plan = jnp.zeros((self.config.plan.length, self.env.action_size))
+        return self.decide(state, Belief(observation, None, plan=plan), explore)[1]
+
+    def decide(
+        self, state: QuadraticState, belief: Belief, explore: Explore | None = None
+    ) -> tuple[Belief, Float[Array, "act"]]:
+        """Returns the belief with the best plan found, and that plan's first action.
+
+        The search starts from the last plan without its first action, or from the greedy policy's
+        actions if they promise more.
+        """
+        value = lambda plan: self.expected_return(state, belief, plan)  # noqa: E731
+        last, policy = cast(Array, belief.plan), self.policy_plan(state, belief)
+        start = jnp.where(value(last) > value(policy), last, policy)
+        plan = improved(value, start, self.config.plan.iterations, self.config.plan.step)
+        action = plan[0]
+        if explore is not None:
+            action = perturbed(self.config.exploration, action, explore, explore.step < self.config.train.warmup)
+        return belief._replace(plan=plan), self.env.to_bounds(action)
+
+    def expected_return(self, state: QuadraticState, belief: Belief, plan: Plan) -> Float[Array, ""]:
+        """Returns Σₖ γᵏ E[r(sₖ, aₖ)] + γᴸ minᵢ E[Vᵢ(s_L)] for actions that are not corrected.
+
+        Without a correction by later observations, covariances are somewhat too large [choice].
+        """
+        ensemble, reward = cast(ModelState, state.model).ensemble, cast(RewardState, state.reward).model
+        gamma, size, acted = self.config.train.gamma, *self._sizes
+
+        def step(carry: tuple, action: Float[Array, "act"]) -> tuple[tuple, Float[Array, ""]]:
+            discount, mean, covariance = carry
+            joint = jnp.zeros((size + acted, size + acted)).at[:size, :size].set(covariance)
+            now = mm.Gaussian(jnp.concatenate([mean, action]), joint)
+            expected = discount * reward.expectation(ensemble.statistics, now)
+            after, _ = predict(ensemble, Belief(mean, covariance), action)
+            return (discount * gamma, after.mean, after.covariance), expected
+
+        start = jnp.zeros((size, size)) if belief.covariance is None else belief.covariance
+        (discount, mean, covariance), rewards = jax.lax.scan(step, (jnp.ones(()), belief.mean, start), plan)
+        end = mm.Gaussian(mean[None], covariance[None])
+        return rewards.sum() + discount * twin_values(end, state.critics.value, self.backup).min()
+
+    def policy_plan(self, state: QuadraticState, belief: Belief) -> Plan:
+        """Returns the greedy policy's actions along the states that it expects."""
+        world = self.world(state)
+
+        def step(mean: Float[Array, "obs"], _: None) -> tuple[Float[Array, "obs"], Float[Array, "act"]]:
+            action = world.critic.slice(mean).greedy
+            return world.model.ensemble.predict(mean, action).mean, action
+
+        return jax.lax.scan(step, belief.mean, length=self.config.plan.length)[1]
+
+    @property
+    def _sizes(self) -> tuple[int, int]:
+        return self.env.observation_size, self.env.action_size
+
+
+def improved(value: Any, start: Plan, iterations: int, size: Any) -> Plan:
+    """Returns the best plan found by Adam within [−1, 1], whose steps shrink linearly to zero.
+
+    A plan whose value is not a number is never the best.
+    """
+
+    def one(carry: tuple, left: Float[Array, ""]) -> tuple[tuple, None]:
+        plan, optimiser, best, most = carry
+        found, slope = jax.value_and_grad(value)(plan)
+        best, most = jax.tree.map(lambda new, old: jnp.where(found > most, new, old), (plan, found), (best, most))
+        direction, optimiser = ADAM.update(slope, optimiser)
+        return (jnp.clip(plan + size * left * direction, -1, 1), optimiser, best, most), None
+
+    if not iterations:
+        return start
+    first = (start, ADAM.init(start), start, jnp.asarray(-jnp.inf))
+    left = 1 - jnp.arange(iterations) / iterations
+    (plan, _, best, most), _ = jax.lax.scan(one, first, left)
+    return jnp.where(value(plan) > most, plan, best)

@@ -1,0 +1,30 @@
+"""The settings of planning over several steps."""
+
+from dataclasses import dataclass
+
+from moca.config.fields import setting
+from moca.config.registry import VALUES
+
+
+@dataclass(frozen=True)
+class PlanConfig:
+    """Planning over several steps, in targets and, by moca-plan, in decisions; off by default.
+
+    A caution of exactly zero removes the variance from the compiled program.
+    """
+
+    horizon: int = setting(
+        1, "The number of steps ahead at which a target takes V; 1 is the paper's target.", low=1, high=100
+    )
+    caution: float = setting(
+        0.0, "The β of E[V] − β √Var[V] in the target: above 0 is cautious, below 0 optimistic, 0 the paper's target."
+    )
+    reward: str = setting("erf", "The function class of the learned reward, which planning needs.", among=VALUES)
+    bases: int = setting(128, "The number of basis functions of the learned reward.", low=1)
+    lr: float = setting(3e-3, "The learning rate of the weights in which the learned reward is linear.", low=0)
+    basis_lr: float = setting(1e-3, "The learning rate of the bases of the learned reward.", low=0)
+    length: int = setting(10, "The number of actions in a plan of moca-plan.", low=1, high=1000)
+    iterations: int = setting(10, "The number of gradient steps by which moca-plan improves a plan.", low=0)
+    step: float = setting(
+        0.1, "The size of the first gradient step on a plan, in units of half the action range.", low=0
+    )

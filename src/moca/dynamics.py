@@ -71,7 +71,7 @@ class GaussianEnsemble(eqx.Module):
     statistics: Statistics
     calibration: Float[Array, "obs"] | None  # a factor of the members' deviations, if learned
     full: bool = eqx.field(static=True)
-    history: History | None = eqx.field(static=True)  # of which the state is made: only its newest part is predicted
+    history: History | None = eqx.field(static=True)  # the layout of the state: only its newest part is predicted
 
     def __init__(
         self,
@@ -232,7 +232,7 @@ def bootstrap(key: Key[Array, ""], members: int, count: int) -> UInt8[Array, "k 
 
 
 class NoiseLevels(NamedTuple):
-    """Logarithms of what is learned about the observation noise; the first alone if it is known."""
+    """Logarithms of learned levels of noise; `constant` alone if the noise is known."""
 
     constant: Float[Array, "obs"]  # of the deviation that is the same in every state
     growing: Float[Array, "obs"] | None = None  # of the deviation at a state of typical size

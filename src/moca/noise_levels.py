@@ -1,6 +1,6 @@
 """Learns the noise of the sensor from whole episodes [choice].
 
-A filter needs the variance R of the observation noise, and nobody may know it. Two sources are used:
+A filter needs the variance R of the observation noise, and often nobody knows it. Two sources:
 
 - Third differences of the observations, less what smooth motion and actions explain, are noise
   whatever the dynamics are. Their size bounds R from above, and is R until the model is trained.

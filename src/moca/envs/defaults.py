@@ -60,7 +60,7 @@ def defaults(
         steps: The length of the rollout, in sixteen parallel episodes.
         flatten: As `env.flatten`, if `env` is a name.
         gaps: As `sensor.gaps`.
-        observed: As `sensor.observed`. Ranges are those of all dimensions unless there is a history.
+        observed: As `sensor.observed`; used only if there is a history.
         history: As `sensor.history`. Ranges are then those of the state.
         repeat: As `env.action_repeat`, over which changes are measured if there is a history.
     """

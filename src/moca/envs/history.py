@@ -57,7 +57,7 @@ class History(NamedTuple):
         return xp.concatenate([observation, change, state[..., self.size : -self.size]], axis=-1)
 
     def noise(self, newest: Float[Array, "obs"], before: Float[Array, "n obs"]) -> Float[Array, "state"]:
-        """Returns the noise of the state, given that of the newest and the n earlier observations."""
+        """Returns the noise of the state, from that of the newest and of n earlier observations."""
         changes = (jnp.concatenate([newest[None], before[:-1]]) - before) / jnp.array(self.scales)
         return jnp.concatenate([newest, changes.ravel()])
 

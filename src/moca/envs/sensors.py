@@ -99,7 +99,7 @@ class Sensor(Noise):
     def _sample(
         self, observation: Float[Array, "obs"], normal: Float[Array, "obs"], noise: Float[Array, "n size"] | None
     ) -> tuple[Float[Array, "obs"], Float[Array, "n size"] | None]:
-        """Returns a sample, and the noise in it and in the samples before it if they are part of it.
+        """Returns a sample, and the noise in it and in earlier samples that are part of it.
 
         In the first of an episode, all have the same noise.
         """

@@ -122,7 +122,7 @@ def _filter(agent: Agent, learner: Any) -> Parts:
 
 
 def _learned_noise(model: ModelState) -> dict[str, Any]:
-    """Returns the arrays of `moca.dynamics.noise_variance`, and the factor of the model's deviations."""
+    """Returns the arrays of the learned noise, and the factor of the model's deviations."""
     constant, growing, shares, _ = (np.asarray(each) for each in model.noise)
     return {
         "noise.variance": np.exp(2 * constant),

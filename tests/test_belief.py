@@ -152,7 +152,7 @@ def believed(steps, noise, gaps=0.0):
         action, measured, lost = x
         prior, spread = predict(linear(), belief, action)
         after, _ = update(prior, jnp.where(lost, prior.mean, measured), jnp.where(lost, jnp.inf, noise))
-        return after, (belief.mean, after.mean, pack(spread))
+        return after, (belief.mean, after.mean, pack(spread, False))
 
     with jax.enable_x64(True):
         xs = (jnp.asarray(actions), jnp.asarray(seen[1:]), jnp.asarray(lost))

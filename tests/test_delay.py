@@ -17,7 +17,7 @@ from moca.delay import Delayed
 from moca.divergence import plausible
 from moca.drivers import ScanTrainer
 from moca.dynamics import GaussianEnsemble, fit, make_model, update_statistics
-from moca.replay import Late, Transition, add, empty, pack, read, sensed, variances, with_gaps
+from moca.replay import Late, Transition, add, empty, pack, read, sensed, unpack, variances, with_gaps
 from moca.runs import export
 from tests import probes
 from tests.test_belief import SIGMA, A, B, Q, R, linear, trajectory
@@ -90,7 +90,7 @@ def test_missing_and_late_samples_in_a_linear_system(delay):
         np.testing.assert_allclose(found[0], mean, rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(found[1], covariance, rtol=1e-5, atol=1e-6)
         if delay:
-            np.testing.assert_allclose(found[2], pack(gained), rtol=1e-4, atol=1e-6)
+            np.testing.assert_allclose(found[2], np.diagonal(gained, axis1=1, axis2=2), rtol=1e-4, atol=1e-6)
 
 
 def test_the_next_mean_of_a_late_filter_varies_by_what_the_late_sample_adds():
@@ -104,12 +104,12 @@ def test_the_next_mean_of_a_late_filter_varies_by_what_the_late_sample_adds():
         for t in range(8):
             before, (belief, spread) = belief.mean, follow(belief, actions[:, t], seen[:, max(t - 1, 0)])
         error = belief.mean - (before @ A.T + actions[:, -1] @ B.T)
-        assert (np.abs(error.mean(axis=0)) < 4 * np.sqrt(variances(spread)[0] / 400)).all()
-        np.testing.assert_allclose(error.var(axis=0), variances(spread)[0], rtol=0.25)
+        assert (np.abs(error.mean(axis=0)) < 4 * np.sqrt(spread[0] / 400)).all()
+        np.testing.assert_allclose(error.var(axis=0), spread[0], rtol=0.25)
         mixtures = jax.vmap(linear().predict)(before, actions[:, -1])
         matched = jax.vmap(mm.moment_match)(late.anticipate(MODEL, mixtures, spread))
         np.testing.assert_allclose(belief.mean - error, matched.mean, atol=1e-9)
-        np.testing.assert_allclose(pack(matched.covariance), spread, rtol=1e-6)
+        np.testing.assert_allclose(matched.variance, spread, rtol=1e-6)
 
 
 def test_where_nothing_was_measured_the_next_mean_is_its_prediction():
@@ -120,7 +120,7 @@ def test_where_nothing_was_measured_the_next_mean_is_its_prediction():
     ):
         mixtures = mm.GaussianMixture(jnp.full((1, 2), 0.5), components)
         missing = jnp.array([[True, False, True]])
-        found = jax.vmap(mm.moment_match)(kalman.anticipate(MODEL, mixtures, pack(0.2 * jnp.eye(3)[None]), missing))
+        found = jax.vmap(mm.moment_match)(kalman.anticipate(MODEL, mixtures, jnp.full((1, 3), 0.2), missing))
         np.testing.assert_allclose(found.mean, mixtures.mean, rtol=1e-6)
         variance = jnp.diagonal(found.covariance, axis1=1, axis2=2)[0]
         if isinstance(components, mm.DiagonalGaussian):
@@ -197,17 +197,32 @@ def test_training_with_a_filter_that_is_late_and_loses_samples():
 
 def test_rows_with_and_without_a_delay_are_read_as_they_were_written():
     plain = Transition(jnp.array([1.0, 2.0]), jnp.array([3.0]), jnp.array(4.0), jnp.array([5.0, 6.0]), jnp.ones(()))
-    late = Late(jnp.array([7.0, 8.0]), jnp.array([9.0]), jnp.zeros(2), jnp.array([10.0, 11.0, 12.0]), jnp.ones(()))
+    late = Late(jnp.array([7.0, 8.0]), jnp.array([9.0]), jnp.zeros(2), jnp.array([10.0, 11.0]), jnp.ones(()))
     for filtered, delayed in ((False, False), (True, False), (True, True)):
         config = probes.tiny(**SMALL | {"belief__filter": filtered, "sensor__delay": 2 * delayed})
         agent = make_agent(config, probes.Drift())
-        stored = plain._replace(measured=jnp.ones(2), spread=jnp.full(3, 0.5)) if filtered else plain
+        stored = plain._replace(measured=jnp.ones(2), spread=jnp.full(2, 0.5)) if filtered else plain
         assert isinstance(agent.filter, Delayed) == delayed
         stored = stored._replace(late=late) if delayed else stored
         found = read(add(empty(4, 2, 1, filtered, delayed), jnp.array(1), stored), jnp.array(1), 2, 1)
         assert jax.tree.structure(found) == jax.tree.structure(stored)
         for one, two in zip(jax.tree.leaves(found), jax.tree.leaves(stored), strict=True):
             np.testing.assert_array_equal(one, two)
+
+
+def test_covariances_of_correlated_dimensions_are_kept_whole():
+    root = np.random.default_rng(0).normal(size=(4, 3, 3))
+    covariance = jnp.asarray(root @ root.swapaxes(1, 2))
+    for correlated, expected in ((True, covariance), (False, covariance * jnp.eye(3))):
+        packed = pack(covariance, correlated)
+        np.testing.assert_allclose(unpack(packed, 3), expected, rtol=1e-6)
+        np.testing.assert_allclose(variances(packed, 3), np.diagonal(covariance, axis1=1, axis2=2), rtol=1e-6)
+        for late in (False, True):
+            s, zero = jnp.ones(3), jnp.zeros(())
+            more = Late(s, s[:1], s, packed[0], zero) if late else None
+            stored = Transition(s, s[:1], zero, s, zero, s, packed[1], more)
+            found = read(add(empty(2, 3, 1, True, late, correlated), jnp.array(0), stored), jnp.array(0), 3, 1)
+            np.testing.assert_array_equal(found.spread, packed[1])
 
 
 def test_a_policy_that_expects_a_delay_is_not_exported(tmp_path):

@@ -232,8 +232,10 @@ class KalmanFilter(Unfiltered):
             noise, measured = jnp.where(missing, jnp.inf, noise), jnp.where(missing, prior.mean, measured)
         posterior, _ = update(prior, measured, noise)
         untrained = model.ensemble.statistics.batches == 0
-        unfiltered = (alone, pack(cast(Array, belief.covariance)))
-        return jax.tree.map(lambda a, b: jnp.where(untrained, a, b), unfiltered, (posterior, pack(spread)))
+        correlated = self.env.history is not None
+        unfiltered = (alone, pack(cast(Array, belief.covariance), correlated))
+        filtered = (posterior, pack(spread, correlated))
+        return jax.tree.map(lambda a, b: jnp.where(untrained, a, b), unfiltered, filtered)
 
     def _without_model(self, belief: Belief, measured: Float[Array, "obs"], missing: Any) -> Float[Array, "obs"]:
         """Returns the state that an observation alone suggests."""
@@ -253,7 +255,7 @@ class KalmanFilter(Unfiltered):
             return mixtures
         noise = self.noise_variance(model, mixtures.mean)
         noise = noise if missing is None else jnp.where(missing, UNSEEN, noise)
-        return anticipate(mixtures, unpack(spread), noise)
+        return anticipate(mixtures, unpack(spread, noise.shape[-1]), noise)
 
     def noise_variance(self, model: Any, observation: Float[Array, "*n obs"]) -> Float[Array, "*n obs"]:
         if self.config.belief.noise == "learned":

@@ -34,9 +34,8 @@ class Delayed(Unfiltered):
     def init(self, model: Any, measured: Float[Array, "obs"]) -> Belief:
         mean, covariance = cast(tuple[Array, Array], self.inner.init(model, measured)[:2])
         actions = jnp.zeros((self.delay, self.env.action_size))
-        return Belief(
-            mean, covariance, Pending(mean, covariance, actions, jnp.zeros((), jnp.int32), pack(0 * covariance))
-        )
+        spread = pack(0 * covariance, self.env.history is not None)
+        return Belief(mean, covariance, Pending(mean, covariance, actions, jnp.zeros((), jnp.int32), spread))
 
     def step(
         self,
@@ -57,7 +56,7 @@ class Delayed(Unfiltered):
         trained = model.ensemble.statistics.batches > 0
         due = (jnp.arange(self.delay) >= self.delay - sent) & trained
         ahead, gained = predict_ahead(model.ensemble, now, gained, self.env.from_bounds(actions), due)
-        innovation = jnp.where(trained, pack(gained), spread)
+        innovation = jnp.where(trained, pack(gained, self.env.history is not None), spread)
         pending = Pending(now.mean, now.covariance, actions, sent, jnp.where(arrived, spread, 0))
         return Belief(ahead.mean, ahead.covariance, pending), innovation
 
@@ -78,9 +77,9 @@ class Delayed(Unfiltered):
         shape = mixtures.components.mean.shape
         mean = jnp.broadcast_to(mixtures.mean[:, None], shape)
         if isinstance(mixtures.components, mm.DiagonalGaussian):
-            variance = jnp.broadcast_to(variances(spread)[:, None], shape)
+            variance = jnp.broadcast_to(variances(spread, shape[-1])[:, None], shape)
             return mm.GaussianMixture(mixtures.weights, mm.DiagonalGaussian(mean, variance))
-        covariance = jnp.broadcast_to(unpack(spread)[:, None], (*shape, shape[-1]))
+        covariance = jnp.broadcast_to(unpack(spread, shape[-1])[:, None], (*shape, shape[-1]))
         return mm.GaussianMixture(mixtures.weights, mm.Gaussian(mean, covariance))
 
     def noise_variance(self, model: Any, observation: Float[Array, "*n obs"]) -> Float[Array, "*n obs"] | None:

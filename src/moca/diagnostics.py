@@ -45,7 +45,7 @@ def outlook(predictions: mm.GaussianMixture, episode: Transition, noise: Float[A
     mean, aleatoric, epistemic = mm.decompose(predictions, full=False)
     variance, following = aleatoric + epistemic, episode.next_observation
     if noise is not None and episode.measured is not None and episode.spread is not None:
-        variance, following = variance + variances(episode.spread) + noise, episode.measured
+        variance, following = variance + variances(episode.spread, noise.shape[-1]) + noise, episode.measured
     return Outlook(mean, variance, aleatoric, epistemic, following)
 
 

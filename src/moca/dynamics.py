@@ -308,7 +308,7 @@ def fit(
     ensemble = eqx.tree_at(lambda e: e.statistics, model.ensemble, statistics)
     target, extra = batch.next_observation, None
     if noise is not None and batch.measured is not None and batch.spread is not None:
-        target, extra = batch.measured, variances(batch.spread) + noise
+        target, extra = batch.measured, variances(batch.spread, noise.shape[-1]) + noise
 
     def loss(members: MLP) -> tuple[Float[Array, ""], Float[Array, "k"]]:
         candidate = eqx.tree_at(lambda e: e.members, ensemble, members)

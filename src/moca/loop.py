@@ -93,7 +93,8 @@ def init_run(config: Config, env: Spaces, key: Key[Array, ""]) -> RunState:
     learner_key, episode_key = jax.random.split(key)
     learner = make_agent(config, env).init(learner_key)
     filtered, late = config.belief.filter, config.sensor.delay > 0
-    replay = memory.empty(capacity, env.observation_size, env.action_size, filtered, filtered and late)
+    kind = (filtered, filtered and late, filtered and env.history is not None)
+    replay = memory.empty(capacity, env.observation_size, env.action_size, *kind)
     return RunState(learner, jnp.zeros((), jnp.int32), replay, episode_key)
 
 

@@ -4,8 +4,7 @@ The write position is not part of it. All runs of a program write the same row a
 the index is a plain number, not one per run, and the write stays a slice update under `vmap`.
 """
 
-import math
-from itertools import accumulate
+from itertools import accumulate, product
 from typing import NamedTuple
 
 import jax
@@ -44,39 +43,49 @@ class Transition(NamedTuple):
 Replay = Float[Array, "capacity row"]
 
 
-def empty(capacity: int, observation_size: int, action_size: int, filtered: bool, late: bool = False) -> Replay:
-    """Returns an empty buffer for `capacity` transitions."""
-    return jnp.zeros((capacity, sum(_sizes(observation_size, action_size, filtered, late))))
+def empty(
+    capacity: int,
+    observation_size: int,
+    action_size: int,
+    filtered: bool,
+    late: bool = False,
+    correlated: bool = False,
+) -> Replay:
+    """Returns an empty buffer for `capacity` transitions; the last three are as for `_sizes`."""
+    return jnp.zeros((capacity, sum(_sizes(observation_size, action_size, filtered, late, correlated))))
 
 
-def _sizes(observation_size: int, action_size: int, filtered: bool, late: bool) -> tuple[int, ...]:
-    """Returns the number of columns of each part of a row."""
-    packed = observation_size * (observation_size + 1) // 2
+def _sizes(observation_size: int, action_size: int, filtered: bool, late: bool, correlated: bool) -> tuple[int, ...]:
+    """Returns the number of columns of each part of a row.
+
+    With a filter, and if its samples are late, a row has more parts; the covariance in it is a
+    diagonal unless dimensions are `correlated`.
+    """
+    packed = observation_size * (observation_size + 1) // 2 if correlated else observation_size
     sizes = (observation_size, action_size, 1, observation_size, 1) + filtered * (observation_size, packed)
     return sizes + late * (observation_size, action_size, observation_size, packed, 1)
 
 
-def pack(covariance: Float[Array, "*n obs obs"]) -> Float[Array, "*n packed"]:
-    """Returns the lower triangle of a symmetric matrix, row by row."""
+def pack(covariance: Float[Array, "*n obs obs"], correlated: bool) -> Float[Array, "*n packed"]:
+    """Returns the diagonal of a covariance or, if `correlated`, its lower triangle, row by row."""
+    if not correlated:
+        return jnp.maximum(jnp.diagonal(covariance, axis1=-2, axis2=-1), 0)
     rows, columns = np.tril_indices(covariance.shape[-1])
     return covariance[..., rows, columns]
 
 
-def unpack(packed: Float[Array, "*n packed"]) -> Float[Array, "*n obs obs"]:
-    """Returns the symmetric matrix that was packed."""
-    size = _size(packed)
+def unpack(packed: Float[Array, "*n packed"], size: int) -> Float[Array, "*n obs obs"]:
+    """Returns the covariance that was packed, of so many dimensions."""
+    if packed.shape[-1] == size:
+        return packed[..., None] * jnp.eye(size, dtype=packed.dtype)
     larger, smaller = np.maximum(*np.indices((size, size))), np.minimum(*np.indices((size, size)))
     return packed[..., larger * (larger + 1) // 2 + smaller]
 
 
-def variances(packed: Float[Array, "*n packed"]) -> Float[Array, "*n obs"]:
-    """Returns the diagonal of the matrix that was packed."""
-    numbers = np.arange(_size(packed))
-    return packed[..., numbers * (numbers + 3) // 2]
-
-
-def _size(packed: Float[Array, "*n packed"]) -> int:
-    return math.isqrt(2 * packed.shape[-1])
+def variances(packed: Float[Array, "*n packed"], size: int) -> Float[Array, "*n obs"]:
+    """Returns the diagonal of the covariance that was packed, of so many dimensions."""
+    numbers = np.arange(size)
+    return packed if packed.shape[-1] == size else packed[..., numbers * (numbers + 3) // 2]
 
 
 def add(replay: Replay, index: Int[Array, ""], transition: Transition) -> Replay:
@@ -100,9 +109,9 @@ def places(capacity: int, bits: UInt32[Array, "*n"], written: Int[Array, ""]) ->
 def read(replay: Replay, indices: Int[Array, "*n"], observation_size: int, action_size: int) -> Transition:
     """Returns the transitions with these indices, counted from the first ever."""
     rows = replay[indices % len(replay)]
-    kinds = [(filtered, late) for filtered in (False, True) for late in (False, True)]
-    sizes = {sum(each): each for kind in kinds if (each := _sizes(observation_size, action_size, *kind))}
-    parts = sizes[rows.shape[-1]]
+    kinds = ((False, False, False), *product((True,), (False, True), (False, True)))
+    layouts = [_sizes(observation_size, action_size, *kind) for kind in kinds]
+    parts = next(each for each in layouts if sum(each) == rows.shape[-1])
     filtered, late = len(parts) > 5, len(parts) > 7
     observation, action, reward, following, terminated, *rest = jnp.split(rows, list(accumulate(parts))[:-1], axis=-1)
     belief = rest[:2] if filtered else (None, None)

@@ -359,7 +359,7 @@ def test_innovations_and_every_noise_level_are_metrics_of_a_filter_alone():
         if noise.growing is not None:
             noise = noise._replace(growing=jnp.full(2, -30.0))
         learner = learner._replace(model=learner.model._replace(noise=noise))
-        episode = plain._replace(measured=rows[3], spread=jnp.ones((9, 3))) if belief else plain
+        episode = plain._replace(measured=rows[3], spread=jnp.ones((9, 2))) if belief else plain
         told[kind] = agent.diagnose(learner, learner, episode, jax.random.key(2))
         assert all(np.isfinite(value) for value in told[kind].values())
     innovations = {"innovation_squared", "innovation_correlation"}

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections import namedtuple
 from types import SimpleNamespace
 
 import equinox as eqx
@@ -30,7 +29,6 @@ from moca.drivers import HostTrainer, ScanTrainer, Schedule, make_trainer
 from moca.envs.defaults import defaults
 from moca.envs.gymnasium import Gymnasium
 from moca.envs.named import named
-from moca.loop import LoopState, RunState, StepInfo, finish_episode
 from moca.runs import launch
 from moca.runs.interrupts import InterruptedRun
 from moca.runs.options import run_directory
@@ -302,22 +300,6 @@ def test_noise_is_on_observations_only():
     assert len(set(difference.ravel().round(5))) == 30
     action = np.asarray(memory.read(jnp.asarray(trainer.state.replay)[0], jnp.arange(45), 2, 2).action)
     np.testing.assert_allclose([action.min(0), action.max(0)], [[-1.0, 0.5], [2.0, 3.0]], atol=0.3)
-
-
-def test_the_noise_level_is_learned_from_whole_episodes():
-    """The filter begins anew after a time limit, too: the agent is told where, and only there."""
-    ended = (jnp.arange(15) % 4 == 3).astype(jnp.float32)
-    filter_ = SimpleNamespace(learn_noise=lambda _, e: e.terminated)
-    env, diagnose = Gymnasium(hosted.Walk), lambda *_: {}
-    told = SimpleNamespace(config=config(), env=env, diagnose=diagnose, filter=filter_, gaps=False)
-    replay = memory.empty(45, 2, 2, filtered=False)
-    learner = namedtuple("Learner", "model")(jnp.zeros(15))
-    state = RunState(learner, jnp.array(0), replay, jax.random.key(0))
-    totals = StepInfo(jnp.ones(()), jnp.ones(()), {})
-    loop = LoopState(None, learner, replay)
-    for given, expected in ((ended, ended), (None, jnp.zeros(15))):
-        after, _ = finish_episode(told, state, loop, jnp.array(1), totals, given)
-        np.testing.assert_array_equal(after.learner.model, expected)
 
 
 def test_an_environment_that_breaks_is_one_runs_own_matter():

@@ -119,7 +119,7 @@ def test_a_prior_of_low_rank_and_no_noise_are_survived_in_single_precision():
         priors = jnp.asarray(away @ away.swapaxes(1, 2) + 8e-7 * np.eye(5), jnp.float32)
         seen = jnp.asarray(random.normal(size=(500, 5)), jnp.float32)
         updated = jax.vmap(lambda c, o: update(Belief(jnp.zeros(5), c), o, jnp.zeros(5))[0])
-        mean, covariance, _ = updated(priors, seen)
+        mean, covariance, *_ = updated(priors, seen)
         np.testing.assert_allclose(mean, seen, atol=0.05)
         assert np.isfinite(covariance).all()
 

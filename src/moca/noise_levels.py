@@ -169,9 +169,10 @@ def innovation_nll(
     def step(belief: Belief, x: tuple[Linear, Array, Array]) -> tuple[Belief, Float[Array, ""]]:
         each, noise, first = x
         fresh = Belief(each.start, jnp.diag(first))
-        mean, covariance, _ = jax.tree.map(lambda a, b: jnp.where(each.starts, a, b), fresh, belief)
+        before = jax.tree.map(lambda a, b: jnp.where(each.starts, a, b), fresh, belief)
         own = factor[:, None] * each.aleatoric * factor + each.epistemic
-        prior = Belief(each.mean + each.slope @ (mean - each.at), each.slope @ covariance @ each.slope.T + own)
+        mean = each.mean + each.slope @ (before.mean - each.at)
+        prior = Belief(mean, each.slope @ cast(Array, before.covariance) @ each.slope.T + own)
         return update(prior, each.measured, jnp.where(each.missing, UNSEEN, noise))
 
     size = linear.at.shape[-1]

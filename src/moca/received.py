@@ -48,8 +48,10 @@ def read_json(path: Path) -> Any:
 def read_rows(path: Path, length: int | None = None) -> list[dict[str, Any]]:
     """Returns the JSON objects in the lines of a file, or of its first bytes.
 
-    A last line without an end is ignored unless it is whole: it is being written, or its process
-    died. Raises `FileNotFoundError`, and `ConfigError` if no line ends after `length` bytes.
+    After others, a last line without an end is ignored unless it is whole: it is being written, or
+    its process died.
+
+    Raises `FileNotFoundError`, and `ConfigError` if no line ends after `length` bytes.
     """
     rows, text = [], read_text(path, RECORDS, length)
     if length is not None and (len(text.encode()) < length or not text.endswith("\n")):
@@ -59,7 +61,7 @@ def read_rows(path: Path, length: int | None = None) -> list[dict[str, Any]]:
         try:
             row = json.loads(line)
         except (ValueError, RecursionError):
-            if number == len(lines) and not text.endswith("\n"):
+            if rows and number == len(lines) and not text.endswith("\n"):
                 break
             row = None
         if not isinstance(row, dict):

@@ -83,7 +83,7 @@ def test_a_missing_value_is_not_corrected(tmp_path):
     policy([np.nan, 0.4, np.nan])
     covariance = covariance + np.diag(np.diagonal(covariance)) * policy._filter.raised
     rows = np.array([[0.0, 1.0, 0.0]])
-    gain = covariance @ rows.T @ np.linalg.inv(rows @ covariance @ rows.T + policy._filter.variance[1])
+    gain = covariance @ rows.T @ np.linalg.inv(rows @ covariance @ rows.T + policy._filter._noise(mean)[1])
     np.testing.assert_allclose(policy._last[0][0], mean + gain @ (np.array([0.4]) - rows @ mean), rtol=1e-9)
     np.testing.assert_allclose(policy._last[0][1], covariance - gain @ rows @ covariance, rtol=1e-9, atol=1e-12)
     before, action = policy._last

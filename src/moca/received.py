@@ -53,7 +53,8 @@ def read_rows(path: Path, length: int | None = None) -> list[dict[str, Any]]:
 
     Raises `FileNotFoundError`, and `ConfigError` if no line ends after `length` bytes.
     """
-    rows, text = [], read_text(path, RECORDS, length)
+    rows: list[dict[str, Any]] = []
+    text = read_text(path, RECORDS, length)
     if length is not None and (len(text.encode()) < length or not text.endswith("\n")):
         raise ConfigError(f"{path} cannot be read: no line ends after {length} bytes")
     lines = text.splitlines()

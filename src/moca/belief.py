@@ -20,6 +20,7 @@ from moca.dynamics import GaussianEnsemble, ModelState
 from moca.envs.environment import Spaces, make_noise
 from moca.nets import descend
 from moca.replay import Late, Transition
+from moca.width import log_width, remaining
 
 UNSEEN = 1e15  # a noise variance from which nothing is learned, and which is finite
 
@@ -40,6 +41,24 @@ class Belief(NamedTuple):
     mean: Float[Array, "obs"]
     covariance: Float[Array, "obs obs"] | None
     pending: Pending | None = None
+
+
+def features(config: Config, belief: Belief) -> Float[Array, "inputs"]:
+    """Returns what the agent acts on and V is a function of: the mean, and the width if asked."""
+    (width,) = widths(config, belief)
+    return belief.mean if width is None else jnp.concatenate([belief.mean, width])
+
+
+def widths(config: Config, *beliefs: Belief) -> list[Float[Array, "obs"] | None]:
+    """Returns the width of each belief as V sees it, or None if it does not: see `moca.width`."""
+    if not config.belief.width:
+        return [None] * len(beliefs)
+    return [log_width(config, jnp.diagonal(cast(Array, belief.covariance))) for belief in beliefs]
+
+
+def of_observation(own: "Unfiltered", config: Config, model: Any, observation: Float[Array, "obs"]) -> Array:
+    """Returns the features of an observation that is taken for the state, with that much noise."""
+    return features(config, own.init(model, observation)) if config.belief.width else observation
 
 
 def late_part(before: Belief, after: Belief) -> Late | None:
@@ -189,6 +208,10 @@ class Unfiltered(eqx.Module):
         """
         return mixtures
 
+    def anticipate_width(self, model: Any, mixtures: mm.GaussianMixture, batch: Transition) -> Float[Array, "n obs"]:
+        """Returns the width of the next belief, if V sees it: by default as it was."""
+        return cast(Array, batch.next_width)
+
     def noise_variance(
         self, model: ModelState | None, observation: Float[Array, "*n obs"]
     ) -> Float[Array, "*n obs"] | None:
@@ -243,6 +266,15 @@ class KalmanFilter(Unfiltered):
             return mixtures
         noise = self.noise_variance(model, mixtures.mean)
         return anticipate(mixtures, spread, noise if missing is None else jnp.where(missing, UNSEEN, noise))
+
+    def anticipate_width(self, model: Any, mixtures: mm.GaussianMixture, batch: Transition) -> Float[Array, "n obs"]:
+        """Returns the width of the next belief, by the present model: `step` makes it so.
+
+        It does not depend on the next measurement, only on the noise at the predicted mean.
+        """
+        noise = self.noise_variance(model, mixtures.mean)
+        noise = noise if batch.missing is None else jnp.where(batch.missing, UNSEEN, noise)
+        return log_width(self.config, remaining(mixtures, cast(Array, batch.spread), noise))
 
     def noise_variance(self, model: Any, observation: Float[Array, "*n obs"]) -> Float[Array, "*n obs"]:
         if self.config.belief.noise == "learned":

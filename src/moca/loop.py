@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, UInt32
 from moca import replay as memory
 from moca.agents import Agent, make_agent
 from moca.agents.agent import Info
-from moca.belief import Belief, late_part
+from moca.belief import Belief, features, late_part, widths
 from moca.config import Config
 from moca.divergence import cause
 from moca.envs.environment import Environment, Noise, Spaces, Step
@@ -84,8 +84,8 @@ def init_run(config: Config, env: Spaces, key: Key[Array, ""]) -> RunState:
     capacity = replay_size(config, config.train.steps)
     learner_key, episode_key = jax.random.split(key)
     learner = make_agent(config, env).init(learner_key)
-    filtered, late = config.belief.filter, config.sensor.delay > 0
-    replay = memory.empty(capacity, env.observation_size, env.action_size, filtered, filtered and late)
+    filtered, late, wide = config.belief.filter, config.sensor.delay > 0, config.belief.width
+    replay = memory.empty(capacity, env.observation_size, env.action_size, filtered, filtered and late, wide)
     return RunState(learner, jnp.zeros((), jnp.int32), replay, episode_key)
 
 
@@ -157,8 +157,8 @@ def first_belief(
 
 def act(agent: Agent, state: LoopState, index: Int[Array, ""], draws: ExplorationDraws) -> Float[Array, "act"]:
     """Returns the action of a run's `index`-th step, counted from the first ever [Alg. 1 l. 3]."""
-    step = index * agent.config.env.action_repeat
-    return agent.act(state.learner, state.belief.mean, Explore(draws, step, step / scheduled(agent.config)))
+    step, seen = index * agent.config.env.action_repeat, features(agent.config, state.belief)
+    return agent.act(state.learner, seen, Explore(draws, step, step / scheduled(agent.config)))
 
 
 def observe(
@@ -188,8 +188,8 @@ def follow(
         following = jnp.where(gaps["missing"], jnp.nan, following)  # see `memory.with_gaps`
     if (late := late_part(belief, after)) is not None:
         kept = jnp.where(late.arrived > 0, measured, jnp.nan)
-    ended = terminated.astype(reward.dtype)
-    return after, memory.Transition(belief.mean, action, reward, following, ended, kept, spread, late)
+    ended, wide = terminated.astype(reward.dtype), widths(agent.config, belief, after)
+    return after, memory.Transition(belief.mean, action, reward, following, ended, kept, spread, late, *wide)
 
 
 def _gaps(agent: Agent, measured: Float[Array, "obs"]) -> dict[str, Bool[Array, "obs"]]:
@@ -330,7 +330,7 @@ class PolicyState(NamedTuple):
 def policy_start(agent: Agent, learner: Any, measured: Float[Array, "obs"]) -> PolicyState:
     """Returns belief and greedy action after the first observation of an episode."""
     belief = agent.filter.init(learner.model, measured)
-    return PolicyState(belief, agent.act(learner, belief.mean))
+    return PolicyState(belief, agent.act(learner, features(agent.config, belief)))
 
 
 def policy_step(
@@ -347,4 +347,4 @@ def policy_step(
     """
     gaps = _gaps(agent, measured) if missing is None else {"missing": missing}
     belief, _ = agent.filter.step(learner.model, state.belief, state.action, measured, **gaps)
-    return PolicyState(belief, agent.act(learner, belief.mean))
+    return PolicyState(belief, agent.act(learner, features(agent.config, belief)))

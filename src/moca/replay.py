@@ -36,16 +36,21 @@ class Transition(NamedTuple):
     measured: Float[Array, "*n obs"] | None = None  # with a filter: the observation of s′
     spread: Float[Array, "*n obs"] | None = None  # and the variance of s′ inherited from s
     late: Late | None = None  # with a filter and a delay: the step whose outcome was measured
+    width: Float[Array, "*n obs"] | None = None  # with belief.width: that of the belief over s, see `moca.width`
+    next_width: Float[Array, "*n obs"] | None = None  # and over s′
     missing: Bool[Array, "*n obs"] | None = None  # dimensions of s′ that were not measured: see `with_gaps`
 
 
 Replay = Float[Array, "capacity row"]
 
 
-def empty(capacity: int, observation_size: int, action_size: int, filtered: bool, late: bool = False) -> Replay:
+def empty(
+    capacity: int, observation_size: int, action_size: int, filtered: bool, late: bool = False, wide: bool = False
+) -> Replay:
     """Returns an empty buffer for `capacity` transitions."""
-    width = (4 if filtered else 2) * observation_size + action_size + 2
-    return jnp.zeros((capacity, width + late * (3 * observation_size + action_size + 1)))
+    row = (4 if filtered else 2) * observation_size + action_size + 2
+    row += late * (3 * observation_size + action_size + 1) + wide * 2 * observation_size
+    return jnp.zeros((capacity, row))
 
 
 def add(replay: Replay, index: Int[Array, ""], transition: Transition) -> Replay:
@@ -68,18 +73,20 @@ def places(capacity: int, bits: UInt32[Array, "*n"], written: Int[Array, ""]) ->
 
 def read(replay: Replay, indices: Int[Array, "*n"], observation_size: int, action_size: int) -> Transition:
     """Returns the transitions with these indices, counted from the first ever."""
-    rows = replay[indices % len(replay)]
-    filtered = rows.shape[-1] > 2 * observation_size + action_size + 2
-    late = rows.shape[-1] > 4 * observation_size + action_size + 2
-    sizes = (observation_size, action_size, 1, observation_size, 1) + filtered * (observation_size,)
-    sizes += late * (observation_size, observation_size, action_size, observation_size, observation_size)
-    observation, action, reward, following, terminated, *rest = jnp.split(rows, list(accumulate(sizes)), axis=-1)
+    rows, size = replay[indices % len(replay)], observation_size
+    filtered = rows.shape[-1] > 2 * size + action_size + 2
+    more = rows.shape[-1] - (4 * size + action_size + 2)  # of late measurements, of widths, or of both
+    late = more > 2 * size
+    wide = more > late * (3 * size + action_size + 1)
+    sizes = [size, action_size, 1, size, 1] + filtered * [size, size]
+    sizes += late * [size, action_size, size, size, 1] + wide * [size, size]
+    observation, action, reward, following, terminated, *rest = jnp.split(rows, list(accumulate(sizes[:-1])), axis=-1)
     belief = rest[:2] if filtered else (None, None)
     found = Transition(observation, action, reward[..., 0], following, terminated[..., 0], *belief)
     if late:
-        before, sent, after, spread, arrived = rest[2:]
+        before, sent, after, spread, arrived = rest[2:7]
         found = found._replace(late=Late(before, sent, after, spread, arrived[..., 0]))
-    return found
+    return found._replace(width=rest[-2], next_width=rest[-1]) if wide else found
 
 
 def with_gaps(transition: Transition) -> Transition:
@@ -107,6 +114,16 @@ def sensed(transition: Transition) -> Transition:
     observation, action, following, spread, arrived = transition.late
     restarts = jnp.where(arrived > 0, transition.terminated, 1)
     return Transition(
-        observation, action, transition.reward, following, restarts, transition.measured, spread, None,
-        transition.missing,
+        observation, action, transition.reward, following, restarts, transition.measured, spread,
+        missing=transition.missing,
     )  # fmt: skip
+
+
+def with_width(transition: Transition) -> Transition:
+    """Returns transitions whose s and s′ are all that V sees: means of beliefs, and their widths."""
+    if transition.width is None or transition.next_width is None:
+        return transition
+    return transition._replace(
+        observation=jnp.concatenate([transition.observation, transition.width], axis=-1),
+        next_observation=jnp.concatenate([transition.next_observation, transition.next_width], axis=-1),
+    )

@@ -27,7 +27,8 @@ class Agent(eqx.Module):
 
     The state is a named tuple with at least the fields `model`, a `ModelState` or None, and
     `updates`, the number of updates made. If the config asks for a filter, the observations passed
-    to these methods are the means of beliefs.
+    to these methods are the means of beliefs, followed by their widths if `belief.width` says so
+    (`moca.width.input_size`).
     """
 
     config: Config

@@ -37,8 +37,9 @@ from moca.diagnostics import Stakes, describe_bias, stakes
 from moca.dynamics import ModelState, bootstrap, fit, make_model
 from moca.exploration import Explore
 from moca.nets import ADAM, copies, decayed, share_done, stacked
-from moca.replay import Transition, sensed
+from moca.replay import Transition, sensed, with_width
 from moca.values import make_value
+from moca.width import at_width, input_size, value_settings
 
 
 class QuadraticState(NamedTuple):
@@ -74,15 +75,16 @@ class QuadraticAgent(Agent):
         """
         basis_key, critic_key, model_key, latent_key = jax.random.split(key, 4)
         config, observed, acted = self.config, self.env.observation_size, self.env.action_size
-        value = make_value(config.value, observed, basis_key, config.critic.width)
+        inputs = input_size(config, observed)
+        value = make_value(value_settings(config), inputs, basis_key, config.critic.width)
         settings = dataclasses.replace(config.critic, head="tanh") if config.agent == "naf" else config.critic
-        critics = stacked(critic_key, 2, lambda k: QuadraticCritic(k, settings, value, observed, acted))
+        critics = stacked(critic_key, 2, lambda k: QuadraticCritic(k, settings, value, inputs, acted))
         critics = eqx.tree_at(lambda c: c.value, critics, twin(value))
         needed = self.predicts or config.belief.filter
         model = make_model(model_key, config.dynamics, config.belief.sigma, observed, acted) if needed else None
         latent = None
         if config.value.encoder and self.predicts:
-            latent = make_model(latent_key, config.dynamics, 1.0, config.value.encoder, observed + acted)
+            latent = make_model(latent_key, config.dynamics, 1.0, config.value.encoder, inputs + acted)
         optimiser = ADAM.init(critics)
         return QuadraticState(critics, critics.value, model, latent, optimiser, jnp.zeros((), jnp.int32))
 
@@ -130,7 +132,7 @@ class QuadraticAgent(Agent):
         batch = batch._replace(action=self.env.from_bounds(batch.action))
         predictions = self.predict(state, batch, draws.prediction)
         values = closed(state.targets) if self.predicts else state.targets
-        state, info = self._fit_critics(state, batch, self.target(batch, predictions, values))
+        state, info = self._fit_critics(state, with_width(batch), self.target(batch, predictions, values))
         return self._sync_targets(state), info
 
     def target(self, batch: Transition, predictions: mm.Distribution, values: mm.Function) -> Float[Array, "n"]:
@@ -148,29 +150,33 @@ class QuadraticAgent(Agent):
     def predict(self, state: QuadraticState, batch: Transition, key: Key[Array, ""]) -> mm.Distribution:
         """Returns the distribution of s′ for each transition, actions in [−1, 1] [Alg. 1 l. 10]."""
         if not self.predicts:
-            return mm.Dirac(batch.next_observation)
+            return mm.Dirac(with_width(batch).next_observation)
         prediction = cast(Callable, config.AGENTS[self.config.agent].prediction)()
         samples = self.config.dynamics.samples
         keys = jax.random.split(key, len(batch.reward))
         return jax.vmap(lambda mixture, k: prediction(mixture, k, samples))(self._mixtures(state, batch), keys)
 
     def _mixtures(self, state: QuadraticState, batch: Transition) -> mm.GaussianMixture:
-        """Returns the ensemble's predictions of V's input: state, belief mean or latent state."""
+        """Returns the ensemble's predictions of V's input: state, belief or latent state."""
         model = cast(ModelState, state.model)
         if state.latent is not None:
             latent = self._latent(state, batch)
             return state.latent.ensemble.predict_batch(latent.observation, latent.action)
         mixtures = model.ensemble.predict_batch(batch.observation, batch.action)
         gaps = {} if batch.missing is None else {"missing": batch.missing}
-        return self.filter.anticipate(model, mixtures, batch.spread, **gaps)
+        means = self.filter.anticipate(model, mixtures, batch.spread, **gaps)
+        if batch.width is None:
+            return means
+        return at_width(means, self.filter.anticipate_width(model, mixtures, batch))
 
     def _latent(self, state: QuadraticState, batch: Transition) -> Transition:
         """Returns the batch for the latent model, which predicts z′ from z, s and a."""
         encode = jax.vmap(cast(Encoded, state.targets).encode)
         s = cast(ModelState, state.model).ensemble.standardised(batch.observation)
+        known, seen = [s] if batch.width is None else [s, batch.width], with_width(batch)
         return Transition(
-            encode(batch.observation), jnp.concatenate([s, batch.action], axis=1), batch.reward,
-            encode(batch.next_observation), batch.terminated,
+            encode(seen.observation), jnp.concatenate([*known, batch.action], axis=1), batch.reward,
+            encode(seen.next_observation), batch.terminated,
         )  # fmt: skip
 
     def _fit_critics(

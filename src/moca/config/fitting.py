@@ -62,6 +62,8 @@ def _multiple(unit: int, number: int) -> int:
 
 
 def _belief_fits(config: "Config") -> None:
+    if config.belief.width and not config.belief.filter:
+        raise ConfigError("belief.width = true needs belief.filter = true: an observation alone has no width")
     if config.belief.noise != "learned":
         return
     if config.sensor.delay or config.sensor.gaps or config.sensor.drop:

@@ -187,6 +187,9 @@ class BeliefConfig:
     sigma_lr: float = _setting(
         0.1, "The learning rate of the logarithm of a learned noise level, applied per episode.", low=0
     )
+    width: bool = _setting(
+        False, "Whether the agent also sees how wide its belief is, which gives information a value."
+    )
 
 
 @dataclass(frozen=True)

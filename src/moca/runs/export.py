@@ -34,6 +34,8 @@ def write(path: Path | str, agent: Agent, learner: Any, origin: Mapping[str, Any
             f"a policy whose filter expects sensor.delay = {config.sensor.delay} cannot be exported yet: its actions "
             "would have to be predicted ahead there too; use agent.policy()"
         )
+    if config.belief.width:
+        raise ConfigError("a policy that sees the width of its belief cannot be exported yet: use agent.policy()")
     facts = {
         **origin,
         "format": FORMAT,

@@ -17,9 +17,9 @@ from rich.console import Console
 
 from moca import files
 from moca import moments as mm
-from moca.agents import make_agent
+from moca.agents import Agent, make_agent
 from moca.arguments import MOST
-from moca.belief import Belief
+from moca.belief import Belief, of_observation
 from moca.config import INT32, Config, ConfigError, as_path, shown, whole
 from moca.drivers import make_env
 from moca.drivers.host_evaluation import evaluate_on_host
@@ -262,13 +262,16 @@ class Run:
         def within(state: PolicyState) -> PolicyState:
             return state._replace(action=jnp.clip(state.action, low, high))
 
+        def alone(agent: Agent, learner: Any, s: Any) -> Any:
+            return of_observation(agent.filter, agent.config, learner.model, s)
+
         def act(config: Config, learner: Any, states: Any) -> Any:
             agent = make_agent(config, env)
-            return jnp.clip(jax.vmap(lambda s: agent.act(learner, s))(states), low, high)
+            return jnp.clip(jax.vmap(lambda s: agent.act(learner, alone(agent, learner, s)))(states), low, high)
 
         def value(config: Config, learner: Any, states: Any) -> Any:
             agent = make_agent(config, env)
-            return jax.vmap(lambda s: agent.value(learner, s))(states)
+            return jax.vmap(lambda s: agent.value(learner, alone(agent, learner, s)))(states)
 
         def foresee(config: Config, learner: Any, states: Any, actions: Any) -> Any:
             inside = env.from_bounds(actions)

@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from rich.console import Console
 
-from moca.agents import make_agent
+from moca.agents import Agent, make_agent
+from moca.belief import of_observation
 from moca.config import override
 from moca.runs import OVER
 from moca.runs.directory import RunDirectory
@@ -85,7 +86,12 @@ def _write_landscapes(path: Path, job: Job) -> None:
         agent = make_agent(override(job.config, point), env)
         typical = _typical(path, job, number)
         learner = jax.tree.map(lambda leaf, at=typical: leaf[at], learners)
-        value, action = jax.jit(jax.vmap(lambda o, a=agent, s=learner: (a.value(s, o), a.act(s, o)[0])))(observations)
+
+        def at(observation: Any, agent: Agent = agent, learner: Any = learner) -> tuple[Any, Any]:
+            seen = of_observation(agent.filter, agent.config, learner.model, observation)
+            return agent.value(learner, seen), agent.act(learner, seen)[0]
+
+        value, action = jax.jit(jax.vmap(at))(observations)
         arrays[f"value/{job.agent}/{noise}"] = np.asarray(value, np.float32).reshape(angle.shape)
         arrays[f"action/{job.agent}/{noise}"] = np.asarray(action, np.float32).reshape(angle.shape)
     held = io.BytesIO()

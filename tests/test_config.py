@@ -154,7 +154,7 @@ LAYERS = [
         "moca.pages",
     },
     {"moca.moments", "moca.nets", "moca.replay", "moca.envs", "moca.exploration", "moca.devices", "moca.pytrees"},
-    {"moca.critic", "moca.dynamics", "moca.values"},
+    {"moca.critic", "moca.dynamics", "moca.values", "moca.width"},
     {"moca.backup", "moca.belief", "moca.delay", "moca.diagnostics", "moca.divergence"},
     {"moca.agents"},
     {"moca.loop", "moca.extending"},
@@ -162,7 +162,7 @@ LAYERS = [
     {"moca.drivers"},
     {"moca.runs"},
     {"moca.studies", "moca.benchmark"},
-    {"moca.paper"},
+    {"moca.paper", "moca.tasks"},
     {"moca.api", "moca.demo", "moca.doctor", "moca.cli", "moca.__main__"},
 ]
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from moca.studies.grid import Grid
 
-PACKAGES = ["moca.paper"]
+PACKAGES = ["moca.paper", "moca.tasks"]
 
 
 class Plane(NamedTuple):

@@ -120,7 +120,7 @@ def sensed(transition: Transition) -> Transition:
 
 
 def with_width(transition: Transition) -> Transition:
-    """Returns transitions whose s and s′ are all that V sees: means of beliefs, and their widths."""
+    """Returns transitions whose s and s′ are what V sees: means of beliefs, and their widths."""
     if transition.width is None or transition.next_width is None:
         return transition
     return transition._replace(

@@ -122,7 +122,10 @@ def best_blind(rounds: int = 40, seed: int = 0) -> tuple[Policy, np.ndarray]:
     It is a function of the mean, linear between whole numbers, found by the cross-entropy method.
     """
     knots, draw = np.arange(-8, 6), np.random.default_rng(seed)
-    blind = lambda actions: lambda time, mean, width: np.clip(np.interp(mean, knots, actions), -1, 1)  # noqa: E731
+
+    def blind(actions: np.ndarray) -> Policy:
+        return lambda time, mean, width: np.asarray(np.interp(mean, knots, actions)).clip(-1, 1)
+
     middle, spread = np.clip((GOAL - knots) / SPEED, -1, 1), np.full(len(knots), 0.5)
     for number in range(rounds):
         tried = middle + spread * draw.normal(size=(50, len(knots)))

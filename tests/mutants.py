@@ -194,7 +194,7 @@ DIRECTORIES = [
     ("launch.py", "directory.refuse_other(directory.config, directory.runs)  # before there", "pass  # before there"),
     ("directory.py", '(self.path / "config.json").unlink(missing_ok=True)', "pass"),
     ("checkpoint.py", "if error.errno in (None, ", "if True or error.errno in (None, "),
-    ("received.py", 'if number == len(lines) and not text.endswith("\\n"):', "if False:"),
+    ("received.py", 'if rows and number == len(lines) and not text.endswith("\\n"):', "if False:"),
     ("saving.py", "if not os.path.lexists(path):", "if False:"),
     ("saving.py", 'if identity != directory.meta.get("identity"):', "if False:"),
     ("saving.py", "or path.stem != f", "or False and path.stem != f"),

@@ -341,28 +341,29 @@ class Directories(RuleBasedStateMachine):
         (self.path / "config.json").write_text(self.before)
 
     @precondition(lambda self: not self.held and self.path.is_dir())
-    @rule(name=st.sampled_from(["lock", *LOGS, "checkpoints"]), hard=st.booleans())
-    def put_a_link(self, name, hard):
-        """In the place of something we write to, while a command is tried; then it is put back.
+    @rule(hard=st.booleans())
+    def put_links(self, hard):
+        """In the place of each thing we write to, one at a time, while a command is tried; then it is put back.
 
         The link is named unless there is another reason to refuse the command.
         """
         own, others = self.holds or "a", self.edited or self.is_finished() or not (self.path / "config.json").exists()
-        path, aside = self.path / name, self.folder / "aside"
-        if os.path.lexists(path):
-            path.rename(aside)
-        if hard and name == "lock":
-            os.link(self.victim, path)
-        else:
-            path.symlink_to(self.victim if name != "checkpoints" else self.other / "checkpoints")
         theirs = sorted((self.other / "checkpoints").iterdir())
-        answer = self.server("train", path=str(self.path), gamma=RUNS[own][0], seed=RUNS[own][1])
-        assert answer.code == 2, answer
-        assert others or f"{path} should be" in answer.err, answer
-        assert sorted((self.other / "checkpoints").iterdir()) == theirs
-        path.unlink()
-        if os.path.lexists(aside):
-            aside.rename(path)
+        for name in ("lock", *LOGS, "checkpoints"):
+            path, aside = self.path / name, self.folder / "aside"
+            if os.path.lexists(path):
+                path.rename(aside)
+            if hard and name == "lock":
+                os.link(self.victim, path)
+            else:
+                path.symlink_to(self.victim if name != "checkpoints" else self.other / "checkpoints")
+            answer = self.server("train", path=str(self.path), gamma=RUNS[own][0], seed=RUNS[own][1])
+            assert answer.code == 2, answer
+            assert others or f"{path} should be" in answer.err, answer
+            assert sorted((self.other / "checkpoints").iterdir()) == theirs
+            path.unlink()
+            if os.path.lexists(aside):
+                aside.rename(path)
 
     @precondition(lambda self: not self.held and self.has_begun())
     @rule()

@@ -134,7 +134,7 @@ def test_the_likelihood_is_that_of_the_dimensions_measured(covariance, noisy):
     settings = probes.tiny(dynamics__width=4, dynamics__members=2, dynamics__covariance=covariance).dynamics
     s, following = jax.random.normal(jax.random.key(1), (2, 5, 3))
     ensemble = GaussianEnsemble(jax.random.key(0), settings, 3, 1)
-    ensemble = eqx.tree_at(lambda e: e.statistics, ensemble, update_statistics(ensemble.statistics, s, following))
+    ensemble = eqx.tree_at(lambda e: e.statistics, ensemble, update_statistics(ensemble.statistics, s, following - s))
     a, extra = jnp.ones((5, 1)), jnp.full((5, 3), 0.3) if noisy else None
     missing = jnp.zeros((5, 3), bool).at[1].set(True).at[2, 1].set(True).at[3, :2].set(True)
     found = ensemble.nll(s, a, jnp.where(missing, 1e3, following), extra, missing)

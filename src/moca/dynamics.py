@@ -1,7 +1,9 @@
 """The ensemble of heteroscedastic Gaussians that predicts the next state.
 
 Every member predicts the change of the state, in units of the standard deviation of changes seen so
-far [choice]. Inputs are standardised by the same running statistics.
+far [choice]. Inputs are standardised by the same running statistics. If the state is a history, the
+change is the one from a motion at constant speed: the effect of an action is a small part of the
+whole change.
 """
 
 from collections.abc import Callable
@@ -29,10 +31,10 @@ LOG_VARIANCE = (-14.0, 4.0)  # soft bounds, for changes in units of their standa
 
 
 class Statistics(NamedTuple):
-    """Running mean and mean square of states and of their changes, over all batches so far."""
+    """Running mean and mean square of states and of what is predicted, over all batches so far."""
 
     batches: Float[Array, ""]
-    mean: Float[Array, "2 obs"]  # of the state; of its change
+    mean: Float[Array, "2 obs"]  # of the state; of its change (`GaussianEnsemble.base`)
     square: Float[Array, "2 obs"]
 
     @property
@@ -44,11 +46,11 @@ class Statistics(NamedTuple):
 def update_statistics(
     statistics: Statistics,
     observation: Float[Array, "n obs"],
-    next_observation: Float[Array, "n obs"],
+    change: Float[Array, "n obs"],
     missing: Bool[Array, "n obs"] | None = None,
 ) -> Statistics:
     """Returns the statistics with one more batch included, without what is `missing`."""
-    seen = jnp.stack([observation, next_observation - observation])
+    seen = jnp.stack([observation, change])
 
     def average(numbers: Float[Array, "2 n obs"]) -> Float[Array, "2 obs"]:
         if missing is None:
@@ -102,7 +104,7 @@ class GaussianEnsemble(eqx.Module):
         change, factor = self._standard(observation, action)
 
         def mixture(s: Array, change: Array, factor: Array) -> mm.GaussianMixture:
-            mean = s[:size] + self.statistics.mean[1, :size] + spread * change
+            mean = self.base(s)[:size] + self.statistics.mean[1, :size] + spread * change
             weights = jnp.full(len(mean), 1 / len(mean))
             if self.history is not None:
                 whole = jax.vmap(self.history.follow, (None, 0))(s, mean)
@@ -115,6 +117,10 @@ class GaussianEnsemble(eqx.Module):
             return mm.GaussianMixture(weights, mm.Gaussian(mean, factor @ factor.mT))
 
         return jax.vmap(mixture, (0, -1, -1))(observation, change, factor)
+
+    def base(self, observation: Float[Array, "*n obs"]) -> Float[Array, "*n obs"]:
+        """Returns the state from which a change is measured: the last one, or a history moved on."""
+        return observation if self.history is None else self.history.coast(observation)
 
     @property
     def _predicted(self) -> int:
@@ -168,7 +174,7 @@ class GaussianEnsemble(eqx.Module):
         size = self._predicted
         unit = self.statistics.deviation[1, :size]
         mean, factor = self._standard(observation, action)
-        change = next_observation[:, :size] - observation[:, :size]
+        change = next_observation[:, :size] - self.base(observation)[:, :size]
         target = ((change - self.statistics.mean[1, :size]) / unit).T
         more = None if extra is None else (extra[:, :size] / unit**2).T
         missing = None if missing is None else missing[:, :size]
@@ -304,7 +310,8 @@ def fit(
     history, gaps = model.ensemble.history, batch.missing
     if gaps is not None and history is not None:
         gaps = gaps & ~history.hidden  # these are never measured, but follow from what was
-    statistics = update_statistics(model.ensemble.statistics, batch.observation, batch.next_observation, gaps)
+    change = batch.next_observation - model.ensemble.base(batch.observation)
+    statistics = update_statistics(model.ensemble.statistics, batch.observation, change, gaps)
     ensemble = eqx.tree_at(lambda e: e.statistics, model.ensemble, statistics)
     target, extra = batch.next_observation, None
     if noise is not None and batch.measured is not None and batch.spread is not None:

@@ -13,13 +13,14 @@ from moca.belief import Belief, predict, update
 from moca.config import ConfigError, DynamicsConfig
 from moca.drivers import ScanTrainer
 from moca.drivers.trainer import make_env
-from moca.dynamics import GaussianEnsemble
+from moca.dynamics import GaussianEnsemble, fit, make_model
 from moca.envs.defaults import defaults
 from moca.envs.environment import Environment, Step
 from moca.envs.gymnasium import Gymnasium
 from moca.envs.history import History, WithHistory, with_history
 from moca.envs.sensors import make_sensor
 from moca.loop import follow, policy_start, policy_step
+from moca.replay import Transition
 from tests import probes
 from tests.envs import hosted
 
@@ -126,6 +127,22 @@ def test_only_the_newest_part_is_predicted(covariance):
         for m, c in zip(mixture.components.mean, mixture.components.covariance, strict=True)
     ]
     np.testing.assert_allclose(nll[:, 0], expected, rtol=1e-4)
+
+
+def test_what_is_predicted_is_the_deviation_from_constant_speed():
+    """So that a model learns the effect of an action in units of such effects, not of the whole motion."""
+    model = make_model(jax.random.key(0), DynamicsConfig(width=8, depth=1, members=2), None, 6, 1, LAYOUT)
+    still = jax.tree.map(jnp.zeros_like, model.ensemble.members)
+    state, action = jnp.arange(6) / 3.0, jnp.zeros(1)
+    moved = eqx.tree_at(lambda e: e.members, model.ensemble, still).predict(state, action).mean
+    np.testing.assert_allclose(moved[:2], state[:2] + state[2:4] * jnp.array(SCALES), rtol=1e-6)
+    np.testing.assert_allclose(moved[2:], jnp.concatenate([state[2:4], state[2:4]]), rtol=1e-6)
+    states = jax.random.normal(jax.random.key(1), (400, 6))
+    push = 0.01 * jax.random.normal(jax.random.key(2), (400, 2))
+    after = LAYOUT.follow(states, LAYOUT.coast(states)[:, :2] + push)
+    batch = Transition(states, jnp.zeros((400, 1)), jnp.zeros(400), after, jnp.zeros(400))
+    model, _ = fit(model, 0.0, batch, jnp.ones((2, 400), jnp.uint8))
+    np.testing.assert_allclose(model.ensemble.statistics.deviation[1, :2], 0.01, rtol=0.1)
 
 
 def test_a_filter_corrects_changes_by_the_newest_observation_alone():

@@ -56,6 +56,11 @@ class History(NamedTuple):
         change = (observation - state[..., : self.size]) / xp.asarray(self.scales, observation.dtype)
         return xp.concatenate([observation, change, state[..., self.size : -self.size]], axis=-1)
 
+    def coast(self, state: Any) -> Any:
+        """Returns the next state if the last change is repeated."""
+        xp, newest, change = _numpy(state), state[..., : self.size], state[..., self.size : 2 * self.size]
+        return self.follow(state, newest + change * xp.asarray(self.scales, state.dtype))
+
     def noise(self, newest: Float[Array, "obs"], before: Float[Array, "n obs"]) -> Float[Array, "state"]:
         """Returns the noise of the state, from that of the newest and of n earlier observations."""
         changes = (jnp.concatenate([newest[None], before[:-1]]) - before) / jnp.array(self.scales)

@@ -205,11 +205,11 @@ class KalmanFilter(Unfiltered):
     def init(self, model: ModelState | None, measured: Float[Array, "obs"]) -> Belief:
         """Returns the belief after the first observation of an episode.
 
-        Of a history, earlier changes are not known: they are as large as they usually are.
+        There, the changes in a history are zero by definition, and so not uncertain.
         """
         variance, history = self.noise_variance(model, measured), self.env.history
-        if history is not None and model is not None:
-            variance = jnp.where(history.hidden, model.ensemble.statistics.deviation[0] ** 2, variance)
+        if history is not None:
+            variance = jnp.where(history.hidden, 0.0, variance)
         return Belief(measured, jnp.diag(variance))
 
     def step(
@@ -225,7 +225,7 @@ class KalmanFilter(Unfiltered):
         A `missing` dimension keeps its prediction, as if its noise were infinite, or before the
         model's first batch its last value.
         """
-        alone = self.init(model, self._without_model(belief, measured, missing))
+        alone = self._without_model(model, belief, measured, missing)
         prior, spread = predict(model.ensemble, belief, self.env.from_bounds(action))
         noise = self.noise_variance(model, prior.mean)
         if missing is not None:
@@ -237,12 +237,15 @@ class KalmanFilter(Unfiltered):
         filtered = (posterior, pack(spread, correlated))
         return jax.tree.map(lambda a, b: jnp.where(untrained, a, b), unfiltered, filtered)
 
-    def _without_model(self, belief: Belief, measured: Float[Array, "obs"], missing: Any) -> Float[Array, "obs"]:
-        """Returns the state that an observation alone suggests."""
+    def _without_model(
+        self, model: ModelState | None, belief: Belief, measured: Float[Array, "obs"], missing: Any
+    ) -> Belief:
+        """Returns the belief that observations alone suggest."""
         filled, history = _filled(belief, measured, missing), self.env.history
         if history is None:
-            return filled
-        return history.follow(belief.mean, filled[: history.size])
+            return self.init(model, filled)
+        state = history.follow(belief.mean, filled[: history.size])
+        return Belief(state, history.covariance(self.noise_variance(model, state)[: history.size]))
 
     def anticipate(
         self,

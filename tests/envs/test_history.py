@@ -165,7 +165,7 @@ def test_a_filter_corrects_changes_by_the_newest_observation_alone():
     everything, _ = update(prior, measured, jnp.array([0.01, 0.09, 0.01, 0.01, 0.01, 0.01]))
     assert np.abs(everything.mean - after.mean).max() > 0.1
     start = policy_start(agent, learner, measured)
-    assert (np.diagonal(start.belief.covariance)[2:] == 1).all()  # as large as changes usually are
+    assert (np.diagonal(start.belief.covariance)[2:] == 0).all()  # there is no change yet, by definition
     unseen = measured.at[2:].set(jnp.nan)
     np.testing.assert_array_equal(policy_step(agent, learner, start, unseen).belief.mean.shape, (6,))
 
@@ -177,6 +177,10 @@ def test_before_the_model_learns_changes_come_from_the_observations():
     measured = LAYOUT.follow(belief.mean, jnp.array([0.4, 0.1]))
     after, _ = follow(agent, learner, belief, jnp.zeros(1), measured, jnp.zeros(()), jnp.array(False))
     np.testing.assert_allclose(after.mean, measured, rtol=1e-6)
+    after, _ = follow(agent, learner, after, jnp.zeros(1), measured, jnp.zeros(()), jnp.array(False))
+    noise = np.random.default_rng(0).normal(size=(100_000, 3, 2)) * (0.1, 0.3)  # newest first
+    states = np.concatenate([noise[:, 0], *(-np.diff(noise, axis=1) / SCALES).transpose(1, 0, 2)], axis=1)
+    np.testing.assert_allclose(after.covariance, np.cov(states.T), atol=2e-3)
 
 
 def test_units_and_ranges_are_measured():

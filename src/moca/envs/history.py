@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Key
@@ -60,6 +61,12 @@ class History(NamedTuple):
         """Returns the next state if the last change is repeated."""
         xp, newest, change = _numpy(state), state[..., : self.size], state[..., self.size : 2 * self.size]
         return self.follow(state, newest + change * xp.asarray(self.scales, state.dtype))
+
+    def covariance(self, variance: Float[Array, "obs"]) -> Float[Array, "state state"]:
+        """Returns the covariance of a state made of independent measurements of that variance."""
+        units = np.eye((1 + self.length) * self.size, dtype=np.float32).reshape(-1, 1 + self.length, self.size)
+        onto = jax.vmap(lambda unit: self.noise(unit[0], unit[1:]), out_axes=1)(jnp.asarray(units))
+        return onto * jnp.tile(variance, 1 + self.length) @ onto.T
 
     def noise(self, newest: Float[Array, "obs"], before: Float[Array, "n obs"]) -> Float[Array, "state"]:
         """Returns the noise of the state, from that of the newest and of n earlier observations."""

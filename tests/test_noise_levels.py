@@ -125,22 +125,35 @@ def signals(steps=2000, noise=(0.02, 0.05, 0.1)):
     return states, actions, states + np.array(noise) * random.normal(size=states.shape)
 
 
+def deviations(actions, measured, states, size, actions_known=True, missing=None):
+    """The low and the high estimate."""
+    given = {} if missing is None else {"missing": missing}
+    return [np.sqrt(v) for v in apparent_noise(rows(actions, measured, means=states, **given), size, actions_known)]
+
+
 def test_what_looks_like_noise_is_noise_in_smooth_motion():
     states, actions, seen = signals()
-    found = np.sqrt(apparent_noise(rows(actions, seen, means=states), 3, True))
-    np.testing.assert_allclose(found, (0.02, 0.05, 0.1), rtol=0.06)
     missing = np.random.default_rng(1).random((2000, 3)) < 0.1
-    again = np.sqrt(apparent_noise(rows(actions, seen, means=states, missing=missing), 3, True))
-    np.testing.assert_allclose(again, (0.02, 0.05, 0.1), rtol=0.1)
-    alone = np.sqrt(apparent_noise(rows(actions, seen, means=states), 2, True))
-    np.testing.assert_allclose(alone[2], 1)
-    quiet = np.sqrt(apparent_noise(rows(actions, states, means=states), 3, True))
-    assert (quiet < 1e-3).all()
+    for found in deviations(actions, seen, states, 3):
+        np.testing.assert_allclose(found, (0.02, 0.05, 0.1), rtol=0.06)
+    for found in deviations(actions, seen, states, 3, missing=missing):
+        np.testing.assert_allclose(found, (0.02, 0.05, 0.1), rtol=0.1)
+    for found in deviations(actions, seen, states, 2):
+        np.testing.assert_allclose(found[2], 1)
+    for quiet in deviations(actions, states, states, 3):
+        assert (quiet < 1e-3).all()
+
+
+def test_pushes_that_no_action_explains_look_like_noise_to_the_high_estimate_alone():
+    states, actions, _ = signals()
+    low, high = deviations(np.ones_like(actions), states, states, 3)
+    assert high[1] > 4e-4
+    assert low[1] < high[1] / 2  # a place; in its speed, each push is a jump, and pushes to and fro look like noise
 
 
 def test_noise_of_the_process_looks_like_noise_too_and_bounds_it_from_above():
     states, actions, seen = trajectory(2000)
-    assert (np.sqrt(apparent_noise(rows(actions, seen, means=states), 3, True)) > SIGMA * 0.97).all()
+    assert (deviations(actions, seen, states, 3)[1] > SIGMA * 0.97).all()
 
 
 def test_actions_that_answer_to_the_noise_do_not_hide_it():
@@ -151,9 +164,9 @@ def test_actions_that_answer_to_the_noise_do_not_hide_it():
         actions.append(-3 * seen[-1])
         states.append(states[-1] + 0.01 * actions[-1])
         seen.append(states[-1] + 0.1 * random.normal(size=1))
-    told = rows(np.array(actions), np.array(seen), means=np.array(states))
-    assert np.sqrt(apparent_noise(told, 1, True))[0] < 0.08
-    np.testing.assert_allclose(np.sqrt(apparent_noise(told, 1, False))[0], 0.1, rtol=0.05)
+    told = np.array(actions), np.array(seen), np.array(states), 1
+    assert deviations(*told)[1][0] < 0.08
+    np.testing.assert_allclose(deviations(*told, actions_known=False)[1][0], 0.1, rtol=0.05)
 
 
 def test_levels_are_moved_into_their_bounds():

@@ -30,6 +30,7 @@ from moca.replay import Transition
 EPISODES = 4  # the newest ones, from which the levels are learned
 WINDOW = 50  # steps of the filter in one term of the likelihood
 ITERATIONS = 10  # gradient steps after each episode
+TINY = 1e-12  # the least variance
 EXCESS = 1.1  # how far the noise variance may lie above that of the third differences
 
 
@@ -69,28 +70,34 @@ def learn_noise(
     episodes = memory.sensed(memory.with_gaps(episodes))
     episodes = episodes._replace(action=agent.env.from_bounds(episodes.action))
     size = agent.env.measured_size
-    close, above = (
-        jax.vmap(lambda rows, by=by: apparent_noise(rows, size, by))(episodes).mean(0) for by in (True, False)
+    (least, close), (_, above) = (
+        jax.tree.map(lambda x: x.mean(0), jax.vmap(lambda rows, by=by: apparent_noise(rows, size, by))(episodes))
+        for by in (True, False)
     )
     young = jnp.maximum(1 - 2 * share_done(agent.config, learner.updates), 0)
-    bounds = (young**2 * close, EXCESS * (young * close + (1 - young) * above))
+    bounds = (young**2 * least, EXCESS * (young * close + (1 - young) * above))
     lr = decayed(agent.config, belief.sigma_lr, learner.updates)
     trained = _bounded(_likelier(model, episodes, lr), episodes, bounds)
-    untrained = model._replace(noise=NoiseLevels.of(jnp.log(close) / 2))
+    untrained = model._replace(noise=NoiseLevels.of(jnp.log(least) / 2))
     return jax.tree.map(lambda a, b: jnp.where(model.ensemble.statistics.batches > 0, a, b), trained, untrained)
 
 
-def apparent_noise(rows: Transition, size: int, actions_known: bool) -> Float[Array, "obs"]:
-    """Returns the variance of what looks like noise in consecutive transitions of an episode.
+def apparent_noise(rows: Transition, size: int, actions_known: bool) -> tuple[Float[Array, "obs"], Float[Array, "obs"]]:
+    """Returns variances of what looks like noise in consecutive transitions: a low and a high one.
 
-    It is measured for the first `size` dimensions, and one for the others, which are not observed.
+    They are measured for the first `size` dimensions, and one for the others, which are not
+    observed.
 
-    It is a twentieth of the variance of third differences y₃ − 3y₂ + 3y₁ − y₀, less their
+    The high one is a twentieth of the variance of third differences y₃ − 3y₂ + 3y₁ − y₀, less their
     regression on level and trend over the four observations and, with `actions_known`, on the three
     actions between them and their products with the level. The noise of level and trend is
     uncorrelated with that of the difference. So is that of actions, but only if they are random: an
     action that answers to the noise explains a part of it. Motion that is not linear over four
     steps adds to the variance, as does noise of the process.
+
+    The low one is a fifteenth of the covariance of successive differences, with its sign changed.
+    It is the same for white noise. Of motion it contains less: sudden changes of acceleration add
+    nothing to it, and motion whose differences keep their sign subtracts.
     """
     measured, known = cast(Array, rows.measured)[:, :size], ~cast(Array, rows.missing)[:, :size].any(axis=1)
     window = lambda x: [x[k : len(x) - 3 + k] for k in range(4)]  # noqa: E731
@@ -107,8 +114,12 @@ def apparent_noise(rows: Transition, size: int, actions_known: bool) -> Float[Ar
     gram = features.T @ features + 1e-3 * jnp.eye(features.shape[1])
     residual = third - features @ jnp.linalg.solve(gram, features.T @ third)
     freedom = jnp.maximum(complete.sum() - features.shape[1], 1)
-    variance = jnp.maximum(jnp.sum(residual**2, axis=0) / freedom / 20, 1e-12)
-    return jnp.ones(rows.observation.shape[-1]).at[:size].set(variance)
+    high = jnp.maximum(jnp.sum(residual**2, axis=0) / freedom / 20, TINY)
+    pairs = (complete[1:] & complete[:-1]).sum()
+    together = jnp.sum(residual[1:] * residual[:-1], axis=0) / freedom * complete.sum() / jnp.maximum(pairs, 1)
+    low = jnp.clip(-together / 15, TINY, high)
+    whole = jnp.ones(rows.observation.shape[-1])
+    return whole.at[:size].set(low), whole.at[:size].set(high)
 
 
 def _starts(rows: Transition) -> Bool[Array, "n"]:

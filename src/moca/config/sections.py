@@ -185,7 +185,7 @@ class BeliefConfig:
         "known", "The observation noise used by the filter: its known level, or a learned one.", among=NOISE_LEVELS
     )
     sigma: float = _setting(
-        0.1, "The noise level of a filter that learns it, until the first episode has ended.", above=0
+        1e-3, "The noise level of a filter that learns it, until the first episode has ended.", above=0
     )
     sigma_lr: float = _setting(
         0.03, "The learning rate of the logarithm of learned noise levels, for ten steps per episode.", low=0

@@ -9,9 +9,13 @@ import pytest
 import scipy.stats
 
 from moca import moments as mm
-from moca.belief import Belief, anticipate, gains, predict, update
+from moca.agents import make_agent
+from moca.belief import Belief, anticipate, anticipate_diagonal, gains, predict, update
+from moca.config import override
 from moca.diagnostics import Outlook, check_filter, describe_model
-from moca.replay import Transition, pack, with_gaps
+from moca.drivers import ScanTrainer
+from moca.replay import Transition, pack, read, unpack, with_gaps
+from tests import probes
 
 A = np.array([[0.95, 0.1, 0.0], [0.0, 0.8, 0.2], [-0.1, 0.0, 0.9]])
 B = np.array([[0.0], [0.1], [0.3]])
@@ -95,7 +99,8 @@ def test_what_the_next_belief_will_be(full):
             else mm.DiagonalGaussian(means[None], np.diagonal(C, 0, 1, 2)[None])
         )
         mixtures = mm.GaussianMixture(jnp.full((1, 2), 0.5), parts)
-        found = anticipate(mixtures, jnp.asarray(spread)[None], jnp.asarray(R)[None])
+        told = (jnp.asarray(spread if full else np.diag(spread))[None], jnp.asarray(R)[None])
+        found = anticipate(mixtures, *told) if full else anticipate_diagonal(mixtures, *told)
         matched = jax.vmap(mm.moment_match)(found)
         middle, away = means.mean(0), means[0] - means.mean(0)
         disagreement = np.outer(away, away) if full else np.diag(away**2)
@@ -127,8 +132,30 @@ def test_a_prior_of_low_rank_and_no_noise_are_survived_in_single_precision():
 def test_without_noise_the_next_belief_is_the_next_state():
     components = mm.DiagonalGaussian(jnp.zeros((4, 2, 3)), jnp.full((4, 2, 3), 0.2))
     mixtures = mm.GaussianMixture(jnp.full((4, 2), 0.5), components)
-    found = anticipate(mixtures, jnp.broadcast_to(0.1 * jnp.eye(3), (4, 3, 3)), jnp.zeros((4, 3)))
+    found = anticipate_diagonal(mixtures, jnp.full((4, 3), 0.1), jnp.zeros((4, 3)))
     np.testing.assert_allclose(found.components.variance, 0.3, rtol=1e-6)
+    spread = 0.1 * jnp.broadcast_to(jnp.array([[1.0, 0.5, 0.0], [0.5, 1.0, 0.0], [0.0, 0.0, 1.0]]), (4, 3, 3))
+    found = anticipate(mixtures, spread, jnp.zeros((4, 3)))
+    np.testing.assert_allclose(found.components.covariance[:, 0], 0.2 * jnp.eye(3) + spread, atol=2e-4)
+
+
+@pytest.mark.parametrize("wrapped", [{}, {"sensor.delay": 1}, {"agent": "moca-plan"}], ids=["plain", "late", "plans"])
+def test_a_full_covariance_reaches_the_target(wrapped):
+    """Of beliefs whose dimensions are correlated, the off-diagonal part is stored, read and used."""
+    ranges = {"value.low": (-3.0, -3.0), "value.high": (3.0, 3.0), "value.lengthscales": (1.0, 1.0)}
+    settings = {"belief.filter": True, "noise.sigma": 0.3, "train.steps": 60, "train.warmup": 20, **ranges, **wrapped}
+    config = override(probes.tiny(), {"agent": "moca", **settings, "belief.covariance": "full"})
+    trainer = ScanTrainer([config], [0], probes.Drift())
+    *_, report = trainer
+    assert np.isfinite(report.metrics["critic_loss"]).all()
+    state = jax.tree.map(lambda leaf: leaf[0], trainer.state)
+    agent, rows = make_agent(config, trainer.env), read(state.replay, jnp.arange(40, 60), 2, 1)
+    spread = unpack(rows.spread, 2)
+    assert np.abs(spread[:, 0, 1]).max() > 1e-4
+    found = agent.predict(state.learner, rows, jax.random.key(0)).covariance
+    alone = rows._replace(spread=pack(spread * jnp.eye(2), True))
+    without = agent.predict(state.learner, alone, jax.random.key(0)).covariance
+    assert (np.abs(found - without).max(axis=(1, 2)) > 0.1 * np.abs(spread[:, 0, 1])).any()
 
 
 def test_gains_are_those_of_the_update():

@@ -105,23 +105,28 @@ def anticipate(
     matched covariance plus `spread`, and S = P + diag(noise). If member k is right, the new mean is
     m̄ + K (mₖ − m̄) on average, with covariance K (Cₖ + spread + diag(noise)) Kᵀ; the members,
     matched, then have covariance P S⁻¹ P. Without noise K is the identity, and this is the next
-    state itself. If the members' covariances are diagonal, so is everything here: on a CPU, full
-    matrices would take several times as long as the rest of an update [choice].
+    state itself.
     """
     components = mixtures.components
-    mean, aleatoric, epistemic = mm.decompose(mixtures)
-    if isinstance(components, mm.DiagonalGaussian):
-        inherited = jnp.diagonal(spread, axis1=1, axis2=2)
-        prior = aleatoric + epistemic + inherited
-        share = (prior / jnp.maximum(prior + noise, jnp.finfo(prior.dtype).tiny))[:, None]
-        variance = share**2 * (components.variance + (inherited + noise)[:, None])
-        centre = mean[:, None] + share * (components.mean - mean[:, None])
-        return mm.GaussianMixture(mixtures.weights, mm.DiagonalGaussian(centre, variance))
+    mean, aleatoric, epistemic = mm.decompose(mixtures, full=True)
     gain = gains(aleatoric + epistemic + spread, noise)[:, None]
     own = components.covariance + (spread + jax.vmap(jnp.diag)(noise))[:, None]
     covariance = gain @ own @ gain.mT
     moved = mean[:, None] + (gain @ (components.mean - mean[:, None])[..., None])[..., 0]
     return mm.GaussianMixture(mixtures.weights, mm.Gaussian(moved, (covariance + covariance.mT) / 2))
+
+
+def anticipate_diagonal(
+    mixtures: mm.GaussianMixture, spread: Float[Array, "n obs"], noise: Float[Array, "n obs"]
+) -> mm.GaussianMixture:
+    """Returns the same for members with diagonal covariances, each dimension on its own."""
+    components = cast(mm.DiagonalGaussian, mixtures.components)
+    mean, aleatoric, epistemic = mm.decompose(mixtures)
+    prior = aleatoric + epistemic + spread
+    share = (prior / jnp.maximum(prior + noise, jnp.finfo(prior.dtype).tiny))[:, None]
+    variance = share**2 * (components.variance + (spread + noise)[:, None])
+    centre = mean[:, None] + share * (components.mean - mean[:, None])
+    return mm.GaussianMixture(mixtures.weights, mm.DiagonalGaussian(centre, variance))
 
 
 def gains(prior: Float[Array, "n obs obs"], noise: Float[Array, "n obs"]) -> Float[Array, "n obs obs"]:
@@ -157,6 +162,11 @@ class Unfiltered(eqx.Module):
 
     `model` is the agent's model of the next state, or None if it has no model.
     """
+
+    @property
+    def correlated(self) -> bool:
+        """True if stored covariances are full, and not diagonals."""
+        return False
 
     def init(self, model: ModelState | None, measured: Float[Array, "obs"]) -> Belief:
         """Returns the belief after the first observation of an episode."""
@@ -202,6 +212,10 @@ class KalmanFilter(Unfiltered):
     config: Config
     env: Spaces
 
+    @property
+    def correlated(self) -> bool:
+        return self.config.belief.covariance == "full" or self.env.history is not None
+
     def init(self, model: ModelState | None, measured: Float[Array, "obs"]) -> Belief:
         """Returns the belief after the first observation of an episode.
 
@@ -232,9 +246,8 @@ class KalmanFilter(Unfiltered):
             noise, measured = jnp.where(missing, jnp.inf, noise), jnp.where(missing, prior.mean, measured)
         posterior, _ = update(prior, measured, noise)
         untrained = model.ensemble.statistics.batches == 0
-        correlated = self.env.history is not None
-        unfiltered = (alone, pack(cast(Array, belief.covariance), correlated))
-        filtered = (posterior, pack(spread, correlated))
+        unfiltered = (alone, pack(cast(Array, belief.covariance), self.correlated))
+        filtered = (posterior, pack(spread, self.correlated))
         return jax.tree.map(lambda a, b: jnp.where(untrained, a, b), unfiltered, filtered)
 
     def _without_model(
@@ -258,6 +271,8 @@ class KalmanFilter(Unfiltered):
             return mixtures
         noise = self.noise_variance(model, mixtures.mean)
         noise = noise if missing is None else jnp.where(missing, UNSEEN, noise)
+        if isinstance(mixtures.components, mm.DiagonalGaussian) and not self.correlated:
+            return anticipate_diagonal(mixtures, spread, noise)
         return anticipate(mixtures, unpack(spread, noise.shape[-1]), noise)
 
     def noise_variance(self, model: Any, observation: Float[Array, "*n obs"]) -> Float[Array, "*n obs"]:

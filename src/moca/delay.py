@@ -31,10 +31,14 @@ class Delayed(Unfiltered):
     env: Spaces
     delay: int = eqx.field(static=True)
 
+    @property
+    def correlated(self) -> bool:
+        return self.inner.correlated
+
     def init(self, model: Any, measured: Float[Array, "obs"]) -> Belief:
         mean, covariance = cast(tuple[Array, Array], self.inner.init(model, measured)[:2])
         actions = jnp.zeros((self.delay, self.env.action_size))
-        spread = pack(0 * covariance, self.env.history is not None)
+        spread = pack(0 * covariance, self.correlated)
         return Belief(mean, covariance, Pending(mean, covariance, actions, jnp.zeros((), jnp.int32), spread))
 
     def step(
@@ -56,7 +60,7 @@ class Delayed(Unfiltered):
         trained = model.ensemble.statistics.batches > 0
         due = (jnp.arange(self.delay) >= self.delay - sent) & trained
         ahead, gained = predict_ahead(model.ensemble, now, gained, self.env.from_bounds(actions), due)
-        innovation = jnp.where(trained, pack(gained, self.env.history is not None), spread)
+        innovation = jnp.where(trained, pack(gained, self.correlated), spread)
         pending = Pending(now.mean, now.covariance, actions, sent, jnp.where(arrived, spread, 0))
         return Belief(ahead.mean, ahead.covariance, pending), innovation
 
@@ -76,7 +80,7 @@ class Delayed(Unfiltered):
             return mixtures
         shape = mixtures.components.mean.shape
         mean = jnp.broadcast_to(mixtures.mean[:, None], shape)
-        if isinstance(mixtures.components, mm.DiagonalGaussian):
+        if isinstance(mixtures.components, mm.DiagonalGaussian) and not self.correlated:
             variance = jnp.broadcast_to(variances(spread, shape[-1])[:, None], shape)
             return mm.GaussianMixture(mixtures.weights, mm.DiagonalGaussian(mean, variance))
         covariance = jnp.broadcast_to(unpack(spread, shape[-1])[:, None], (*shape, shape[-1]))

@@ -91,11 +91,11 @@ def init_run(config: Config, env: Spaces, key: Key[Array, ""]) -> RunState:
     """Returns the initial state of a run."""
     capacity = replay_size(config, config.train.steps)
     learner_key, episode_key = jax.random.split(key)
-    learner = make_agent(config, env).init(learner_key)
+    agent = make_agent(config, env)
     filtered, late = config.belief.filter, config.sensor.delay > 0
-    kind = (filtered, filtered and late, filtered and env.history is not None)
+    kind = (filtered, filtered and late, agent.filter.correlated)
     replay = memory.empty(capacity, env.observation_size, env.action_size, *kind)
-    return RunState(learner, jnp.zeros((), jnp.int32), replay, episode_key)
+    return RunState(agent.init(learner_key), jnp.zeros((), jnp.int32), replay, episode_key)
 
 
 def replay_size(config: Config, steps: int) -> int:

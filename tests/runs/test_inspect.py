@@ -146,7 +146,7 @@ def test_the_numbers_in_the_page_are_those_of_the_agents_functions(make, filters
             expected["deviation"] = jnp.sqrt(jnp.diagonal(prior.covariance) + 0.1**2)
             expected["uncertainty"] = jnp.sqrt(jnp.diagonal(belief.covariance))
             one = jax.tree.map(lambda leaf: leaf[None], mixture)
-            anticipated = filtering.anticipate(one, spread[None], jnp.full((1, 2), 0.1**2))
+            anticipated = filtering.anticipate_diagonal(one, jnp.diagonal(spread)[None], jnp.full((1, 2), 0.1**2))
             mixture = jax.tree.map(lambda leaf: leaf[0], anticipated)
         else:
             expected["deviation"] = jnp.sqrt(mm.moment_match(mixture).variance)

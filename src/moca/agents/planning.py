@@ -33,6 +33,10 @@ class Remembering(Unfiltered):
     env: Spaces
     length: int = eqx.field(static=True)
 
+    @property
+    def correlated(self) -> bool:
+        return self.inner.correlated
+
     def init(self, model: ModelState | None, measured: Float[Array, "obs"]) -> Belief:
         return self.inner.init(model, measured)._replace(plan=jnp.zeros((self.length, self.env.action_size)))
 

@@ -184,6 +184,11 @@ class BeliefConfig:
     noise: str = _setting(
         "known", "The observation noise used by the filter: its known level, or a learned one.", among=NOISE_LEVELS
     )
+    covariance: str = _setting(
+        "diagonal",
+        "The covariance of the next mean in the target: its diagonal alone, or full.",
+        among=COVARIANCES,
+    )
     sigma: float = _setting(
         1e-3, "The noise level of a filter that learns it, until the first episode has ended.", above=0
     )

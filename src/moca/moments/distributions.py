@@ -17,6 +17,8 @@ from moca.moments._checks import Numbers
 from moca.moments._numerics import dot
 from moca.moments._special import student_characteristic
 
+SMALL = 12  # dimensions up to which uᵀSu is computed from the products of u
+
 
 class Distribution(eqx.Module):
     """A distribution over states in Rᵈ."""
@@ -128,7 +130,13 @@ class Elliptical(Distribution):
         return self.mean.shape[:-1]
 
     def along(self, directions: Float[Array, "m d"]) -> Float[Array, "m"]:
-        """uᵀSu for each row u of `directions`."""
+        """uᵀSu for each row u of `directions`.
+
+        In few dimensions this is a product with all uᵢuⱼ: for a batch of S, a single one.
+        """
+        if self.dimension <= SMALL:
+            products = directions[:, :, None] * directions[:, None, :]
+            return dot(products.reshape(len(directions), -1), self.shape_matrix.reshape(-1))
         return jnp.sum(dot(directions, self.shape_matrix) * directions, axis=-1)
 
     def contract(self, tensor: Float[Array, "*rest d d"]) -> Float[Array, "*rest"]:

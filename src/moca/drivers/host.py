@@ -5,6 +5,7 @@ run's seed and the episode's number, so that a resumed run equals an uninterrupt
 """
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,12 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from moca import replay as memory
+from moca import replay
 from moca.agents import Agent, make_agent
 from moca.agents.agent import Info
 from moca.belief import Belief
 from moca.config import Config
-from moca.devices import compiled
+from moca.devices import compiling
 from moca.drivers.host_evaluation import GreedyEpisodes, env_seed, lowered
 from moca.drivers.trainer import Trainer
 from moca.envs.environment import Noise, Spaces, Step
@@ -29,6 +30,7 @@ from moca.exploration import ExplorationDraws, draw_exploration
 from moca.loop import (
     LoopState,
     RunState,
+    StepDraws,
     StepInfo,
     act,
     agent_steps,
@@ -43,6 +45,7 @@ from moca.loop import (
     observe,
     restart,
 )
+from moca.replay import Transition
 
 
 class EpisodeDraws(NamedTuple):
@@ -51,6 +54,14 @@ class EpisodeDraws(NamedTuple):
     explore: ExplorationDraws
     keys: Key[Array, "steps"]
     first: Int[Array, ""]  # the index of its first step, counted from the first ever
+
+
+class Taken(NamedTuple):
+    """A step that has been taken in the environment."""
+
+    draws: EpisodeDraws  # of the whole episode
+    action: Float[Array, "act"]  # the chosen one
+    outcome: Outcome
 
 
 class HostTrainer(Trainer):
@@ -68,23 +79,23 @@ class HostTrainer(Trainer):
         self._envs = self.env.vector(len(seeds), repeat)
         judged = self.env.vector(len(seeds) * episodes, repeat)
         self._greedy = GreedyEpisodes(self.env, self.config, judged, len(seeds))
-        self._programs: Any = None
+        self._programs: list[Future] = []  # to begin an episode, act, store, learn, and finish the episode
+        self._zeros: Any = None  # the sums over no steps
 
     def compile(self) -> None:
-        begin, act_program, store, update, finish, *greedy = compiled(self._lowered())
-        self._programs = (begin, act_program, store, update, finish)
-        self._greedy.use(*greedy)
+        *self._programs, start, follow, judge = compiling(self._lowered())
+        self._greedy.use(start, follow, judge)
+        for program in self._programs[:3]:  # the first step needs no more; the others are waited for in their turn
+            program.result()
 
     def _lowered(self) -> Iterator[Any]:
         """Yields the programs to compile; each is traced while earlier ones are compiled."""
         runs, number = len(self._seeds), np.int32(0)
         observation = np.zeros((runs, self.env.observation_size), np.float32)
         before = self.state._replace(replay=None)
-        begin, begun = lowered(
-            self._begin, (self.configs, self.state, number, number, observation), runs, shared=[2, 3]
-        )
+        begin, begun = lowered(self._begin, (self.configs, before, number, number, observation), runs, shared=[2, 3])
         yield begin
-        draws, sensor, belief, learner, totals = begun
+        draws, sensor, belief, learner = begun
         act_program, (action, _, _) = lowered(
             self._act, (self.configs, learner, belief, draws, number), runs, shared=[4]
         )
@@ -92,9 +103,11 @@ class HostTrainer(Trainer):
         ends = np.zeros(runs, bool)
         outcome = Outcome(observation, observation[:, 0], ends, ends, observation)
         state = LoopState(belief, learner, self.state.replay, sensor)
-        arguments: tuple = (self.configs, state, totals, draws, action, outcome, number)
-        for updates in (0, self.config.train.updates):
-            yield lowered(partial(self._learn, updates), arguments, runs, shared=[6], donated=[1, 2])[0]
+        taken, taking = Taken(draws, action, outcome), jax.vmap(self._take, (0, 0, 0, None))
+        shapes = jax.eval_shape(taking, self.configs, state, taken, number)[1]
+        totals = self._zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
+        for function in (self._store, self._learn):
+            yield lowered(function, (self.configs, state, totals, taken, number), runs, shared=[4], donated=[1, 2])[0]
         finish, (_, _, keys) = self._lowered_finish(before, state, totals, agent_steps(self.config))
         yield finish
         yield from self._greedy.programs(self.configs, learner, keys, self.config.train.eval_episodes)
@@ -105,28 +118,29 @@ class HostTrainer(Trainer):
         return lowered(partial(self._finish, steps), arguments, len(self._seeds), shared=[4, 5], donated=[2])
 
     def memory(self) -> int:
-        return self._memory_of(self._programs[3])
+        return self._memory_of(self._programs[3].result())
 
     def _train_episode(self) -> dict[str, np.ndarray]:
-        if self._programs is None:
+        if not self._programs:
             self.compile()
         begin, act_program, store, update, finish = self._programs
         number, configs = np.int32(self.episode), self.configs
         repeat = self.config.env.action_repeat
         first, after = (self.schedule.decisions(self.episode + more, repeat) for more in (0, 1))
         observation = self._envs.reset([env_seed(seed, self.episode, 0) for seed in self._seeds])
-        draws, sensor, belief, learner, totals = begin(configs, self.state, number, np.int32(first), observation)
-        state = LoopState(belief, learner, self.state.replay, sensor)
-        for index in range(first, after):
-            action, executed, belief = act_program(configs, state.learner, state.belief, draws, np.int32(index))
-            state = state._replace(belief=belief)
-            outcome = self._envs.step(np.asarray(executed))
-            program = store if index < first_update(self.config) else update
-            state, totals = program(configs, state, totals, draws, action, outcome, np.int32(index))
-        before = self.state._replace(replay=None)  # its buffer was donated to the learning program
+        before = self.state._replace(replay=None)  # its buffer is donated to the programs of a step
+        draws, sensor, belief, learner = begin.result()(configs, before, number, np.int32(first), observation)
+        state, totals = LoopState(belief, learner, self.state.replay, sensor), jax.tree.map(np.copy, self._zeros)
+        for index in map(np.int32, range(first, after)):
+            action, executed, belief = act_program.result()(configs, state.learner, state.belief, draws, index)
+            taken = Taken(draws, action, self._envs.step(np.asarray(executed)))
+            program = (store if index < first_update(self.config) else update).result()
+            state, totals = program(configs, state._replace(belief=belief), totals, taken, index)
         if after - first < agent_steps(self.config):  # the last episode, if the total is not a multiple of the length
-            finish = self._lowered_finish(before, state, totals, after - first)[0].compile()
-        self.state, measured, keys = finish(configs, before, state, totals, number, np.int32(first))
+            last = self._lowered_finish(before, state, totals, after - first)[0].compile()
+        else:
+            last = finish.result()
+        self.state, measured, keys = last(configs, before, state, totals, number, np.int32(first))
         metrics = jax.device_get(measured)
         return dict(sorted((metrics | self._scores(keys, metrics["diverged"] > 0)).items()))
 
@@ -151,22 +165,16 @@ class HostTrainer(Trainer):
         number: Int[Array, ""],
         first: Int[Array, ""],
         observation: Float[Array, "obs"],
-    ) -> tuple[EpisodeDraws, Any, Belief, Any, StepInfo]:
-        """Returns an episode's random numbers, sensor, first belief, learner, and zero totals."""
+    ) -> tuple[EpisodeDraws, Any, Belief, Any]:
+        """Returns an episode's random numbers, sensor, first belief and learner."""
         agent, sensor = self._parts(config)
         keys, steps = episode_keys(run, number), agent_steps(config)
         sensor_state, belief = first_belief(agent, run.learner, sensor, observation, keys.first)
         size = block_size(config)
         blocks = jax.random.split(keys.loop, steps // size)
         each = jax.vmap(lambda key: jax.random.split(key, size))(blocks).ravel()
-        transition = memory.read(run.replay, number, self.env.observation_size, self.env.action_size)
-        state = LoopState(belief, run.learner, run.replay)
-        drawn, updates = draw_step(agent, each[0]), self.config.train.updates
-        shapes = jax.eval_shape(lambda: learn(agent, state, transition, number, drawn, updates))[1]
-        totals = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
         explore = draw_exploration(keys.explore, config.exploration, steps, self.env.action_size)
-        draws = EpisodeDraws(explore, each, first)
-        return draws, sensor_state, belief, jax.tree.map(jnp.copy, run.learner), totals
+        return EpisodeDraws(explore, each, first), sensor_state, belief, jax.tree.map(jnp.copy, run.learner)
 
     def _act(
         self, config: Config, learner: Any, belief: Belief, draws: EpisodeDraws, index: Int[Array, ""]
@@ -179,28 +187,41 @@ class HostTrainer(Trainer):
         executed = sensor.disturb(self.env, action, draw_step(agent, draws.keys[number]).disturbance)
         return action, executed, belief
 
-    def _learn(
-        self,
-        updates: int,
-        config: Config,
-        state: LoopState,
-        totals: StepInfo,
-        draws: EpisodeDraws,
-        action: Float[Array, "act"],
-        outcome: Outcome,
-        index: Int[Array, ""],
+    def _store(
+        self, config: Config, state: LoopState, totals: StepInfo, taken: Taken, index: Int[Array, ""]
     ) -> tuple[LoopState, StepInfo]:
-        """Returns the state after a step, and the updated totals."""
+        """Returns the state after a step of the warm-up, and the updated totals."""
+        _, state, transition, _ = self._observe(config, state, taken, index)
+        state = state._replace(replay=replay.add(state.replay, index, transition))
+        return state, totals._replace(reward=totals.reward + transition.reward)
+
+    def _learn(
+        self, config: Config, state: LoopState, totals: StepInfo, taken: Taken, index: Int[Array, ""]
+    ) -> tuple[LoopState, StepInfo]:
+        """Returns the state after a later step, and the updated totals."""
+        state, info = self._take(config, state, taken, index)
+        return state, jax.tree.map(jnp.add, totals, info)
+
+    def _take(
+        self, config: Config, state: LoopState, taken: Taken, index: Int[Array, ""]
+    ) -> tuple[LoopState, StepInfo]:
+        """Returns the state after learning from a step, and the step's metrics."""
+        agent, state, transition, drawn = self._observe(config, state, taken, index)
+        return learn(agent, state, transition, index, drawn, config.train.updates)
+
+    def _observe(
+        self, config: Config, state: LoopState, taken: Taken, index: Int[Array, ""]
+    ) -> tuple[Agent, LoopState, Transition, StepDraws]:
+        """Returns the agent, its state and the transition after a step, and the random numbers."""
         agent, sensor = self._parts(config)
+        draws, action, outcome = taken
         drawn = draw_step(agent, draws.keys[index - draws.first])
         step = Step(*(jnp.asarray(part) for part in (outcome.observation, outcome.reward, outcome.terminated)))
         sensed, transition = observe(agent, sensor, state, action, step, drawn)
         _, noise_key = jax.random.split(drawn.restart)
         current, ended = jnp.asarray(outcome.current), jnp.asarray(outcome.ended)
         sensor_state, belief = restart(agent, sensor, state.learner, sensed, current, ended, noise_key)
-        state = state._replace(belief=belief, sensor=sensor_state)
-        state, info = learn(agent, state, transition, index, drawn, updates)
-        return state, jax.tree.map(jnp.add, totals, info)
+        return agent, state._replace(belief=belief, sensor=sensor_state), transition, drawn
 
     def _finish(
         self,

@@ -4,7 +4,7 @@ import gc
 import os
 import platform
 from collections.abc import Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -86,8 +86,8 @@ def over_devices(runs: int) -> tuple[jax.sharding.Sharding, jax.sharding.Shardin
     return jax.sharding.NamedSharding(mesh, spread), jax.sharding.NamedSharding(mesh, everywhere)
 
 
-def compiling(programs: Iterable[Any]) -> list[Future]:
-    """Starts to compile lowered programs in parallel, the first ones first.
+def compiled(programs: Iterable[Any]) -> list[Any]:
+    """Compiles lowered programs in parallel.
 
     If `programs` is a generator, later ones are traced while earlier ones are compiled. Tracing
     makes many objects that live on, so Python looks for garbage less often meanwhile: this is a
@@ -95,17 +95,12 @@ def compiling(programs: Iterable[Any]) -> list[Future]:
     """
     thresholds = gc.get_threshold()
     gc.set_threshold(20_000, *thresholds[1:])
-    pool = ThreadPoolExecutor(max(2, _cores()))
     try:
-        return [pool.submit(program.compile) for program in programs]
+        with ThreadPoolExecutor() as pool:
+            building = [pool.submit(program.compile) for program in programs]
     finally:
         gc.set_threshold(*thresholds)
-        pool.shutdown(wait=False)
-
-
-def compiled(programs: Iterable[Any]) -> list[Any]:
-    """Compiles lowered programs in parallel: see `compiling`."""
-    return [program.result() for program in compiling(programs)]
+    return [program.result() for program in building]
 
 
 def for_one_call() -> dict[str, int]:

@@ -5,8 +5,8 @@ run's seed and the episode's number, so that a resumed run equals an uninterrupt
 """
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
 from functools import partial
+from itertools import islice
 from typing import Any, NamedTuple
 
 import jax
@@ -19,7 +19,7 @@ from moca.agents import Agent, make_agent
 from moca.agents.agent import Info
 from moca.belief import Belief
 from moca.config import Config
-from moca.devices import compiling
+from moca.devices import compiled
 from moca.drivers.host_evaluation import GreedyEpisodes, env_seed, lowered
 from moca.drivers.trainer import Trainer
 from moca.envs.environment import Noise, Spaces, Step
@@ -71,6 +71,7 @@ class HostTrainer(Trainer):
     """
 
     env: HostEnvironment
+    ready = "compiled the first steps"
 
     def __init__(self, configs: Sequence[Config], seeds: Sequence[int], env: Spaces | None = None) -> None:
         super().__init__(configs, seeds, env)
@@ -79,14 +80,22 @@ class HostTrainer(Trainer):
         self._envs = self.env.vector(len(seeds), repeat)
         judged = self.env.vector(len(seeds) * episodes, repeat)
         self._greedy = GreedyEpisodes(self.env, self.config, judged, len(seeds))
-        self._programs: list[Future] = []  # to begin an episode, act, store, learn, and finish the episode
+        self._programs: list[Any] = []  # to begin an episode, to act and to store
+        self._later: list[Any] = []  # to learn, and to finish an episode
         self._zeros: Any = None  # the sums over no steps
 
     def compile(self) -> None:
-        *self._programs, start, follow, judge = compiling(self._lowered())
-        self._greedy.use(start, follow, judge)
-        for program in self._programs[:3]:  # the first step needs no more; the others are waited for in their turn
-            program.result()
+        """Compiles what the first step needs; the first episode compiles the rest when it is due."""
+        self._left = self._lowered()
+        self._programs = compiled(islice(self._left, 3))
+
+    def _compile_later(self) -> list[Any]:
+        """Returns the programs to learn and to finish an episode."""
+        if not self._later:
+            with self.while_compiling():
+                *self._later, start, follow, judge = compiled(self._left)
+            self._greedy.use(start, follow, judge)
+        return self._later
 
     def _lowered(self) -> Iterator[Any]:
         """Yields the programs to compile; each is traced while earlier ones are compiled."""
@@ -118,29 +127,28 @@ class HostTrainer(Trainer):
         return lowered(partial(self._finish, steps), arguments, len(self._seeds), shared=[4, 5], donated=[2])
 
     def memory(self) -> int:
-        return self._memory_of(self._programs[3].result())
+        return self._memory_of(self._compile_later()[0])
 
     def _train_episode(self) -> dict[str, np.ndarray]:
         if not self._programs:
             self.compile()
-        begin, act_program, store, update, finish = self._programs
+        begin, act_program, store = self._programs
         number, configs = np.int32(self.episode), self.configs
         repeat = self.config.env.action_repeat
         first, after = (self.schedule.decisions(self.episode + more, repeat) for more in (0, 1))
         observation = self._envs.reset([env_seed(seed, self.episode, 0) for seed in self._seeds])
         before = self.state._replace(replay=None)  # its buffer is donated to the programs of a step
-        draws, sensor, belief, learner = begin.result()(configs, before, number, np.int32(first), observation)
+        draws, sensor, belief, learner = begin(configs, before, number, np.int32(first), observation)
         state, totals = LoopState(belief, learner, self.state.replay, sensor), jax.tree.map(np.copy, self._zeros)
         for index in map(np.int32, range(first, after)):
-            action, executed, belief = act_program.result()(configs, state.learner, state.belief, draws, index)
+            action, executed, belief = act_program(configs, state.learner, state.belief, draws, index)
             taken = Taken(draws, action, self._envs.step(np.asarray(executed)))
-            program = (store if index < first_update(self.config) else update).result()
+            program = store if index < first_update(self.config) else self._compile_later()[0]
             state, totals = program(configs, state._replace(belief=belief), totals, taken, index)
+        finish = self._compile_later()[1]
         if after - first < agent_steps(self.config):  # the last episode, if the total is not a multiple of the length
-            last = self._lowered_finish(before, state, totals, after - first)[0].compile()
-        else:
-            last = finish.result()
-        self.state, measured, keys = last(configs, before, state, totals, number, np.int32(first))
+            finish = self._lowered_finish(before, state, totals, after - first)[0].compile()
+        self.state, measured, keys = finish(configs, before, state, totals, number, np.int32(first))
         metrics = jax.device_get(measured)
         return dict(sorted((metrics | self._scores(keys, metrics["diverged"] > 0)).items()))
 

@@ -1,7 +1,6 @@
 """Greedy episodes in environments on the host: the counterpart of `moca.evaluation`."""
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 import jax
@@ -11,7 +10,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from moca.agents import make_agent
 from moca.config import Config
-from moca.devices import compiling, over_devices
+from moca.devices import compiled, over_devices
 from moca.envs.environment import Spaces
 from moca.envs.host import HostEnvironment, Vector
 from moca.envs.sensors import make_sensor
@@ -100,11 +99,11 @@ class GreedyEpisodes:
         self._judge: Any = None
 
     def compile(self, configs: Config, learners: Any, keys: Key[Array, "runs"], episodes: int) -> None:
-        """Starts to compile the programs; otherwise the first episode does."""
-        self.use(*compiling(self.programs(configs, learners, keys, episodes)))
+        """Compiles the programs; otherwise the first episode does."""
+        self.use(*compiled(self.programs(configs, learners, keys, episodes)))
 
-    def use(self, start: Future, follow: Future, judge: Future) -> None:
-        """Uses these programs, which are being compiled from those of `programs`."""
+    def use(self, start: Any, follow: Any, judge: Any) -> None:
+        """Uses these programs, compiled from those of `programs`."""
         self._start, self._follow, self._judge = start, follow, judge
 
     def programs(self, configs: Config, learners: Any, keys: Key[Array, "runs"], episodes: int) -> Iterator[Any]:
@@ -145,11 +144,11 @@ class GreedyEpisodes:
         if self._start is None:
             self.compile(configs, learners, keys, seeds.shape[1])
         seen = self._vector.reset(seeds.ravel().tolist()).reshape(*seeds.shape, -1)
-        playing = self._start.result()(configs, learners, keys, seen, np.float32(noisy))
+        playing = self._start(configs, learners, keys, seen, np.float32(noisy))
         shape = (*seeds.shape, self._steps)
         parts: Any = [np.zeros(shape, bool if name in BOOLEAN else np.float32) for name in Episode._fields]
         played = Episode(*parts)
-        running, follow = np.ones(seeds.shape, bool), self._follow.result()
+        running = np.ones(seeds.shape, bool)
         for time in range(self._steps):
             watch(seen, playing)
             outcome = self._vector.step(np.asarray(playing.executed).reshape(seeds.size, -1))
@@ -157,7 +156,7 @@ class GreedyEpisodes:
                 each.reshape(*seeds.shape, *each.shape[1:])
                 for each in (outcome.reward, outcome.ended, outcome.terminated, outcome.observation)
             )
-            before, playing = playing.value, follow(configs, learners, playing, seen, np.int32(time))
+            before, playing = playing.value, self._follow(configs, learners, playing, seen, np.int32(time))
             now = (np.where(running, reward, 0), running, terminated, before, playing.value, playing.value_again)
             for part, each in zip(parts, now, strict=True):
                 part[..., time] = each
@@ -171,7 +170,7 @@ class GreedyEpisodes:
     ) -> dict[str, np.ndarray]:
         """Returns the scores over noisy episodes and the same without noise, by run."""
         seen, clean = (self.play(configs, learners, keys, seeds, noisy) for noisy in (1.0, 0.0))
-        judged = np.asarray(self._judge.result()(configs, seen))
+        judged = np.asarray(self._judge(configs, seen))
         by_run = [summary(*each) for each in zip(judged, clean.reward.sum(axis=-1), strict=True)]
         return {name: np.array([scores[name] for scores in by_run]) for name in by_run[0]}
 

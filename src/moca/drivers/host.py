@@ -104,7 +104,7 @@ class HostTrainer(Trainer):
         before = self.state._replace(replay=None)
         begin, begun = lowered(self._begin, (self.configs, before, number, number, observation), runs, shared=[2, 3])
         yield begin
-        draws, sensor, belief, learner = begun
+        draws, sensor, belief, learner, key = begun
         act_program, (action, _, _) = lowered(
             self._act, (self.configs, learner, belief, draws, number), runs, shared=[4]
         )
@@ -117,14 +117,13 @@ class HostTrainer(Trainer):
         totals = self._zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
         for function in (self._store, self._learn):
             yield lowered(function, (self.configs, state, totals, taken, number), runs, shared=[4], donated=[1, 2])[0]
-        finish, (_, _, keys) = self._lowered_finish(before, state, totals, agent_steps(self.config))
-        yield finish
-        yield from self._greedy.programs(self.configs, learner, keys, self.config.train.eval_episodes)
+        yield self._lowered_finish(before, state, totals, agent_steps(self.config))
+        yield from self._greedy.programs(self.configs, learner, key, self.config.train.eval_episodes)
 
     def _lowered_finish(self, before: RunState, state: LoopState, totals: StepInfo, steps: int) -> Any:
-        """The program that ends an episode of so many steps, and the shapes of what it returns."""
+        """The program that ends an episode of so many steps."""
         arguments = (self.configs, before, state, totals, np.int32(0), np.int32(0))
-        return lowered(partial(self._finish, steps), arguments, len(self._seeds), shared=[4, 5], donated=[2])
+        return lowered(partial(self._finish, steps), arguments, len(self._seeds), shared=[4, 5], donated=[2])[0]
 
     def memory(self) -> int:
         return self._memory_of(self._compile_later()[0])
@@ -138,7 +137,7 @@ class HostTrainer(Trainer):
         first, after = (self.schedule.decisions(self.episode + more, repeat) for more in (0, 1))
         observation = self._envs.reset([env_seed(seed, self.episode, 0) for seed in self._seeds])
         before = self.state._replace(replay=None)  # its buffer is donated to the programs of a step
-        draws, sensor, belief, learner = begin(configs, before, number, np.int32(first), observation)
+        draws, sensor, belief, learner, key = begin(configs, before, number, np.int32(first), observation)
         state, totals = LoopState(belief, learner, self.state.replay, sensor), jax.tree.map(np.copy, self._zeros)
         for index in map(np.int32, range(first, after)):
             action, executed, belief = act_program(configs, state.learner, state.belief, draws, index)
@@ -147,10 +146,10 @@ class HostTrainer(Trainer):
             state, totals = program(configs, state._replace(belief=belief), totals, taken, index)
         finish = self._compile_later()[1]
         if after - first < agent_steps(self.config):  # the last episode, if the total is not a multiple of the length
-            finish = self._lowered_finish(before, state, totals, after - first)[0].compile()
-        self.state, measured, keys = finish(configs, before, state, totals, number, np.int32(first))
+            finish = self._lowered_finish(before, state, totals, after - first).compile()
+        self.state, measured = finish(configs, before, state, totals, number, np.int32(first))
         metrics = jax.device_get(measured)
-        return dict(sorted((metrics | self._scores(keys, metrics["diverged"] > 0)).items()))
+        return dict(sorted((metrics | self._scores(key, metrics["diverged"] > 0)).items()))
 
     def _scores(self, keys: Key[Array, "runs"], diverged: np.ndarray) -> dict[str, np.ndarray]:
         """Returns the evaluation after an episode; NaN for diverged runs, and if none is due."""
@@ -173,8 +172,8 @@ class HostTrainer(Trainer):
         number: Int[Array, ""],
         first: Int[Array, ""],
         observation: Float[Array, "obs"],
-    ) -> tuple[EpisodeDraws, Any, Belief, Any]:
-        """Returns an episode's random numbers, sensor, first belief and learner."""
+    ) -> tuple[EpisodeDraws, Any, Belief, Any, Key[Array, ""]]:
+        """Returns an episode's random numbers, sensor, first belief, learner, and evaluation's key."""
         agent, sensor = self._parts(config)
         keys, steps = episode_keys(run, number), agent_steps(config)
         sensor_state, belief = first_belief(agent, run.learner, sensor, observation, keys.first)
@@ -182,7 +181,8 @@ class HostTrainer(Trainer):
         blocks = jax.random.split(keys.loop, steps // size)
         each = jax.vmap(lambda key: jax.random.split(key, size))(blocks).ravel()
         explore = draw_exploration(keys.explore, config.exploration, steps, self.env.action_size)
-        return EpisodeDraws(explore, each, first), sensor_state, belief, jax.tree.map(jnp.copy, run.learner)
+        learner = jax.tree.map(jnp.copy, run.learner)
+        return EpisodeDraws(explore, each, first), sensor_state, belief, learner, keys.evaluate
 
     def _act(
         self, config: Config, learner: Any, belief: Belief, draws: EpisodeDraws, index: Int[Array, ""]
@@ -240,8 +240,6 @@ class HostTrainer(Trainer):
         totals: StepInfo,
         number: Int[Array, ""],
         first: Int[Array, ""],
-    ) -> tuple[RunState, Info, Key[Array, ""]]:
-        """Returns the run after the episode, its metrics, and the key of its evaluation."""
-        agent, _ = self._parts(config)
-        after, metrics = finish_episode(agent, run, state, number, totals, first, steps)
-        return after, metrics, episode_keys(run, number).evaluate
+    ) -> tuple[RunState, Info]:
+        """Returns the run after the episode, and its metrics."""
+        return finish_episode(self._parts(config)[0], run, state, number, totals, first, steps)

@@ -82,6 +82,7 @@ class HostTrainer(Trainer):
         self._greedy = GreedyEpisodes(self.env, self.config, judged, len(seeds))
         self._programs: list[Any] = []  # to begin an episode, to act and to store
         self._later: list[Any] = []  # to learn, and to finish an episode
+        self._left: Iterator[Any] = iter(())  # programs not compiled yet
         self._zeros: Any = None  # the sums over no steps
 
     def compile(self) -> None:
@@ -101,7 +102,8 @@ class HostTrainer(Trainer):
         """Yields the programs to compile; each is traced while earlier ones are compiled."""
         runs, number = len(self._seeds), np.int32(0)
         observation = np.zeros((runs, self.env.observation_size), np.float32)
-        before = self.state._replace(replay=None)
+        given = jax.eval_shape(lambda: self.state)
+        before = given._replace(replay=None)
         begin, begun = lowered(self._begin, (self.configs, before, number, number, observation), runs, shared=[2, 3])
         yield begin
         draws, sensor, belief, learner, key = begun
@@ -111,7 +113,7 @@ class HostTrainer(Trainer):
         yield act_program
         ends = np.zeros(runs, bool)
         outcome = Outcome(observation, observation[:, 0], ends, ends, observation)
-        state = LoopState(belief, learner, self.state.replay, sensor)
+        state = LoopState(belief, learner, given.replay, sensor)
         taken, taking = Taken(draws, action, outcome), jax.vmap(self._take, (0, 0, 0, None))
         shapes = jax.eval_shape(taking, self.configs, state, taken, number)[1]
         totals = self._zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)

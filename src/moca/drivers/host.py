@@ -1,5 +1,7 @@
 """The driver for environments on the host: one program acts in all runs, another one learns.
 
+The first step needs three of the programs; the first episode compiles the others when they are due.
+
 Every run has a separate environment. Each episode starts with resets whose seeds follow from the
 run's seed and the episode's number, so that a resumed run equals an uninterrupted one.
 """
@@ -86,7 +88,7 @@ class HostTrainer(Trainer):
         self._zeros: Any = None  # the sums over no steps
 
     def compile(self) -> None:
-        """Compiles what the first step needs; the first episode compiles the rest when it is due."""
+        """Compiles what the first step needs; the first episode compiles the rest."""
         self._left = self._lowered()
         self._programs = compiled(islice(self._left, 3))
 
@@ -175,7 +177,7 @@ class HostTrainer(Trainer):
         first: Int[Array, ""],
         observation: Float[Array, "obs"],
     ) -> tuple[EpisodeDraws, Any, Belief, Any, Key[Array, ""]]:
-        """Returns an episode's random numbers, sensor, first belief, learner, and evaluation's key."""
+        """Returns an episode's random numbers, sensor, belief, learner, and evaluation key."""
         agent, sensor = self._parts(config)
         keys, steps = episode_keys(run, number), agent_steps(config)
         sensor_state, belief = first_belief(agent, run.learner, sensor, observation, keys.first)

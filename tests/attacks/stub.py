@@ -39,7 +39,8 @@ KILLED = 99
 class Trainer:
     """Numbers that follow from discount, seed and episode alone, and from the ones before."""
 
-    hold_compiling = hold_training = hold_waiting = False
+    hold_compiling = hold_later = hold_training = hold_waiting = False
+    ready = "compiled"
     folder = Path()  # of the run
 
     def __init__(self, configs, seeds, env, overlap=False):
@@ -71,6 +72,9 @@ class Trainer:
 
     def __iter__(self):
         while self.episode < self.episodes:
+            if self.hold_later:  # as an episode does that compiles the rest
+                with self.while_compiling():
+                    self._hold()
             if self.hold_training and self.episode >= 2:
                 self._hold()
             if self.hold_waiting and self.episode >= 2:
@@ -135,7 +139,7 @@ def _operations(dies_at, shortens):
 
 def _child(command):
     """What a forked process does; returns its exit code."""
-    for name in ("compiling", "training", "waiting"):
+    for name in ("compiling", "later", "training", "waiting"):
         setattr(Trainer, f"hold_{name}", command.get("hold") == name)
     Trainer.folder = Path(command["path"])
     if command.get("signals"):

@@ -652,10 +652,12 @@ def test_damaged_rows_are_named(tmp_path):
 # Exits
 
 
-def test_a_signal_while_compiling_ends_the_process(server, tmp_path):
+@pytest.mark.parametrize("hold", ["compiling", "later"])
+def test_a_signal_while_compiling_ends_the_process(server, tmp_path, hold):
+    """Before the first episode, or in it."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
         path = tmp_path / number.name
-        held = server("train", path=str(path), **A, hold="compiling", signals=True)
+        held = server("train", path=str(path), **A, hold=hold, signals=True)
         stub.wait_until_held(path, held.pid)
         started = time.perf_counter()
         answer = server.end(held, number)

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import equinox as eqx
@@ -25,6 +26,7 @@ from moca import replay as memory
 from moca.agents import make_agent
 from moca.cli import main
 from moca.config import Config, ConfigError, flatten, override, registry
+from moca.devices import compiled
 from moca.drivers import HostTrainer, ScanTrainer, Schedule, make_trainer
 from moca.envs.defaults import defaults
 from moca.envs.gymnasium import Gymnasium
@@ -581,6 +583,28 @@ def test_nothing_compiles_after_the_first_episode():
     assert len(list(reports)) == 2
     assert [name for name in events if "compile" in name or "trace" in name] == []
     assert trainer.memory() > trainer.state.replay.nbytes
+
+
+def test_the_first_step_waits_for_three_programs(monkeypatch):
+    """The first episode compiles the others, once, and within `while_compiling`."""
+    counts = []
+
+    @contextmanager
+    def noted():
+        counts.append("later")
+        yield
+
+    def counted(programs):
+        counts.append(len(built := compiled(programs)))
+        return built
+
+    monkeypatch.setattr("moca.drivers.host.compiled", counted)
+    trainer = HostTrainer([config()], [0], Gymnasium(hosted.Walk))
+    trainer.while_compiling = noted
+    trainer.compile()
+    assert counts == [3]
+    assert len(list(trainer)) == 3
+    assert counts == [3, "later", 5]
 
 
 # Run directories

@@ -7,7 +7,8 @@ state.
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from operator import sub
 from typing import Any, NamedTuple
 
@@ -101,6 +102,9 @@ class Trainer(ABC):
         env: The environment, if not the one named in the configs.
     """
 
+    ready = "compiled"  # what `compile` has done
+    while_compiling: Callable[[], AbstractContextManager] = nullcontext  # entered where an episode compiles programs
+
     def __init__(self, configs: Sequence[Config], seeds: Sequence[int], env: Spaces | None = None) -> None:
         configs = pytrees.alike([dataclasses.replace(config.validated(), seed=0, seeds=1) for config in configs])
         if len({jax.tree.structure(config) for config in configs}) != 1:
@@ -140,7 +144,7 @@ class Trainer(ABC):
 
     @abstractmethod
     def compile(self) -> None:
-        """Compiles the programs; otherwise the first episode does."""
+        """Compiles at least what the first step needs; otherwise the first episode does."""
 
     @abstractmethod
     def memory(self) -> int:

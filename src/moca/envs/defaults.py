@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, Key
 
 from moca.config import ConfigError, ExplorationConfig
+from moca.devices import for_one_call
 from moca.envs.check import refuse_broken
 from moca.envs.environment import ActionRepeat, Environment, Spaces
 from moca.envs.history import with_history
@@ -158,7 +159,8 @@ def _play_on_host(env: HostEnvironment, seed: int, steps: int, repeat: int) -> t
     vector = env.vector(EPISODES, repeat)
     vector.reset([seed + number for number in range(EPISODES)])
     keys = jax.random.split(jax.random.key(seed), EPISODES)
-    actions = np.asarray(jax.vmap(lambda key: _actions(env, key, steps), out_axes=1)(keys))
+    draw = jax.jit(jax.vmap(lambda key: _actions(env, key, steps), out_axes=1), compiler_options=for_one_call())
+    actions = np.asarray(draw(keys))
     outcomes = [vector.step(each) for each in actions]
     return np.stack([each.observation for each in outcomes]), np.stack([each.reward for each in outcomes])
 

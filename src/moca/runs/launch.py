@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -177,15 +178,16 @@ def _train(directory: RunDirectory, env: Spaces | None, overlap: bool, options: 
             for sentence in _reconciled(config, getattr(trainer.env, "limit", None)):
                 console.print(f"note: {sentence}")
             started = time.perf_counter()
-            with working(console, "Compiling training and evaluation (cached for the next run with these settings) …"):
+            with working(console, "Compiling (cached for the next run with these settings) …"):
                 try:
                     trainer.compile()
                 except NoClosedFormError as error:
                     raise ConfigError(
                         f"agent = {config.agent} with value.kind = {config.value.kind}: {error}"
                     ) from None
+            trainer.while_compiling = partial(request.at_once, leave)
         console.print(
-            f"compiled in {time.perf_counter() - started:.0f} s; training {len(runs)} run{'s' * (len(runs) > 1)}"
+            f"{trainer.ready} in {time.perf_counter() - started:.0f} s; training {len(runs)} run{'s' * (len(runs) > 1)}"
         )
         saver = Saver(trainer, directory, options.checkpoint_every, options.keep)
         _follow(trainer, run, console, saver, options.callback, request)

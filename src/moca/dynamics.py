@@ -31,7 +31,7 @@ LOG_VARIANCE = (-14.0, 4.0)  # soft bounds, for changes in units of their standa
 
 
 class Statistics(NamedTuple):
-    """Running mean and mean square of states and of what is predicted, over all batches so far."""
+    """Means and mean squares of states and of their changes, over all batches so far."""
 
     batches: Float[Array, ""]
     mean: Float[Array, "2 obs"]  # of the state; of its change (`GaussianEnsemble.base`)
@@ -119,7 +119,7 @@ class GaussianEnsemble(eqx.Module):
         return jax.vmap(mixture, (0, -1, -1))(observation, change, factor)
 
     def base(self, observation: Float[Array, "*n obs"]) -> Float[Array, "*n obs"]:
-        """Returns the state from which a change is measured: the last one, or a history moved on."""
+        """Returns the state from which changes are measured: the last, or a history moved on."""
         return observation if self.history is None else self.history.coast(observation)
 
     @property

@@ -71,10 +71,18 @@ class Motion(eqx.Module):
         return mm.GaussianMixture(mixture.weights, mm.DiagonalGaussian(mixture.components.mean, variance))
 
 
-def fitted(episodes, factor, rounds=60):
+class Forgetful(Motion):
+    """A model whose predictions do not depend on the state: its errors are white, whatever they are due to."""
+
+    def predict(self, s, a):
+        variance = (self.factor * self.calibration) ** 2
+        return mm.GaussianMixture(jnp.ones(1), mm.DiagonalGaussian(jnp.zeros((1, 3)), variance[None]))
+
+
+def fitted(episodes, factor, rounds=60, kind=Motion):
     """The levels after many episodes' worth of steps on the likelihood."""
     square = jnp.ones((2, 3))
-    model = Motion(dynamics.Statistics(jnp.ones(()), jnp.zeros((2, 3)), square), jnp.ones(3), factor)
+    model = kind(dynamics.Statistics(jnp.ones(()), jnp.zeros((2, 3)), square), jnp.ones(3), factor)
     noise = NoiseLevels.of(jnp.log(jnp.full(3, 0.15)))
     state = dynamics.ModelState(model, None, noise, ADAM.init(noise))
     step = jax.jit(lambda state: noise_levels._likelier(state, episodes, 0.03))
@@ -98,6 +106,16 @@ def test_levels_of_every_dimension_are_found(factor):
     variance = noise_variance(state.noise, state.ensemble.statistics, episodes.next_observation).mean(axis=(0, 1))
     np.testing.assert_allclose(np.sqrt(variance), EACH, rtol=0.05)
     np.testing.assert_allclose(state.ensemble.calibration * factor, 1, rtol=0.2)
+
+
+def test_what_may_be_noise_of_either_kind_is_the_sensors():
+    random = np.random.default_rng(0)
+    seen = 0.3 * random.normal(size=(1001, 3))
+    episodes = jax.tree.map(lambda leaf: leaf[None], rows(np.zeros((1000, 1)), seen))
+    state = fitted(episodes, 0.2, rounds=300, kind=Forgetful)
+    np.testing.assert_allclose(
+        np.sqrt(noise_variance(state.noise, state.ensemble.statistics, jnp.zeros(3))), 0.3, rtol=0.1
+    )
 
 
 def test_noise_that_grows_with_the_state_is_found():

@@ -3,6 +3,7 @@
     python results/sensors/run.py                     # every program, as processes
     python results/sensors/run.py noise moca-learned  # those of one row and one agent
     python results/sensors/run.py --merge             # one table of what the folder holds
+    python results/sensors/run.py --table             # the table of docs/sensors.md from it
 
 Writes one table per program into the folder `parts` beside it (or into the folder that the environment variable OUT
 names): a row per seed and evaluation. `--merge` writes results.parquet from them.
@@ -30,10 +31,13 @@ ROWS: dict[str, tuple[tuple[str, int], dict[str, Any], list[dict[str, Any]]]] = 
     ),
     "pendulum-positions": (PENDULUM, {"sensor.observed": (0, 1), "sensor.history": 3}, [{"noise.sigma": 0.01}]),
 }  # fmt: skip
-LEARNED = {"belief.noise": "learned"}
+FULL = {"belief.covariance": "full"}
+LEARNED = {"belief.noise": "learned", **FULL}
 AGENTS: dict[str, dict[str, Any]] = {
-    "moca-told": {"agent": "moca", "belief.noise": "known"},
+    "moca-told": {"agent": "moca", **FULL},
     "moca-learned": {"agent": "moca", **LEARNED},
+    "moca-told-diagonal": {"agent": "moca"},
+    "moca-diagonal": {"agent": "moca", "belief.noise": "learned"},
     "moca-ce-learned": {"agent": "moca-ce", **LEARNED},
     "bnaf-learned": {"agent": "bnaf", **LEARNED},
     "sac-learned": {"agent": "sac", **LEARNED},
@@ -94,15 +98,60 @@ def merge() -> Path:
 
     whole = pd.concat([pd.read_parquet(path) for path in sorted(folder().glob("*.parquet"))], ignore_index=True)
     whole.to_parquet(HERE / "results.parquet", compression="zstd")
-    late = whole[whole["step"] > 0.9 * whole.groupby("env")["step"].transform("max")]
-    scores = late.groupby(["row", "noise", "agent", "seed"])["return_mean"].mean().groupby(["row", "noise", "agent"])
-    print(scores.agg(["mean", "sem", "min", "count"]).round(1).to_string())
     return HERE / "results.parquet"
+
+
+TITLES = {
+    ("noise", "(0.05, 0.05, 0.05, 0.05, 0.05)"): "Cartpole, σ 0.05",
+    ("noise", "(0.02, 0.05, 0.05, 0.1, 0.2)"): "Cartpole, σ (0.02, 0.05, 0.05, 0.1, 0.2)",
+    ("state-norm", "0.2"): "Cartpole, state-norm 0.2",
+    ("drop", "0.05"): "Cartpole, σ 0.05, a fifth of the samples lost",
+    ("delay", "0.02"): "Cartpole, σ 0.02, two decisions late",
+    ("positions", "0"): "Cartpole, positions only, no noise",
+    ("positions", "0.01"): "Cartpole, positions only, σ 0.01",
+    ("pendulum", "0.05"): "Pendulum, σ 0.05",
+    ("pendulum", "0.1"): "Pendulum, σ 0.1",
+    ("pendulum-positions", "0.01"): "Pendulum, positions only, σ 0.01",
+}
+COLUMNS = {
+    "moca-told": "told",
+    "moca-learned": "**learned**",
+    "moca-diagonal": "diagonals",
+    "moca-ce-learned": "MoCA-CE",
+    "bnaf-learned": "BNAF",
+    "sac-learned": "SAC",
+    "sac-frames": "SAC, four frames, no belief",
+}
+
+
+def table() -> list[str]:
+    """Returns the lines of the table: means over the last tenth, with 95 % intervals over seeds."""
+    import pandas as pd
+    from scipy import stats
+
+    whole = pd.read_parquet(HERE / "results.parquet")
+    late = whole[whole["step"] > 0.9 * whole.groupby("env")["step"].transform("max")]
+    scores = late.groupby(["row", "noise", "agent", "seed"])["return_mean"].mean()
+    lines = ["| task | " + " | ".join(COLUMNS.values()) + " |", "|---" * (1 + len(COLUMNS)) + "|"]
+    for key, title in TITLES.items():
+        cells = [title]
+        for agent in COLUMNS:
+            if (*key, agent) not in scores.index.droplevel("seed"):
+                cells.append("–")
+                continue
+            own = scores[(*key, agent)]
+            half = stats.t.ppf(0.975, len(own) - 1) * own.sem()
+            cells.append(f"{own.mean():.0f} ± {half:.0f}")
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
 
 
 def main(arguments: list[str]) -> None:
     if arguments == ["--merge"]:
         print(merge())
+        return
+    if arguments == ["--table"]:
+        print("\n".join(table()))
         return
     if arguments and arguments[0] == "--one":
         print(run(*json.loads(arguments[1])))

@@ -19,7 +19,7 @@ from rich.console import Console
 
 from moca import presets
 from moca.config import Config, ConfigError, as_path, checked, field_of, full_name, may_be_on_host, shown
-from moca.devices import use_all_cores
+from moca.devices import keep_compiled, use_all_cores
 from moca.envs.defaults import defaults, time_limit
 from moca.envs.environment import Spaces
 from moca.envs.named import as_environment
@@ -94,9 +94,10 @@ class MoCA:
         task = env if isinstance(env, str) else None
         self._env: Spaces | None = None if isinstance(env, str) else env
         use_all_cores()  # before the random rollout starts JAX
+        keep_compiled()
         import_module_of(task or "")
         chosen |= {"agent": self.agent, "seed": seed, "seeds": seeds, "train.steps": one}
-        chosen |= {} if task else {"env.name": OWN + type(env).__name__}
+        chosen |= {} if isinstance(env, str) else {"env.name": OWN + env.title}
         lacking = presets.lacks(preset, task, chosen)
         found = defaults(env, **presets.how_to_measure(preset, task, chosen)) if lacking else {}
         if not task or may_be_on_host(full_name(task)):

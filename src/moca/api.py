@@ -171,7 +171,7 @@ class MoCA:
         name = type(self).__name__
         if self._run is not None:
             return f"{name}: {self._run!r}"
-        env = self._layers[1] or type(self._env).__name__
+        env = self._layers[1] or cast(Spaces, self._env).title
         return f"{name}({env!r}): nothing learned yet, call learn(steps)"
 
     def _repr_html_(self) -> str | None:

@@ -132,7 +132,7 @@ class RunDirectory:
             if self.over == "finished":
                 total = self.config.train.steps
                 what = f"it is finished, with {total:,} steps"
-                do = f"choose another directory, or continue with moca train --resume {self.path} --steps N, above {total}"
+                do = f"choose another directory, or continue with --resume {self.path} --steps N, N above {total:,}"
             raise ConfigError(f"{self.path} already has a run, and {what}: {do}")
 
     @property

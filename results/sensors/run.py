@@ -141,7 +141,7 @@ def table() -> list[str]:
                 continue
             own = scores[(*key, agent)]
             half = stats.t.ppf(0.975, len(own) - 1) * own.sem()
-            cells.append(f"{own.mean():.0f} ± {half:.0f}")
+            cells.append(f"{own.mean():.1f} ± {half:.1f}")
         lines.append("| " + " | ".join(cells) + " |")
     return lines
 

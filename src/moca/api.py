@@ -12,14 +12,14 @@ import warnings
 import weakref
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from rich.console import Console
 
 from moca import presets
 from moca.config import Config, ConfigError, as_path, checked, field_of, full_name, may_be_on_host, shown
-from moca.devices import use_all_cores
+from moca.devices import keep_compiled, use_all_cores
 from moca.envs.defaults import defaults, time_limit
 from moca.envs.environment import Spaces
 from moca.envs.named import as_environment
@@ -94,9 +94,10 @@ class MoCA:
         task = env if isinstance(env, str) else None
         self._env: Spaces | None = None if isinstance(env, str) else env
         use_all_cores()  # before the random rollout starts JAX
+        keep_compiled()
         import_module_of(task or "")
         chosen |= {"agent": self.agent, "seed": seed, "seeds": seeds, "train.steps": one}
-        chosen |= {} if task else {"env.name": OWN + type(env).__name__}
+        chosen |= {} if isinstance(env, str) else {"env.name": OWN + env.title}
         lacking = presets.lacks(preset, task, chosen)
         found = defaults(env, **presets.how_to_measure(preset, task, chosen)) if lacking else {}
         if not task or may_be_on_host(full_name(task)):
@@ -170,7 +171,7 @@ class MoCA:
         name = type(self).__name__
         if self._run is not None:
             return f"{name}: {self._run!r}"
-        env = self._layers[1] or type(self._env).__name__
+        env = self._layers[1] or cast(Spaces, self._env).title
         return f"{name}({env!r}): nothing learned yet, call learn(steps)"
 
     def _repr_html_(self) -> str | None:

@@ -63,7 +63,7 @@ def keep_compiled() -> None:
     can write to is not used. Each machine has a separate folder, since code compiled for one
     processor may not run on another.
     """
-    if getattr(jax.config, "jax_compilation_cache_dir", None):
+    if is_caching():
         return
     try:
         base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -75,6 +75,11 @@ def keep_compiled() -> None:
         return
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 2.0)
+
+
+def is_caching() -> bool:
+    """Returns True if JAX caches compiled programs on disk."""
+    return bool(getattr(jax.config, "jax_compilation_cache_dir", None))
 
 
 def over_devices(runs: int) -> tuple[jax.sharding.Sharding, jax.sharding.Sharding]:

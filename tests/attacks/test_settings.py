@@ -207,7 +207,7 @@ def number_of(given):
 def meant(name, given, got):
     """Whether the value that was accepted is the one that was given."""
     if isinstance(got, bool):
-        return str(given).strip(" \t\r\n").lower() in (("true", "yes", "1") if got else ("false", "no", "0"))
+        return str(given).strip().lower() in (("true", "yes", "1") if got else ("false", "no", "0"))
     if isinstance(got, str):
         short = name == "env.name" and "/" in given  # a name with a namespace is Gymnasium's
         return got in (given.strip(), f"gymnasium:{given.strip()}" if short else given.strip())

@@ -390,10 +390,37 @@ def test_a_run_that_ended_in_the_middle_of_an_episode_is_made_longer(tmp_path):
     ],
 )  # fmt: skip
 def test_what_is_done_about_lengths_is_said_in_a_line_each(settings, sentences):
-    said = list(launch._reconciled(override(config(), settings), 25))
+    said = list(launch._reconciled(override(config(), settings), SimpleNamespace(limit=25)))
     assert len(said) == len(sentences)
     for one, sentence in zip(said, sentences, strict=True):
         assert re.search(sentence, one)
+
+
+def test_actions_that_are_repeated_are_announced_on_the_host():
+    given = override(config(), {"env.episode_length": 30, "env.action_repeat": 2})
+    (said,) = launch._reconciled(given, Gymnasium(hosted.Linear))
+    assert said == "every action is repeated for 2 steps (env.action_repeat = 2)"
+    assert not list(launch._reconciled(given, probes.Drift()))
+
+
+def test_a_time_limit_that_is_not_declared_is_found():
+    """In a random rollout, if all episodes are truncated at the same step."""
+    assert defaults(Gymnasium(hosted.Linear), steps=120)["env.episode_length"] == 50
+    assert defaults(Gymnasium(hosted.Linear), steps=60, history=1, repeat=2)["env.episode_length"] == 50
+    for kind, steps in ((hosted.Walk, 20), (hosted.Ramp, 20), (hosted.Linear, 40)):
+        assert "env.episode_length" not in defaults(Gymnasium(kind), steps=steps)
+
+
+def test_a_module_named_to_the_check_is_imported(tmp_path, monkeypatch):
+    (tmp_path / "ownworld.py").write_text("from tests.envs.hosted import Linear\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert not [each for each in moca.check_env("ownworld:Linear", steps=20) if each.severity == "fault"]
+    with pytest.raises(ConfigError, match="cannot import 'nowhere'"):
+        moca.check_env("nowhere:Linear")
+
+
+def test_an_environment_of_ones_own_goes_by_the_name_of_its_class():
+    assert Gymnasium(hosted.Linear).title == "Linear"
 
 
 def test_a_compiled_environment_has_whole_episodes_only_and_all_is_said_at_once(tmp_path):
@@ -512,7 +539,7 @@ def module(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("moca_nowhere:Walk", "cannot import 'moca_nowhere', ModuleNotFoundError.*PYTHONPATH=. moca train"),
+        ("moca_nowhere:Walk", "cannot import 'moca_nowhere', ModuleNotFoundError.*PYTHONPATH=. moca"),
         ("moca_own_tasks:Wlk", r"nor defines it\. Did you mean Walk\? \(its environments are Walk, Unlucky, Sized\)"),
         ("moca_own_tasks:Unlucky", "cannot be made: it raises RuntimeError: no licence .line 8 of moca_own_tasks.py"),
         ("moca_own_tasks:Sized", "needs size: give defaults, or name a function without arguments"),

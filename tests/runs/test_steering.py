@@ -1,14 +1,19 @@
 """Training that is made longer, looked at, stopped, and asked in the middle."""
 
 import json
+import os
+import signal
 import time
+from functools import partialmethod
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import moca
 from moca.config import ConfigError
+from moca.runs.callbacks import as_callback, stops
 from moca.runs.directory import RunDirectory
 from moca.runs.interrupts import InterruptedRun
 from tests import probes
@@ -113,6 +118,47 @@ def test_a_callback_sees_every_episode_and_stops(tmp_path):
     assert len(run.evaluate(2)) == 2
     run = run.learn(20)  # to where it was to end
     assert run.directory.status == {"state": "finished", "step": 100}
+
+
+@pytest.mark.parametrize(
+    ("answer", "stopped"),
+    [(False, True), (np.bool_(False), True), (np.array([False]), True), (jnp.array(False), True), (np.True_, False),
+     (True, False), (None, False), (0, False), (np.float32(0), False), ("no", False)],
+)  # fmt: skip
+def test_false_of_any_library_stops(answer, stopped):
+    assert stops(answer) == stopped
+    several = as_callback([lambda training: None, lambda training: answer])
+    assert stops(several(None)) == stopped
+
+
+def test_a_truth_value_for_each_run_is_refused():
+    with pytest.raises(ConfigError, match=r"one truth value or None, got 2: use \.all\(\)"):
+        stops(np.array([False, True]))
+
+
+def test_a_comparison_of_metrics_stops(tmp_path):
+    """As documented; it is NumPy's False."""
+    higher = lambda training: training.metrics["return_mean"].mean() > 1e6  # noqa: E731
+    run = moca.train(config(5), tmp_path / "run", env=probes.Drift(), callback=higher)
+    assert run.directory.status == {"state": "stopped", "step": 20}
+
+
+def test_a_run_goes_on_keeping_its_best_policies(tmp_path, monkeypatch, capsys):
+    """Its own command says how, and the directory remembers by itself."""
+    path, env = tmp_path / "run", probes.Drift()
+
+    def interrupt(training):
+        if training.step == 40:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    callbacks = [interrupt, moca.EarlyStopping(9), moca.KeepBest(episodes=2)]
+    with pytest.raises(InterruptedRun, match=rf"moca train --resume {path} --patience 9 --keep-best$"):
+        moca.train(config(4), path, env=env, callback=callbacks)
+    assert json.loads((path / "best.json").read_text())[0]["episodes"] == 0
+    monkeypatch.setattr(moca.KeepBest, "__init__", partialmethod(moca.KeepBest.__init__, episodes=2))
+    moca.resume(path, env=env, console=True)
+    assert all(row["episodes"] == 2 for row in json.loads((path / "best.json").read_text()))
+    assert "Comparing the best policies over 2 new episodes each" in capsys.readouterr().out
 
 
 def test_an_agent_learns_any_number_of_times():
@@ -232,9 +278,6 @@ def test_an_interrupted_run_answers_from_its_checkpoint(tmp_path, monkeypatch):
 
     def interrupt(training):
         if training.step == 40:
-            import os
-            import signal
-
             os.kill(os.getpid(), signal.SIGTERM)
 
     with pytest.raises(InterruptedRun):

@@ -9,7 +9,7 @@ from typing import Any, cast
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Bool, Float, Key
 
 from moca.config import ConfigError, ExplorationConfig
 from moca.devices import for_one_call
@@ -70,8 +70,8 @@ def defaults(
         refuse_broken(env, gaps)
     if history:
         return _with_history(masked(env, observed), seed, steps, history, repeat)
-    seen, rewards = _played(env, seed, steps)
-    return _ranges(seen) | _bounds(rewards[np.isfinite(rewards)]) | {"value.encoder": 0}
+    seen, rewards, length = _played(env, seed, steps)
+    return length | _ranges(seen) | _bounds(rewards[np.isfinite(rewards)]) | {"value.encoder": 0}
 
 
 def _with_history(env: Spaces, seed: int, steps: int, history: int, repeat: int) -> dict[str, Any]:
@@ -79,19 +79,20 @@ def _with_history(env: Spaces, seed: int, steps: int, history: int, repeat: int)
     if isinstance(env, Environment):
         env, repeat = ActionRepeat(env, repeat), 1
     size = env.observation_size
-    seen, _ = _played(with_history(env, 1, (1.0,) * size), seed, steps, repeat)
+    seen, *_ = _played(with_history(env, 1, (1.0,) * size), seed, steps, repeat)
     usual = np.sqrt(np.mean(np.square(seen[:, size:]), axis=0)) / USUAL
     scales = _rounded(np.where(usual > 0, usual, 1.0))
-    seen, rewards = _played(with_history(env, history, scales), seed, steps, repeat)
-    found = _ranges(seen)
+    seen, rewards, length = _played(with_history(env, history, scales), seed, steps, repeat)
+    found = length | _ranges(seen)
     found["noise.scales"] = found["noise.scales"][:size]
     return found | _bounds(rewards[np.isfinite(rewards)]) | {"value.encoder": 0, "sensor.scales": scales}
 
 
-def _played(env: Spaces, seed: int, steps: int, repeat: int = 1) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the finite observations of random episodes, and all rewards."""
+def _played(env: Spaces, seed: int, steps: int, repeat: int = 1) -> tuple[np.ndarray, np.ndarray, dict[str, int]]:
+    """Returns the finite observations of random episodes, all rewards, and the length if found."""
+    length: dict[str, int] = {}
     if isinstance(env, HostEnvironment):
-        observations, rewards = _play_on_host(env, seed, steps, repeat)
+        observations, rewards, length = _play_on_host(env, seed, steps, repeat)
     else:
         observations, rewards = _play(cast(Environment, env), seed, steps)
     seen = observations.reshape(-1, env.observation_size)
@@ -100,7 +101,7 @@ def _played(env: Spaces, seed: int, steps: int, repeat: int = 1) -> tuple[np.nda
         raise ConfigError(
             f"{type(env).__name__} gives no finite observation under random actions: moca.check_env may say why"
         )
-    return seen, rewards
+    return seen, rewards, length
 
 
 def _ranges(seen: Float[np.ndarray, "n obs"]) -> dict[str, Any]:
@@ -154,15 +155,26 @@ def _play(env: Environment, seed: int, steps: int) -> tuple[np.ndarray, np.ndarr
     return observations, rewards
 
 
-def _play_on_host(env: HostEnvironment, seed: int, steps: int, repeat: int) -> tuple[np.ndarray, np.ndarray]:
-    """Does the same on the host, step by step."""
+def _play_on_host(
+    env: HostEnvironment, seed: int, steps: int, repeat: int
+) -> tuple[np.ndarray, np.ndarray, dict[str, int]]:
+    """Does the same on the host, step by step; also returns the setting of a length found there."""
     vector = env.vector(EPISODES, repeat)
     vector.reset([seed + number for number in range(EPISODES)])
     keys = jax.random.split(jax.random.key(seed), EPISODES)
     draw = jax.jit(jax.vmap(lambda key: _actions(env, key, steps), out_axes=1), compiler_options=for_one_call())
     actions = np.asarray(draw(keys))
     outcomes = [vector.step(each) for each in actions]
-    return np.stack([each.observation for each in outcomes]), np.stack([each.reward for each in outcomes])
+    cut = _truncated_at(np.stack([each.ended for each in outcomes]), np.stack([each.terminated for each in outcomes]))
+    length = {} if cut is None else {"env.episode_length": cut * repeat}
+    return np.stack([each.observation for each in outcomes]), np.stack([each.reward for each in outcomes]), length
+
+
+def _truncated_at(ended: Bool[np.ndarray, "steps n"], terminated: Bool[np.ndarray, "steps n"]) -> int | None:
+    """Returns the number of steps after which every first episode is truncated, or None."""
+    first = ended.argmax(axis=0)
+    cut = (ended & ~terminated)[first, np.arange(len(first))]
+    return int(first[0]) + 1 if cut.all() and (first == first[0]).all() else None
 
 
 def _actions(env: Spaces, key: Key[Array, ""], steps: int) -> Float[Array, "steps act"]:

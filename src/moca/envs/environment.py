@@ -45,6 +45,11 @@ class Spaces(eqx.Module):
         return len(self.action_low)
 
     @property
+    def title(self) -> str:
+        """The name of the environment's class, for messages."""
+        return type(self).__name__
+
+    @property
     def history(self) -> Any:
         """The `History` that observations are made of, or None if they are single observations."""
         return None

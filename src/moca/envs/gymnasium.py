@@ -52,6 +52,7 @@ class Gymnasium(HostEnvironment):
     terminates: bool = eqx.field(static=True)
     max_steps: int | None = eqx.field(static=True)
     flattens: bool = eqx.field(static=True)
+    kind: str = eqx.field(static=True)  # the name of the environment's class
 
     def __init__(
         self, env: str | gymnasium.Env | Callable[[], gymnasium.Env], *, flatten: bool = False, **settings: Any
@@ -76,11 +77,16 @@ class Gymnasium(HostEnvironment):
         self.make = partial(_flattened, make) if flatten else make
         observed, acted = (FlattenObservation(one) if flatten else one).observation_space, one.action_space
         self.max_steps = one.spec.max_episode_steps if one.spec else None
+        self.kind = type(one.unwrapped).__name__
         one.close()
         self.observation_size = int(np.prod(observed.shape))  # type: ignore[arg-type]
         self.action_low = tuple(float(bound) for bound in acted.low.ravel())  # type: ignore[attr-defined]
         self.action_high = tuple(float(bound) for bound in acted.high.ravel())  # type: ignore[attr-defined]
         self.terminates = True  # unknown in Gymnasium
+
+    @property
+    def title(self) -> str:
+        return self.kind
 
     @property
     def limit(self) -> int | None:

@@ -45,7 +45,7 @@ def import_module_of(name: str) -> None:
         except Exception as error:  # a user's module may raise anything
             raise ConfigError(
                 f"env.name = {name!r}: cannot import {module!r}, {type(error).__name__}: {error}. The module must be "
-                f"installed or on PYTHONPATH; for a module in this folder: PYTHONPATH=. moca train …"
+                f"installed or on PYTHONPATH; for a module in this folder: PYTHONPATH=. moca …"
             ) from None
 
 

@@ -30,6 +30,10 @@ class Training(NamedTuple):
 class Callback:
     """Called after each episode; returning False stops training. A plain function works as well."""
 
+    options = ""  # of `moca train`, with which a run goes on as it began
+    ending = ""  # what `end` does, if it takes long
+    keeps_best = False  # whether it writes best.json
+
     def start(self, run: Run) -> None:
         """Called once, after compilation."""
 
@@ -38,6 +42,16 @@ class Callback:
 
     def end(self, training: Training, interrupted: bool) -> None:
         """Called once at the end. After an interruption there is little time left."""
+
+
+def stops(answer: Any) -> bool:
+    """Returns True if a callback's answer is False, be it Python's, NumPy's or JAX's."""
+    if isinstance(answer, bool | None):
+        return answer is False
+    given = np.asarray(answer)
+    if given.dtype == bool and given.size != 1:
+        raise ConfigError(f"a callback must return one truth value or None, got {given.size}: use .all() or .any()")
+    return given.dtype == bool and not given.any()
 
 
 class _Function(Callback):
@@ -63,9 +77,19 @@ def as_callback(given: Any) -> Callback:
     )
 
 
+def keeping_best(callback: Callback, run: Run) -> Callback:
+    """Returns a callback that also keeps the best policies, if the run has some already."""
+    if callback.keeps_best or not (run.path / f"{BEST}.json").exists():
+        return callback
+    return _Several([callback, KeepBest()])
+
+
 class _Several(Callback):
     def __init__(self, callbacks: list[Callback]) -> None:
         self._callbacks = callbacks
+        self.options = " ".join(each.options for each in callbacks if each.options)
+        self.ending = "; ".join(each.ending for each in callbacks if each.ending)
+        self.keeps_best = any(each.keeps_best for each in callbacks)
 
     def start(self, run: Run) -> None:
         for each in self._callbacks:
@@ -73,7 +97,7 @@ class _Several(Callback):
 
     def __call__(self, training: Training) -> bool | None:
         answers = [each(training) for each in self._callbacks]  # all are called for every episode
-        return False if any(answer is False for answer in answers) else None
+        return False if any(map(stops, answers)) else None
 
     def end(self, training: Training, interrupted: bool) -> None:
         for each in self._callbacks:
@@ -95,6 +119,7 @@ class EarlyStopping(Callback):
     ) -> None:
         self._patience, self._rise, self._metric = whole("patience", patience, 1), real("rise", rise), metric
         self._goal = np.inf if goal is None else real("goal", goal, -np.inf)
+        self.options = f"--patience {self._patience}"
 
     def start(self, run: Run) -> None:
         """Resets the state left from an earlier run."""
@@ -127,9 +152,12 @@ class KeepBest(Callback):
         candidates: Number of candidates compared per run.
     """
 
+    options, keeps_best = "--keep-best", True
+
     def __init__(self, episodes: int = 30, candidates: int = 3) -> None:
         self._episodes = whole("episodes", episodes, 2, MOST)
         self._most = whole("candidates", candidates, 2, 100)
+        self.ending = f"Comparing the best policies over {self._episodes} new episodes each …"
 
     def start(self, run: Run) -> None:
         """Takes the policies kept earlier as first candidates."""

@@ -225,13 +225,27 @@ def _load(arguments: argparse.Namespace, directory: Path | None = None) -> Any:
     return load(directory, which=arguments.which, trust=arguments.trust)
 
 
+def _busy(text: str) -> Any:
+    """Shows on standard error what is being done."""
+    from rich.console import Console
+
+    from moca.runs.display import working
+
+    return working(Console(stderr=True), text)
+
+
 def _evaluate(arguments: argparse.Namespace) -> None:
-    for row in _load(arguments).evaluate(arguments.episodes, arguments.seed):
+    _refuse_no_run(arguments.directory)
+    with _busy(f"Compiling, then evaluating {arguments.episodes} episodes …"):
+        rows = _load(arguments).evaluate(arguments.episodes, arguments.seed)
+    for row in rows:
         print(", ".join(f"{name} {value:g}" for name, value in row.items() if value == value))  # without NaN
 
 
 def _render(arguments: argparse.Namespace) -> None:
-    path, how, total = _load(arguments).render(arguments.run, arguments.seed)
+    _refuse_no_run(arguments.directory)
+    with _busy("Compiling, then filming an episode …"):
+        path, how, total = _load(arguments).render(arguments.run, arguments.seed)
     print(f"return {total:.1f}, {how}")
     print(path)
 
@@ -241,8 +255,9 @@ def _inspect(arguments: argparse.Namespace) -> None:
         raise ConfigError("--beside-run needs --beside DIR, the directory that holds it")
     for directory in filter(None, (arguments.directory, arguments.beside)):
         _refuse_no_run(directory)
-    run, beside = _load(arguments), arguments.beside and _load(arguments, arguments.beside)
-    page = run.inspect(arguments.run, arguments.episode, arguments.steps, beside, arguments.beside_run)
+    with _busy("Compiling, then playing an episode …"):
+        run, beside = _load(arguments), arguments.beside and _load(arguments, arguments.beside)
+        page = run.inspect(arguments.run, arguments.episode, arguments.steps, beside, arguments.beside_run)
     for view in page.views:
         print(f"{view.look.label}: {view.told}")
     print(page.save(arguments.out or arguments.directory / "inspect.html"))

@@ -128,8 +128,12 @@ class RunDirectory:
             what = f"other settings ({', '.join(changed[:3])})" if changed else "other seeds or variations"
             raise ConfigError(f"{self.path} already has a run, with {what}: choose another directory, or remove it")
         if self.over:
-            what = "it is finished" if self.over == "finished" else "all its runs diverged"
-            raise ConfigError(f"{self.path} already has a run, and {what}: choose another directory, or remove it")
+            what, do = "all its runs diverged", "choose another directory, or remove it"
+            if self.over == "finished":
+                total = self.config.train.steps
+                what = f"it is finished, with {total:,} steps"
+                do = f"choose another directory, or continue with --resume {self.path} --steps N, N above {total:,}"
+            raise ConfigError(f"{self.path} already has a run, and {what}: {do}")
 
     @property
     def over(self) -> str:

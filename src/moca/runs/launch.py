@@ -1,7 +1,8 @@
 """Training: from a config to a finished run directory."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,7 +13,7 @@ from rich.console import Console
 from moca import sweep
 from moca.arguments import MOST
 from moca.config import Config, ConfigError, as_path, override, real, refuse_partial, shown, whole
-from moca.devices import use_all_cores
+from moca.devices import is_caching, keep_compiled, use_all_cores
 from moca.divergence import CAUSES
 from moca.drivers import Schedule, Trainer, make_trainer
 from moca.envs.check import refuse_broken
@@ -22,8 +23,8 @@ from moca.envs.named import as_environment, found
 from moca.envs.trust import import_trusted, remember
 from moca.moments import NoClosedFormError
 from moca.names import OWN
-from moca.runs import interrupts, refuse_foreign, starting
-from moca.runs.callbacks import Callback, Training, as_callback
+from moca.runs import BEST, interrupts, refuse_foreign, starting
+from moca.runs.callbacks import Callback, Training, as_callback, keeping_best, read_scores, stops
 from moca.runs.directory import RunDirectory
 from moca.runs.display import Display, label, learning_curve, make_console, title, working
 from moca.runs.events import EventFile
@@ -76,10 +77,11 @@ def train(
         config, env = override(config, same), None  # so that the directory is self-contained
     seeds = [config.seed + i for i in range(config.seeds)]
     use_all_cores()  # before checks of the environment, or meta.json, start JAX
+    keep_compiled()
     if env is None:
         import_trusted(out, config.env.name, trust)
     else:
-        config = override(config, {"env.name": OWN + type(env).__name__})
+        config = override(config, {"env.name": OWN + env.title})
     if checked := env or found(config.env.name, config.env.flatten):
         refuse_broken(checked, config.sensor.gaps)
     _refuse_partial(config, checked)
@@ -118,6 +120,7 @@ def resume(
     env = as_environment(env, directory.config.env.flatten)
     import_trusted(directory.path, directory.config.env.name, trust)
     use_all_cores()
+    keep_compiled()
     if steps is None:
         directory.refuse_other(directory.config, directory.runs)  # before there is even a lock
     with directory.locked():
@@ -161,11 +164,13 @@ def _train(directory: RunDirectory, env: Spaces | None, overlap: bool, options: 
     console = options.console
     run = Run(directory, env)
     run.refuse_without_env()
+    callback = keeping_best(options.callback, run)
     config, runs, step = directory.config, directory.runs, directory.status["step"]
 
     def leave(signal: str) -> None:
         directory.write_status("interrupted", step)
-        print(f"\nstopped by {signal} while compiling; resume with: moca train --resume {directory.path}")
+        command = f"moca train --resume {directory.path} {callback.options}".rstrip()
+        print(f"\nstopped by {signal} while compiling; resume with: {command}")
 
     with interrupts.noted() as request:
         with request.at_once(leave):
@@ -175,36 +180,42 @@ def _train(directory: RunDirectory, env: Spaces | None, overlap: bool, options: 
                 trainer.schedule = Schedule(config.env.episode_length, directory.totals)
                 go_back_to_checkpoint(trainer, directory, console)
                 directory.keep_extension()
-            for sentence in _reconciled(config, getattr(trainer.env, "limit", None)):
+            for sentence in _reconciled(config, trainer.env):
                 console.print(f"note: {sentence}")
             started = time.perf_counter()
-            with working(console, "Compiling (cached for the next run with these settings) …"):
+            cached = " (cached for the next run with these settings)" * is_caching()
+            with working(console, f"Compiling{cached} …"):
                 try:
                     trainer.compile()
                 except NoClosedFormError as error:
                     raise ConfigError(
                         f"agent = {config.agent} with value.kind = {config.value.kind}: {error}"
                     ) from None
-            trainer.while_compiling = partial(request.at_once, leave)
+            trainer.while_compiling = partial(_compiling_later, console, request, leave)
         console.print(
             f"{trainer.ready} in {time.perf_counter() - started:.0f} s; training {len(runs)} run{'s' * (len(runs) > 1)}"
         )
         saver = Saver(trainer, directory, options.checkpoint_every, options.keep)
-        _follow(trainer, run, console, saver, options.callback, request)
+        _follow(trainer, run, console, saver, callback, request)
     with directory.writing("a figure "):
         learning_curve(directory.rows(), directory.points, title(config, directory.points), directory.path / "figures")
     return run
 
 
-def _reconciled(config: Config, limit: int | None) -> Iterator[str]:
-    """Yields a sentence for each length that does not divide another, which is allowed on the host.
+@contextmanager
+def _compiling_later(console: Console, request: interrupts.Request, leave: Callable[[str], None]) -> Iterator[None]:
+    """Surrounds the compilation of programs that the first steps did not need."""
+    console.print("compiling the programs that learn and evaluate …")
+    with request.at_once(leave):
+        yield
 
-    Args:
-        config: The settings.
-        limit: The environment's own time limit in steps, if it has one.
-    """
+
+def _reconciled(config: Config, where: Spaces) -> Iterator[str]:
+    """Yields what a user on the host should know of lengths, such as one that divides no other."""
     env, steps = config.env, config.train.steps
-    length, repeat = env.episode_length, env.action_repeat
+    length, repeat, limit = env.episode_length, env.action_repeat, getattr(where, "limit", None)
+    if isinstance(where, HostEnvironment) and repeat > 1:
+        yield f"every action is repeated for {repeat} steps (env.action_repeat = {repeat})"
     if limit and limit != length:
         yield (
             f"the environment ends its episodes after {limit} steps, but env.episode_length is {length}: episodes in "
@@ -258,7 +269,7 @@ def _follow(
                 all_diverged = bool((report.metrics["diverged"] > 0).all())
                 saver.save_if_due()
                 training = Training(report.step, report.metrics, trainer.learners, run)
-                stopped = callback(training) is False
+                stopped = stops(callback(training))
                 before = time.perf_counter()
                 if request or all_diverged or stopped:
                     break
@@ -270,20 +281,23 @@ def _follow(
         ended = "finished" if at_end else "stopped" if stopped else "interrupted"
         state = "diverged" if all_diverged else ended
         if training is not None:
-            callback.end(training, interrupted=state == "interrupted")
+            announced = callback.ending and state != "interrupted"
+            with working(console, callback.ending) if announced else nullcontext():
+                callback.end(training, interrupted=state == "interrupted")
     finally:
         diverged = _diverged(directory)
         directory.write_status(state, trainer.step, diverged)
-    _conclude(run, console, request, state, trainer.step, diverged)
+    _conclude(run, console, f"{request.name}", state, trainer.step, diverged, callback.options)
 
 
 def _conclude(
     run: Run,
     console: Console,
-    request: interrupts.Request,
+    signal: str,
     state: str,
     step: int,
     diverged: list[dict[str, Any]],
+    options: str,
 ) -> None:
     """Prints how training ended; raises if it was interrupted or diverged."""
     for lost in diverged:
@@ -292,9 +306,12 @@ def _conclude(
         )
     if state == "stopped":
         console.print(f"stopped by a callback at step {step:,}")
+    if state in ("stopped", "finished"):
+        for sentence in _scores(run):
+            console.print(sentence)
     if state == "interrupted":
         raise interrupts.InterruptedRun(
-            f"stopped by {request.name} at step {step:,}; resume with: moca train --resume {run.path}"
+            f"stopped by {signal} at step {step:,}; resume with: moca train --resume {run.path} {options}".rstrip()
         )
     if state == "diverged":
         last, which = diverged[-1], "every run" if len(run.directory.runs) > 1 else "the run"
@@ -302,6 +319,19 @@ def _conclude(
             f"{which} diverged, the last one (seed {last['seed']}) by step {last['step']:,}: {last['cause']}; what "
             f"was learned before is in {run.path}"
         )
+
+
+def _scores(run: Run) -> Iterator[str]:
+    """Yields the last evaluation and, if they were kept, the scores of the best policies."""
+    several = f", mean of {len(run.directory.runs)} runs" * (len(run.directory.runs) > 1)
+    evaluated = [row for row in run.rows if row.get("return_mean") is not None]
+    if evaluated:
+        last = [row["return_mean"] for row in evaluated if row["step"] == evaluated[-1]["step"]]
+        yield f"last evaluation: return {np.mean(last):.1f} at step {evaluated[-1]['step']:,}{several}"
+    if (run.path / f"{BEST}.json").exists():
+        best = [row["return_mean"] for row in read_scores(run) if row["return_mean"] is not None]
+        if best:
+            yield f"best policy: return {np.mean(best):.1f}{several}, used by --which best"
 
 
 def _diverged(directory: RunDirectory) -> list[dict[str, Any]]:

@@ -204,7 +204,7 @@ class Run:
         if name.startswith(OWN) and self.env is None:
             raise ConfigError(
                 f"{self.path} was trained on your own environment {name.removeprefix(OWN)}: pass it as in "
-                "moca.load(path, env=…)"
+                "moca.load(path, env=…). A run trained on --env module:Class needs no such argument"
             )
 
     @property

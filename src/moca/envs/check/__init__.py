@@ -26,6 +26,7 @@ from moca.envs.check.trial import check_numbers
 from moca.envs.environment import Environment, Spaces
 from moca.envs.host import HostEnvironment
 from moca.envs.named import as_environment, named
+from moca.envs.trust import import_module_of
 from moca.names import GYMNASIUM
 
 
@@ -48,7 +49,9 @@ def check_env(env: Spaces | str, *, steps: int = 200, seed: int = 0, strict: boo
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            env = named(env) if isinstance(env, str) else env
+            if isinstance(env, str):
+                import_module_of(env)  # the user gave the name
+                env = named(env)
             tried: Any = _adapted(env, found)
             if isinstance(tried, HostEnvironment):
                 check_hosted(tried, steps, seed, found)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from rich.console import Console
 
 from moca import files
 from moca.arguments import MOST
@@ -35,7 +36,7 @@ class Callback:
     keeps_best = False  # whether it writes best.json
 
     def start(self, run: Run) -> None:
-        """Called once, after compilation."""
+        """Called once, after compilation. If it raises, the run is as before."""
 
     def __call__(self, training: Training) -> bool | None:
         """Called after each episode; False stops training."""
@@ -46,12 +47,11 @@ class Callback:
 
 def stops(answer: Any) -> bool:
     """Returns True if a callback's answer is False, be it Python's, NumPy's or JAX's."""
-    if isinstance(answer, bool | None):
+    if not isinstance(answer, np.bool_ | np.ndarray | jax.Array) or answer.dtype != bool:
         return answer is False
-    given = np.asarray(answer)
-    if given.dtype == bool and given.size != 1:
-        raise ConfigError(f"a callback must return one truth value or None, got {given.size}: use .all() or .any()")
-    return given.dtype == bool and not given.any()
+    if answer.size != 1:
+        raise ConfigError(f"a callback must return one truth value or None, got {answer.size}: use .all() or .any()")
+    return not answer.any()
 
 
 class _Function(Callback):
@@ -77,9 +77,14 @@ def as_callback(given: Any) -> Callback:
     )
 
 
-def keeping_best(callback: Callback, run: Run) -> Callback:
+def keeping_best(callback: Callback, run: Run, console: Console) -> Callback:
     """Returns a callback that also keeps the best policies, if the run has some already."""
     if callback.keeps_best or not (run.path / f"{BEST}.json").exists():
+        return callback
+    try:
+        _ = read_scores(run), run.best.learners
+    except (ConfigError, OSError) as error:
+        console.print(f"note: the best policies are not kept any longer: {error}")
         return callback
     return _Several([callback, KeepBest()])
 
@@ -190,7 +195,13 @@ class KeepBest(Callback):
             self._seen[run] += 1
 
     def end(self, training: Training, interrupted: bool) -> None:
-        """Compares the candidates, unless interrupted, and writes the best of each run."""
+        """Compares the candidates, unless interrupted, and writes the best of each run.
+
+        If no episode was left, as after a run that died here, the last policies are the candidates.
+        """
+        if not self._held and not training.metrics and not interrupted:
+            self._held = [(jax.device_get(training.learners), np.full(len(self._seen), training.step))]
+            self._seen += 1
         if not self._held:
             return
         run, runs = training.run, np.arange(len(self._seen))

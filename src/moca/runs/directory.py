@@ -91,7 +91,7 @@ class RunDirectory:
             )
         _ = self.status  # raises if status.json is invalid
 
-    def begin(self, config: Config, runs: list[dict[str, float]]) -> None:
+    def begin(self, config: Config, runs: list[dict[str, float]], start: Path | None = None) -> None:
         """Writes the settings to a locked directory; raises if it has another or a finished run."""
         self.refuse(config, runs)
         if self._holds_a_run():
@@ -100,9 +100,9 @@ class RunDirectory:
         text = to_json(config)
         identity = origin.identity(json.loads(text), runs)
         with self.writing():
-            # In this order, so that a config.json has the meta.json of its run beside it.
-            (self.path / "config.json").unlink(missing_ok=True)
-            meta = {**origin.describe(), "identity": identity, "runs": runs}
+            (self.path / "config.json").unlink(missing_ok=True)  # it must have the meta.json of its run beside it
+            copied = {} if start is None else {"start": {"run": str(start), "sha256": ""}}  # not yet
+            meta = {**origin.describe(), "identity": identity, "runs": runs, **copied}
             files.write(self.path / "meta.json", (json.dumps(meta, indent=2) + "\n").encode())
             files.write(self.path / "config.json", (text + "\n").encode())
 
@@ -128,12 +128,10 @@ class RunDirectory:
             what = f"other settings ({', '.join(changed[:3])})" if changed else "other seeds or variations"
             raise ConfigError(f"{self.path} already has a run, with {what}: choose another directory, or remove it")
         if self.over:
-            what, do = "all its runs diverged", "choose another directory, or remove it"
-            if self.over == "finished":
-                total = self.config.train.steps
-                what = f"it is finished, with {total:,} steps"
-                do = f"choose another directory, or continue with --resume {self.path} --steps N, N above {total:,}"
-            raise ConfigError(f"{self.path} already has a run, and {what}: {do}")
+            total = f"{self.config.train.steps:,}"
+            finished = (f"it is finished, with {total} steps", f"continue with --steps N, N above {total}")
+            what, do = finished if self.over == "finished" else ("all its runs diverged", "remove it")
+            raise ConfigError(f"{self.path} already has a run, and {what}: choose another directory, or {do}")
 
     @property
     def over(self) -> str:

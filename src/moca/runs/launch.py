@@ -86,10 +86,12 @@ def train(
         refuse_broken(checked, config.sensor.gaps)
     _refuse_partial(config, checked)
     runs = [{"seed": seed, **settings} for settings in varied for seed in seeds]
+    if start is not None:
+        starting.refuse_other(start)
     directory = RunDirectory(out)
     directory.refuse(config, runs)  # before there is even a lock
     with directory.locked():
-        directory.begin(config, runs)
+        directory.begin(config, runs, start.path if start else None)
         remember(directory.path, config.env.name)
         if start is not None:
             starting.keep(directory, start)
@@ -164,7 +166,7 @@ def _train(directory: RunDirectory, env: Spaces | None, overlap: bool, options: 
     console = options.console
     run = Run(directory, env)
     run.refuse_without_env()
-    callback = keeping_best(options.callback, run)
+    callback = keeping_best(options.callback, run, console)
     config, runs, step = directory.config, directory.runs, directory.status["step"]
 
     def leave(signal: str) -> None:
@@ -179,6 +181,7 @@ def _train(directory: RunDirectory, env: Spaces | None, overlap: bool, options: 
                 trainer = make_trainer(directory.configs, seeds, env, overlap)
                 trainer.schedule = Schedule(config.env.episode_length, directory.totals)
                 go_back_to_checkpoint(trainer, directory, console)
+                step = trainer.step
                 directory.keep_extension()
             for sentence in _reconciled(config, trainer.env):
                 console.print(f"note: {sentence}")
@@ -203,10 +206,10 @@ def _train(directory: RunDirectory, env: Spaces | None, overlap: bool, options: 
 
 
 @contextmanager
-def _compiling_later(console: Console, request: interrupts.Request, leave: Callable[[str], None]) -> Iterator[None]:
+def _compiling_later(console: Console, request: interrupts.Request, on_signal: Callable[[str], None]) -> Iterator[None]:
     """Surrounds the compilation of programs that the first steps did not need."""
     console.print("compiling the programs that learn and evaluate …")
-    with request.at_once(leave):
+    with request.at_once(on_signal):
         yield
 
 
@@ -247,8 +250,8 @@ def _follow(
     config = trainer.config.train
     display = Display(console, config.steps, runs, trainer.step, config.warmup)
     state, all_diverged, stopped, training = "failed", False, False, None
+    callback.start(run)
     try:
-        callback.start(run)
         with directory.writing():
             purge = trainer.step + 1 if trainer.step else None
             folder = directory.path / "tensorboard"
@@ -279,15 +282,14 @@ def _follow(
         if at_end or all_diverged or stopped:
             directory.save_policy(trainer.learners)
         ended = "finished" if at_end else "stopped" if stopped else "interrupted"
+        training = training or Training(trainer.step, {}, trainer.learners, run)
+        with working(console, callback.ending) if callback.ending and ended != "interrupted" else nullcontext():
+            callback.end(training, interrupted=ended == "interrupted")
         state = "diverged" if all_diverged else ended
-        if training is not None:
-            announced = callback.ending and state != "interrupted"
-            with working(console, callback.ending) if announced else nullcontext():
-                callback.end(training, interrupted=state == "interrupted")
     finally:
         diverged = _diverged(directory)
         directory.write_status(state, trainer.step, diverged)
-    _conclude(run, console, f"{request.name}", state, trainer.step, diverged, callback.options)
+    _conclude(run, console, f"{request.name}", state, trainer.step, diverged, callback)
 
 
 def _conclude(
@@ -297,7 +299,7 @@ def _conclude(
     state: str,
     step: int,
     diverged: list[dict[str, Any]],
-    options: str,
+    callback: Callback,
 ) -> None:
     """Prints how training ended; raises if it was interrupted or diverged."""
     for lost in diverged:
@@ -307,12 +309,11 @@ def _conclude(
     if state == "stopped":
         console.print(f"stopped by a callback at step {step:,}")
     if state in ("stopped", "finished"):
-        for sentence in _scores(run):
+        for sentence in _scores(run, callback):
             console.print(sentence)
     if state == "interrupted":
-        raise interrupts.InterruptedRun(
-            f"stopped by {signal} at step {step:,}; resume with: moca train --resume {run.path} {options}".rstrip()
-        )
+        command = f"moca train --resume {run.path} {callback.options}".rstrip()
+        raise interrupts.InterruptedRun(f"stopped by {signal} at step {step:,}; resume with: {command}")
     if state == "diverged":
         last, which = diverged[-1], "every run" if len(run.directory.runs) > 1 else "the run"
         raise interrupts.DivergedRun(
@@ -321,14 +322,14 @@ def _conclude(
         )
 
 
-def _scores(run: Run) -> Iterator[str]:
+def _scores(run: Run, callback: Callback) -> Iterator[str]:
     """Yields the last evaluation and, if they were kept, the scores of the best policies."""
     several = f", mean of {len(run.directory.runs)} runs" * (len(run.directory.runs) > 1)
     evaluated = [row for row in run.rows if row.get("return_mean") is not None]
     if evaluated:
         last = [row["return_mean"] for row in evaluated if row["step"] == evaluated[-1]["step"]]
         yield f"last evaluation: return {np.mean(last):.1f} at step {evaluated[-1]['step']:,}{several}"
-    if (run.path / f"{BEST}.json").exists():
+    if callback.keeps_best and (run.path / f"{BEST}.json").exists():
         best = [row["return_mean"] for row in read_scores(run) if row["return_mean"] is not None]
         if best:
             yield f"best policy: return {np.mean(best):.1f}{several}, used by --which best"

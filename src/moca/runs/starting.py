@@ -14,14 +14,20 @@ from moca.runs.directory import RunDirectory
 FILE = "start.npz"
 
 
-def keep(directory: RunDirectory, start: Any) -> None:
-    """Copies the weights of another run into a locked directory, unless already copied."""
+def refuse_other(start: Any) -> None:
+    """Raises if this is not a run whose weights load. Called before anything is written."""
     if not (hasattr(start, "learners") and hasattr(start, "directory")):
         raise ConfigError(f"start = {shown(start)} must be a run, as moca.load returns it")
-    told = directory.meta.get("start")
-    if isinstance(told, dict) and told.get("run") == str(start.path):
+    _ = start.learners
+
+
+def keep(directory: RunDirectory, start: Any) -> None:
+    """Copies the weights of another run into a locked directory, unless already copied."""
+    told: Any = directory.meta.get("start")
+    same = isinstance(told, dict) and told.get("run") == str(start.path)
+    if same and told.get("sha256"):
         return
-    if told is not None:
+    if told is not None and not same:
         raise ConfigError(f"{directory.path} has a run that started from other weights than those of {start.path}")
     if any(directory.checkpoints.glob("*")) or directory.rows():
         raise ConfigError(f"{directory.path} already has a run, which did not start from another run's weights")
@@ -46,7 +52,7 @@ def begun(directory: RunDirectory, state: Any) -> Any:
             found = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:  # missing, a folder, a pipe
         found = ""
-    if not isinstance(told, dict) or found != told.get("sha256"):
+    if not isinstance(told, dict) or not found or found != told.get("sha256"):
         raise ConfigError(f"{path} does not hold the weights that the run started from: start a new run elsewhere")
     like = jax.eval_shape(lambda: state.learner)
     learner = directory.load_policy(like, FILE)._replace(updates=state.learner.updates)

@@ -210,6 +210,13 @@ def test_rows_with_and_without_a_delay_are_read_as_they_were_written():
             np.testing.assert_array_equal(one, two)
 
 
+def test_rows_that_would_be_misread_are_refused():
+    with pytest.raises(ConfigError, match="8 observed dimensions and 3 actions"):
+        empty(2, 8, 3, True, True, False)
+    assert empty(2, 8, 3, True, True, True).shape == (2, 8 + 3 + 1 + 8 + 1 + 8 + 36 + 8 + 3 + 8 + 36 + 1)
+    assert empty(2, 8, 2, True, True, False).shape[0] == 2
+
+
 def test_covariances_of_correlated_dimensions_are_kept_whole():
     root = np.random.default_rng(0).normal(size=(4, 3, 3))
     covariance = jnp.asarray(root @ root.swapaxes(1, 2))

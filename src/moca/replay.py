@@ -12,6 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt32
 
+from moca.config import ConfigError
+
 
 class Late(NamedTuple):
     """The step that a late measurement concludes: see `sensed`."""
@@ -52,7 +54,20 @@ def empty(
     correlated: bool = False,
 ) -> Replay:
     """Returns an empty buffer for `capacity` transitions; the last three are as for `_sizes`."""
-    return jnp.zeros((capacity, sum(_sizes(observation_size, action_size, filtered, late, correlated))))
+    sizes = _sizes(observation_size, action_size, filtered, late, correlated)
+    if _layout(sum(sizes), observation_size, action_size) != sizes:
+        raise ConfigError(
+            f"with {observation_size} observed dimensions and {action_size} actions, rows are as long with a delay as "
+            "with full covariances, and would be misread: set belief.covariance to full"
+        )
+    return jnp.zeros((capacity, sum(sizes)))
+
+
+def _layout(width: int, observation_size: int, action_size: int) -> tuple[int, ...]:
+    """Returns the parts of a row of that length."""
+    kinds = ((False, False, False), *product((True,), (False, True), (False, True)))
+    layouts = [_sizes(observation_size, action_size, *kind) for kind in kinds]
+    return next(each for each in layouts if sum(each) == width)
 
 
 def _sizes(observation_size: int, action_size: int, filtered: bool, late: bool, correlated: bool) -> tuple[int, ...]:
@@ -109,9 +124,7 @@ def places(capacity: int, bits: UInt32[Array, "*n"], written: Int[Array, ""]) ->
 def read(replay: Replay, indices: Int[Array, "*n"], observation_size: int, action_size: int) -> Transition:
     """Returns the transitions with these indices, counted from the first ever."""
     rows = replay[indices % len(replay)]
-    kinds = ((False, False, False), *product((True,), (False, True), (False, True)))
-    layouts = [_sizes(observation_size, action_size, *kind) for kind in kinds]
-    parts = next(each for each in layouts if sum(each) == rows.shape[-1])
+    parts = _layout(rows.shape[-1], observation_size, action_size)
     filtered, late = len(parts) > 5, len(parts) > 7
     observation, action, reward, following, terminated, *rest = jnp.split(rows, list(accumulate(parts))[:-1], axis=-1)
     belief = rest[:2] if filtered else (None, None)

@@ -86,15 +86,13 @@ def train(
         refuse_broken(checked, config.sensor.gaps)
     _refuse_partial(config, checked)
     runs = [{"seed": seed, **settings} for settings in varied for seed in seeds]
-    if start is not None:
-        starting.refuse_other(start)
+    starting.refuse_other(start)
     directory = RunDirectory(out)
     directory.refuse(config, runs)  # before there is even a lock
     with directory.locked():
         directory.begin(config, runs, start.path if start else None)
         remember(directory.path, config.env.name)
-        if start is not None:
-            starting.keep(directory, start)
+        starting.keep(directory, start)
         return _train(directory, env, overlap, options)
 
 

@@ -16,13 +16,17 @@ FILE = "start.npz"
 
 def refuse_other(start: Any) -> None:
     """Raises if this is not a run whose weights load. Called before anything is written."""
+    if start is None:
+        return
     if not (hasattr(start, "learners") and hasattr(start, "directory")):
         raise ConfigError(f"start = {shown(start)} must be a run, as moca.load returns it")
     _ = start.learners
 
 
 def keep(directory: RunDirectory, start: Any) -> None:
-    """Copies the weights of another run into a locked directory, unless already copied."""
+    """Copies the weights of another run, if any, into a locked directory, unless already copied."""
+    if start is None:
+        return
     told: Any = directory.meta.get("start")
     same = isinstance(told, dict) and told.get("run") == str(start.path)
     if same and told.get("sha256"):

@@ -210,6 +210,7 @@ def test_of_a_playground_dictionary_the_state_is_seen(monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a failed download leaves pipes open
 @pytest.mark.parametrize("name", PLAYGROUND)
 def test_every_playground_environment(name):
     try:

@@ -149,7 +149,8 @@ def test_a_full_covariance_reaches_the_target(wrapped):
     *_, report = trainer
     assert np.isfinite(report.metrics["critic_loss"]).all()
     state = jax.tree.map(lambda leaf: leaf[0], trainer.state)
-    agent, rows = make_agent(config, trainer.env), read(state.replay, jnp.arange(40, 60), 2, 1)
+    agent = make_agent(config, trainer.env)
+    rows = read(state.replay, jnp.arange(40, 60), agent.layout)
     spread = unpack(rows.spread, 2)
     assert np.abs(spread[:, 0, 1]).max() > 1e-4
     found = agent.predict(state.learner, rows, jax.random.key(0)).covariance

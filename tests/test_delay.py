@@ -17,7 +17,7 @@ from moca.delay import Delayed
 from moca.divergence import plausible
 from moca.drivers import ScanTrainer
 from moca.dynamics import GaussianEnsemble, fit, make_model, update_statistics
-from moca.replay import Late, Transition, add, empty, pack, read, sensed, unpack, variances, with_gaps
+from moca.replay import Late, Layout, Transition, add, empty, pack, read, sensed, unpack, variances, with_gaps
 from moca.runs import export
 from tests import probes
 from tests.test_belief import SIGMA, A, B, Q, R, linear, trajectory
@@ -178,7 +178,7 @@ def test_training_with_a_filter_that_is_late_and_loses_samples():
     assert all(np.isfinite(report.metrics["return_mean"]).all() for report in reports)
     for name in ("coverage_1sigma", "innovation_squared", "innovation_correlation"):
         assert all(np.isfinite(report.metrics[name]).all() for report in reports)
-    rows = with_gaps(read(trainer.state.replay[0], jnp.arange(100), 2, 1))
+    rows = with_gaps(read(trainer.state.replay[0], jnp.arange(100), Layout(2, 1, filtered=True, late=True)))
     early = np.arange(100) % 20 < 2
     assert rows.missing[early].all()
     assert 0 < rows.missing[~early].mean() < 0.5
@@ -204,17 +204,21 @@ def test_rows_with_and_without_a_delay_are_read_as_they_were_written():
         stored = plain._replace(measured=jnp.ones(2), spread=jnp.full(2, 0.5)) if filtered else plain
         assert isinstance(agent.filter, Delayed) == delayed
         stored = stored._replace(late=late) if delayed else stored
-        found = read(add(empty(4, 2, 1, filtered, delayed), jnp.array(1), stored), jnp.array(1), 2, 1)
+        found = read(add(empty(4, agent.layout), jnp.array(1), stored), jnp.array(1), agent.layout)
         assert jax.tree.structure(found) == jax.tree.structure(stored)
         for one, two in zip(jax.tree.leaves(found), jax.tree.leaves(stored), strict=True):
             np.testing.assert_array_equal(one, two)
 
 
-def test_rows_that_would_be_misread_are_refused():
-    with pytest.raises(ConfigError, match="8 observed dimensions and 3 actions"):
-        empty(2, 8, 3, True, True, False)
-    assert empty(2, 8, 3, True, True, True).shape == (2, 8 + 3 + 1 + 8 + 1 + 8 + 36 + 8 + 3 + 8 + 36 + 1)
-    assert empty(2, 8, 2, True, True, False).shape[0] == 2
+def test_rows_of_equal_length_are_told_apart():
+    """With 8 dimensions and 3 actions, a late row is as long as one with a full covariance."""
+    late, full = Layout(8, 3, filtered=True, late=True), Layout(8, 3, filtered=True, correlated=True)
+    assert sum(late.sizes) == sum(full.sizes)
+    row = jnp.arange(2.0 * sum(late.sizes)).reshape(2, -1)
+    assert read(row, jnp.array(0), late).late.action.shape == (3,)
+    assert read(row, jnp.array(0), full).spread.shape == (36,)
+    agents = [make_agent(probes.tiny(**SMALL | each), probes.Drift()) for each in ({"sensor__delay": 2}, {})]
+    assert [agent.layout.late for agent in agents] == [True, False]
 
 
 def test_covariances_of_correlated_dimensions_are_kept_whole():
@@ -228,7 +232,8 @@ def test_covariances_of_correlated_dimensions_are_kept_whole():
             s, zero = jnp.ones(3), jnp.zeros(())
             more = Late(s, s[:1], s, packed[0], zero) if late else None
             stored = Transition(s, s[:1], zero, s, zero, s, packed[1], more)
-            found = read(add(empty(2, 3, 1, True, late, correlated), jnp.array(0), stored), jnp.array(0), 3, 1)
+            layout = Layout(3, 1, True, late, correlated)
+            found = read(add(empty(2, layout), jnp.array(0), stored), jnp.array(0), layout)
             np.testing.assert_array_equal(found.spread, packed[1])
 
 

@@ -187,10 +187,10 @@ def test_the_random_numbers_of_many_steps_are_those_of_each():
 @pytest.mark.parametrize(("updates", "learned", "told"), [(2, 2, 3.0), (0, 0, 0.0)])
 def test_a_step_learns_from_so_many_batches_and_tells_their_average(traced, updates, learned, told):
     agent = SimpleNamespace(
-        config=probes.tiny(train__updates=2), env=probes.Drift(), gaps=False,
+        config=probes.tiny(train__updates=2), env=probes.Drift(), gaps=False, layout=memory.Layout(2, 1),
         update=lambda learner, batch, number: (learner + 1, {"number": number}),
     )  # fmt: skip
-    state = LoopState(None, jnp.zeros(()), memory.empty(4, 2, 1, False), None)
+    state = LoopState(None, jnp.zeros(()), memory.empty(4, agent.layout), None)
     draws = StepDraws(None, jnp.zeros((2, 16), jnp.uint32), jnp.array([1.0, 5.0]), None, None, None)
     seen = memory.Transition(jnp.ones(2), jnp.ones(1), jnp.ones(()), jnp.ones(2), jnp.zeros(()))
     step = lambda count: learn(agent, state, seen, jnp.array(0), draws, count)  # noqa: E731
@@ -336,7 +336,7 @@ FILTER = {"belief__filter": True, "dynamics__width": 16, "dynamics__members": 2,
 def test_what_the_filter_stores():
     """The mean it acts on is between prediction and observation; before the model learns it is the observation."""
     trainer, _ = trained(noise__sigma=0.3, episodes=2, **FILTER)
-    rows = memory.read(jnp.asarray(trainer.state.replay)[0], jnp.arange(40), 2, 1)
+    rows = memory.read(jnp.asarray(trainer.state.replay)[0], jnp.arange(40), memory.Layout(2, 1, filtered=True))
     warm, filtered = slice(0, 20), slice(21, 40)
     np.testing.assert_array_equal(rows.next_observation[warm], rows.measured[warm])
     np.testing.assert_allclose(rows.spread[warm], 0.3**2, rtol=1e-6)
@@ -347,7 +347,7 @@ def test_what_the_filter_stores():
 
 def test_without_noise_the_filter_changes_nothing():
     trainer, _ = trained(episodes=2, **FILTER)
-    rows = memory.read(jnp.asarray(trainer.state.replay)[0], jnp.arange(40), 2, 1)
+    rows = memory.read(jnp.asarray(trainer.state.replay)[0], jnp.arange(40), memory.Layout(2, 1, filtered=True))
     np.testing.assert_allclose(rows.next_observation, rows.measured, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(rows.spread[21:], 0, atol=1e-9)
 

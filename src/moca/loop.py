@@ -92,9 +92,7 @@ def init_run(config: Config, env: Spaces, key: Key[Array, ""]) -> RunState:
     capacity = replay_size(config, config.train.steps)
     learner_key, episode_key = jax.random.split(key)
     agent = make_agent(config, env)
-    filtered, late = config.belief.filter, config.sensor.delay > 0
-    kind = (filtered, filtered and late, agent.filter.correlated)
-    replay = memory.empty(capacity, env.observation_size, env.action_size, *kind)
+    replay = memory.empty(capacity, agent.layout)
     return RunState(agent.init(learner_key), jnp.zeros((), jnp.int32), replay, episode_key)
 
 
@@ -251,7 +249,7 @@ def interact(
 
 def batches(agent: Agent, replay: memory.Replay, rows: UInt32[Array, "*n"], index: Int[Array, ""]) -> memory.Transition:
     """Returns batches from the transitions stored up to the `index`-th step."""
-    stored = memory.sample(replay, rows, index + 1, agent.env.observation_size, agent.env.action_size)
+    stored = memory.sample(replay, rows, index + 1, agent.layout)
     return memory.with_gaps(stored) if agent.gaps else stored
 
 
@@ -307,7 +305,7 @@ def finish_episode(
     """
     full = agent_steps(agent.config)
     indices = (number * full if first is None else first) + jnp.arange(steps or full)
-    episode = memory.read(state.replay, indices, agent.env.observation_size, agent.env.action_size)
+    episode = memory.read(state.replay, indices, agent.layout)
     metrics = {name: value / totals.learned for name, value in totals.info.items()}
     if agent.gaps:
         episode = memory.with_gaps(episode)

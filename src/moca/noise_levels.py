@@ -67,8 +67,7 @@ def learn_noise(
         return model
     steps = len(indices)
     older = jnp.minimum(jnp.arange(EPISODES), jnp.minimum(number, len(replay) // steps - 1))
-    sizes = (agent.env.observation_size, agent.env.action_size)
-    episodes = memory.read(replay, indices - older[:, None] * steps, *sizes)
+    episodes = memory.read(replay, indices - older[:, None] * steps, agent.layout)
     episodes = memory.sensed(memory.with_gaps(episodes))
     episodes = episodes._replace(action=agent.env.from_bounds(episodes.action))
     size = agent.env.measured_size

@@ -4,15 +4,13 @@ The write position is not part of it. All runs of a program write the same row a
 the index is a plain number, not one per run, and the write stays a slice update under `vmap`.
 """
 
-from itertools import accumulate, product
+from itertools import accumulate
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt32
-
-from moca.config import ConfigError
 
 
 class Late(NamedTuple):
@@ -45,40 +43,27 @@ class Transition(NamedTuple):
 Replay = Float[Array, "capacity row"]
 
 
-def empty(
-    capacity: int,
-    observation_size: int,
-    action_size: int,
-    filtered: bool,
-    late: bool = False,
-    correlated: bool = False,
-) -> Replay:
-    """Returns an empty buffer for `capacity` transitions; the last three are as for `_sizes`."""
-    sizes = _sizes(observation_size, action_size, filtered, late, correlated)
-    if _layout(sum(sizes), observation_size, action_size) != sizes:
-        raise ConfigError(
-            f"with {observation_size} observed dimensions and {action_size} actions, rows are as long with a delay as "
-            "with full covariances, and would be misread: set belief.covariance to full"
-        )
-    return jnp.zeros((capacity, sum(sizes)))
+class Layout(NamedTuple):
+    """The parts of a row. It has more of them with a filter, and if the filter's samples are late."""
+
+    observation: int  # sizes
+    action: int
+    filtered: bool = False
+    late: bool = False
+    correlated: bool = False  # whether stored covariances are full, and not diagonals
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The number of columns of each part."""
+        seen, acted = self.observation, self.action
+        packed = seen * (seen + 1) // 2 if self.correlated else seen
+        sizes = (seen, acted, 1, seen, 1) + self.filtered * (seen, packed)
+        return sizes + self.late * (seen, acted, seen, packed, 1)
 
 
-def _layout(width: int, observation_size: int, action_size: int) -> tuple[int, ...]:
-    """Returns the parts of a row of that length."""
-    kinds = ((False, False, False), *product((True,), (False, True), (False, True)))
-    layouts = [_sizes(observation_size, action_size, *kind) for kind in kinds]
-    return next(each for each in layouts if sum(each) == width)
-
-
-def _sizes(observation_size: int, action_size: int, filtered: bool, late: bool, correlated: bool) -> tuple[int, ...]:
-    """Returns the number of columns of each part of a row.
-
-    With a filter, and if its samples are late, a row has more parts; the covariance in it is a
-    diagonal unless dimensions are `correlated`.
-    """
-    packed = observation_size * (observation_size + 1) // 2 if correlated else observation_size
-    sizes = (observation_size, action_size, 1, observation_size, 1) + filtered * (observation_size, packed)
-    return sizes + late * (observation_size, action_size, observation_size, packed, 1)
+def empty(capacity: int, layout: Layout) -> Replay:
+    """Returns an empty buffer for `capacity` transitions."""
+    return jnp.zeros((capacity, sum(layout.sizes)))
 
 
 def pack(covariance: Float[Array, "*n obs obs"], correlated: bool) -> Float[Array, "*n packed"]:
@@ -109,11 +94,9 @@ def add(replay: Replay, index: Int[Array, ""], transition: Transition) -> Replay
     return jax.lax.dynamic_update_index_in_dim(replay, row, index % len(replay), axis=0)
 
 
-def sample(
-    replay: Replay, bits: UInt32[Array, "*n"], written: Int[Array, ""], observation_size: int, action_size: int
-) -> Transition:
+def sample(replay: Replay, bits: UInt32[Array, "*n"], written: Int[Array, ""], layout: Layout) -> Transition:
     """Returns one transition per random word, uniform over the `written` so far."""
-    return read(replay, places(len(replay), bits, written), observation_size, action_size)
+    return read(replay, places(len(replay), bits, written), layout)
 
 
 def places(capacity: int, bits: UInt32[Array, "*n"], written: Int[Array, ""]) -> Int[Array, "*n"]:
@@ -121,15 +104,14 @@ def places(capacity: int, bits: UInt32[Array, "*n"], written: Int[Array, ""]) ->
     return (bits % jnp.minimum(written, capacity).astype(jnp.uint32)).astype(jnp.int32)
 
 
-def read(replay: Replay, indices: Int[Array, "*n"], observation_size: int, action_size: int) -> Transition:
+def read(replay: Replay, indices: Int[Array, "*n"], layout: Layout) -> Transition:
     """Returns the transitions with these indices, counted from the first ever."""
     rows = replay[indices % len(replay)]
-    parts = _layout(rows.shape[-1], observation_size, action_size)
-    filtered, late = len(parts) > 5, len(parts) > 7
-    observation, action, reward, following, terminated, *rest = jnp.split(rows, list(accumulate(parts))[:-1], axis=-1)
-    belief = rest[:2] if filtered else (None, None)
+    parts = jnp.split(rows, list(accumulate(layout.sizes))[:-1], axis=-1)
+    observation, action, reward, following, terminated, *rest = parts
+    belief = rest[:2] if layout.filtered else (None, None)
     found = Transition(observation, action, reward[..., 0], following, terminated[..., 0], *belief)
-    if late:
+    if layout.late:
         before, sent, after, spread, arrived = rest[2:]
         found = found._replace(late=Late(before, sent, after, spread, arrived[..., 0]))
     return found

@@ -14,7 +14,7 @@ from moca.config import QUADRATIC_AGENTS, VALUES
 from moca.drivers import ScanTrainer
 from moca.dynamics import fit
 from moca.envs.environment import Environment, Step
-from moca.replay import Transition, read
+from moca.replay import Layout, Transition, read
 from tests import probes
 
 GAMMA = 0.9
@@ -319,7 +319,7 @@ def test_the_filter_removes_the_bias_of_learning_from_noisy_states(filtered):
     slope = np.polyfit(states[:, 0], predicted, 1)[0]
     if filtered:
         np.testing.assert_allclose(slope, 0.9, atol=0.1)
-        rows = read(trainer.state.replay[0], jnp.arange(7000, 8000), 1, 1)
+        rows = read(trainer.state.replay[0], jnp.arange(7000, 8000), Layout(1, 1, filtered))
         belief, seen = rows.next_observation[:, 0], rows.measured[:, 0]
         truth = [0.0]
         for action in np.asarray(rows.action[:, 0]):

@@ -14,7 +14,7 @@ from moca.envs.environment import ActionRepeat, Noise
 from moca.envs.gymnasium import Gymnasium
 from moca.envs.sensors import Masked, make_sensor
 from moca.loop import agent_steps, draw_step
-from moca.replay import read
+from moca.replay import Layout, read
 from moca.runs import film
 from tests import probes
 from tests.envs.hosted import Walk
@@ -171,7 +171,7 @@ def test_a_mask_hides_dimensions_on_the_host(tmp_path):
     (report,) = trainer
     assert trainer.env.observation_size == 1
     assert np.isfinite(report.metrics["return_mean"]).all()
-    rows = read(trainer.state.replay[0], jnp.arange(20), 1, 2)
+    rows = read(trainer.state.replay[0], jnp.arange(20), Layout(1, 2))
     assert rows.observation.shape == (20, 1)
     assert np.ptp(rows.observation) > 0
     learner = jax.tree.map(lambda leaf: leaf[0], trainer.learners)
@@ -217,7 +217,7 @@ def test_levels_share_a_program_and_an_agent_without_a_filter_holds_its_last_obs
     assert (shares[:, 0] == 0).all()
     assert abs(shares[:, 1].mean() - 0.4) < 0.15
     assert all(np.isfinite(report.metrics["dynamics_nll"]).all() for report in reports)
-    rows = read(trainer.state.replay[1], jnp.arange(60), 2, 1)
+    rows = read(trainer.state.replay[1], jnp.arange(60), Layout(2, 1))
     missing, inner = np.isnan(rows.next_observation), np.arange(60) % agent_steps(trainer.config) < 19
     np.testing.assert_array_equal(missing[:, 0], missing[:, 1])
     following = np.where(missing, rows.observation, rows.next_observation)
@@ -249,7 +249,7 @@ def test_an_environment_may_mark_missing_values_itself():
     trainer = make_trainer([probes.tiny(**settings)], [0], Gymnasium(Gappy))
     reports = list(trainer)
     assert not any(report.metrics["diverged"].any() for report in reports)
-    missing = np.isnan(read(trainer.state.replay[0], jnp.arange(60), 2, 2).measured)
+    missing = np.isnan(read(trainer.state.replay[0], jnp.arange(60), Layout(2, 2, filtered=True)).measured)
     assert not missing[:, 0].any()
     assert 0.4 < missing[:, 1].mean() < 0.7
 
@@ -259,6 +259,6 @@ def test_samples_are_lost_on_the_host_too():
     trainer = make_trainer([probes.tiny(**settings)], [0], Gymnasium(Walk))
     shares = [report.metrics["missing_share"] for report in trainer]
     assert 0.15 < np.mean(shares) < 0.45
-    rows = read(trainer.state.replay[0], jnp.arange(60), 2, 2)
+    rows = read(trainer.state.replay[0], jnp.arange(60), Layout(2, 2, filtered=True))
     assert np.isfinite(rows.next_observation).all()
     np.testing.assert_allclose(np.isnan(rows.measured).mean(), np.mean(shares), rtol=1e-6)

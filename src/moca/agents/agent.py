@@ -16,7 +16,7 @@ from moca.diagnostics import describe_model
 from moca.envs.environment import Spaces
 from moca.envs.sensors import may_miss
 from moca.exploration import Explore
-from moca.replay import Transition, sensed
+from moca.replay import Layout, Transition, sensed
 
 Info = dict[str, Float[Array, ""]]
 
@@ -35,10 +35,14 @@ class Agent(eqx.Module):
     env: Spaces
     filter: Unfiltered
     gaps: bool = eqx.field(static=True)  # whether samples may be missing
+    layout: Layout = eqx.field(static=True)  # of the rows of its replay buffer
 
     def __init__(self, config: Config, env: Spaces) -> None:
         self.config, self.env, self.gaps = config, env, may_miss(config)
         self.filter = for_sensor(self.make_filter(), config, env)
+        filtered, late = config.belief.filter, config.sensor.delay > 0
+        kind = (filtered, filtered and late, self.filter.correlated)
+        self.layout = Layout(env.observation_size, env.action_size, *kind)
 
     @property
     def hidden(self) -> Bool[np.ndarray, "obs"]:

@@ -131,7 +131,7 @@ def learn_block(
         done = Done(*map(jnp.add, done, due))
         return work, memory.add(replay, _at(indices, done.steps - 1), work.newest), done
 
-    newest = memory.read(replay, indices[0], agent.env.observation_size, agent.env.action_size)
+    newest = memory.read(replay, indices[0], agent.layout)
     info = jax.eval_shape(agent.update, learner, *_lesson(agent, xs, replay, 0))[1]
     totals = StepInfo(jnp.zeros(()), jnp.zeros(()), {name: jnp.zeros(()) for name in info})
     none = jnp.zeros((), jnp.int32)

@@ -154,7 +154,7 @@ LAYERS = [
         "moca.pages",
     },
     {"moca.moments", "moca.nets", "moca.replay", "moca.envs", "moca.exploration", "moca.devices", "moca.pytrees"},
-    {"moca.critic", "moca.dynamics", "moca.values"},
+    {"moca.critic", "moca.dynamics", "moca.values", "moca.width"},
     {"moca.backup", "moca.belief", "moca.delay", "moca.diagnostics", "moca.divergence", "moca.planning", "moca.reward"},
     {"moca.agents"},
     {"moca.noise_levels"},
@@ -163,7 +163,7 @@ LAYERS = [
     {"moca.drivers"},
     {"moca.runs"},
     {"moca.studies", "moca.benchmark"},
-    {"moca.paper"},
+    {"moca.paper", "moca.tasks"},
     {"moca.api", "moca.demo", "moca.doctor", "moca.cli", "moca.__main__"},
 ]
 

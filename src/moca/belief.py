@@ -19,6 +19,7 @@ from moca.config import Config
 from moca.dynamics import GaussianEnsemble, ModelState, noise_variance
 from moca.envs.environment import Spaces, make_noise
 from moca.replay import Late, pack, unpack
+from moca.width import log_width
 
 UNSEEN = 1e15  # a noise variance from which nothing is learned, and which is finite
 
@@ -40,6 +41,17 @@ class Belief(NamedTuple):
     covariance: Float[Array, "obs obs"] | None
     pending: Pending | None = None
     plan: Float[Array, "length act"] | None = None  # the actions that a planning agent has in mind, in [−1, 1]
+
+
+def width(config: Config, belief: Belief) -> Float[Array, "obs"] | None:
+    """Returns the width of a belief as V sees it, or None if it does not: see `moca.width`."""
+    return log_width(config, jnp.diagonal(cast(Array, belief.covariance))) if config.belief.width else None
+
+
+def features(config: Config, belief: Belief) -> Float[Array, "inputs"]:
+    """Returns what the agent acts on and V is a function of: the mean, and the width if asked."""
+    seen = width(config, belief)
+    return belief.mean if seen is None else jnp.concatenate([belief.mean, seen])
 
 
 def late_part(before: Belief, after: Belief) -> Late | None:

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key
 
 from moca.agents import Agent
+from moca.belief import features
 from moca.envs.environment import Environment, Noise
 from moca.exploration import normals
 from moca.loop import PolicyState, policy_start, policy_step
@@ -65,7 +66,8 @@ def rollout(
         sensor_state, following = sensor.measure(sensor_state, observation, normal, drawn)
         after = policy_step(agent, learner, policy, following)
         reward = jnp.where(running, reward, 0.0)  # after the end, rewards may be NaN
-        seen = (policy.belief.mean, after.belief.mean, sensor(observation, normal_again))
+        again = agent.taken_for_state(learner, sensor(observation, normal_again))
+        seen = (features(agent.config, policy.belief), features(agent.config, after.belief), again)
         kept = keep(env_state, Moment(truth, observed, policy, executed, following))
         carry = (env_state, sensor_state, after, observation, following, running & ~terminated)
         return carry, (kept, (reward, running, terminated), seen)

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, UInt32
 from moca import replay as memory
 from moca.agents import Agent, make_agent
 from moca.agents.agent import Info
-from moca.belief import Belief, late_part
+from moca.belief import Belief, late_part, width
 from moca.config import Config
 from moca.divergence import cause
 from moca.envs.environment import Environment, Noise, Spaces, Step
@@ -195,8 +195,8 @@ def follow(
     following, kept = (marked(after.mean), None) if spread is None else (after.mean, marked(measured))
     if (late := late_part(belief, after)) is not None:
         kept = jnp.where(late.arrived > 0, cast(Array, kept), jnp.nan)
-    ended = terminated.astype(reward.dtype)
-    return after, memory.Transition(belief.mean, action, reward, following, ended, kept, spread, late)
+    ended, widths = terminated.astype(reward.dtype), [width(agent.config, each) for each in (belief, after)]
+    return after, memory.Transition(belief.mean, action, reward, following, ended, kept, spread, late, *widths)
 
 
 def _gaps(agent: Agent, measured: Float[Array, "obs"]) -> dict[str, Bool[Array, "obs"]]:

@@ -37,6 +37,8 @@ class Transition(NamedTuple):
     measured: Float[Array, "*n obs"] | None = None  # with a filter: the observation of s′
     spread: Float[Array, "*n packed"] | None = None  # and the covariance of s′ inherited from s: see `pack`
     late: Late | None = None  # with a filter and a delay: the step whose outcome was measured
+    width: Float[Array, "*n obs"] | None = None  # with belief.width: that of the belief over s, see `moca.width`
+    next_width: Float[Array, "*n obs"] | None = None  # and over s′
     missing: Bool[Array, "*n obs"] | None = None  # dimensions of s′ that were not measured: see `with_gaps`
 
 
@@ -44,13 +46,14 @@ Replay = Float[Array, "capacity row"]
 
 
 class Layout(NamedTuple):
-    """The parts of a row. It has more of them with a filter, and if the filter's samples are late."""
+    """The parts of a row: more with a filter, if samples are late, and if V sees the width."""
 
     observation: int  # sizes
     action: int
     filtered: bool = False
     late: bool = False
     correlated: bool = False  # whether stored covariances are full, and not diagonals
+    wide: bool = False  # whether the widths of beliefs are stored
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -58,7 +61,7 @@ class Layout(NamedTuple):
         seen, acted = self.observation, self.action
         packed = seen * (seen + 1) // 2 if self.correlated else seen
         sizes = (seen, acted, 1, seen, 1) + self.filtered * (seen, packed)
-        return sizes + self.late * (seen, acted, seen, packed, 1)
+        return sizes + self.late * (seen, acted, seen, packed, 1) + self.wide * (seen, seen)
 
 
 def empty(capacity: int, layout: Layout) -> Replay:
@@ -112,9 +115,9 @@ def read(replay: Replay, indices: Int[Array, "*n"], layout: Layout) -> Transitio
     belief = rest[:2] if layout.filtered else (None, None)
     found = Transition(observation, action, reward[..., 0], following, terminated[..., 0], *belief)
     if layout.late:
-        before, sent, after, spread, arrived = rest[2:]
+        before, sent, after, spread, arrived = rest[2:7]
         found = found._replace(late=Late(before, sent, after, spread, arrived[..., 0]))
-    return found
+    return found._replace(width=rest[-2], next_width=rest[-1]) if layout.wide else found
 
 
 def with_gaps(transition: Transition) -> Transition:
@@ -142,6 +145,16 @@ def sensed(transition: Transition) -> Transition:
     observation, action, following, spread, arrived = transition.late
     restarts = jnp.where(arrived > 0, transition.terminated, 1)
     return Transition(
-        observation, action, transition.reward, following, restarts, transition.measured, spread, None,
-        transition.missing,
+        observation, action, transition.reward, following, restarts, transition.measured, spread,
+        missing=transition.missing,
     )  # fmt: skip
+
+
+def with_width(transition: Transition) -> Transition:
+    """Returns transitions whose s and s′ are what V sees: means of beliefs, and stored widths."""
+    if transition.width is None or transition.next_width is None:
+        return transition
+    return transition._replace(
+        observation=jnp.concatenate([transition.observation, transition.width], axis=-1),
+        next_observation=jnp.concatenate([transition.next_observation, transition.next_width], axis=-1),
+    )

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
 from moca import pytrees  # noqa: F401  (configs may be traced)
-from moca.belief import Belief, Unfiltered, make_filter
+from moca.belief import Belief, Unfiltered, features, make_filter
 from moca.config import Config
 from moca.delay import for_sensor
 from moca.diagnostics import describe_model
@@ -28,7 +28,7 @@ class Agent(eqx.Module):
 
     The state is a named tuple with at least the fields `model`, a `ModelState` or None, and
     `updates`, the number of updates made. If the config asks for a filter, the observations passed
-    to these methods are the means of beliefs.
+    to these methods are the means of beliefs, followed by their widths if `belief.width` says so.
     """
 
     config: Config
@@ -41,7 +41,7 @@ class Agent(eqx.Module):
         self.config, self.env, self.gaps = config, env, may_miss(config)
         self.filter = for_sensor(self.make_filter(), config, env)
         filtered, late = config.belief.filter, config.sensor.delay > 0
-        kind = (filtered, filtered and late, self.filter.correlated)
+        kind = (filtered, filtered and late, self.filter.correlated, config.belief.width)
         self.layout = Layout(env.observation_size, env.action_size, *kind)
 
     @property
@@ -69,10 +69,16 @@ class Agent(eqx.Module):
     def decide(self, state: Any, belief: Belief, explore: Explore | None = None) -> tuple[Belief, Float[Array, "act"]]:
         """Returns the belief with what is kept for the next decision, and the action for it.
 
-        The loop calls this. It calls `act` with the mean, and keeps nothing; override it if the
-        covariance, or an earlier plan, matters.
+        The loop calls this. It calls `act` with the mean (and the width, if `belief.width` is set),
+        and keeps nothing; override it if the covariance, or an earlier plan, matters.
         """
-        return belief, self.act(state, belief.mean, explore)
+        return belief, self.act(state, features(self.config, belief), explore)
+
+    def taken_for_state(self, state: Any, observation: Float[Array, "obs"]) -> Float[Array, "inputs"]:
+        """Returns the input of `act` and `value` for an observation without a past."""
+        if not self.config.belief.width:
+            return observation
+        return features(self.config, self.filter.init(state.model, observation))
 
     @abstractmethod
     def value(self, state: Any, observation: Float[Array, "obs"]) -> Float[Array, ""]:

@@ -20,7 +20,7 @@ from moca import config
 from moca import moments as mm
 from moca.agents.agent import Agent, Info
 from moca.backup import bellman_target, cautious, twin_values
-from moca.belief import Belief
+from moca.belief import Belief, features
 from moca.critic import (
     ActionSlice,
     Encoded,
@@ -39,9 +39,10 @@ from moca.dynamics import ModelState, bootstrap, fit, make_model
 from moca.exploration import Explore
 from moca.nets import ADAM, copies, decayed, share_done, stacked
 from moca.planning import World, look_ahead
-from moca.replay import Transition, sensed
+from moca.replay import Transition, sensed, with_width
 from moca.reward import RewardState, fit_reward, make_reward
 from moca.values import make_value
+from moca.width import at_width, input_size, value_settings
 
 
 class QuadraticState(NamedTuple):
@@ -83,9 +84,10 @@ class QuadraticAgent(Agent):
         """
         basis_key, critic_key, model_key, latent_key = jax.random.split(key, 4)
         config, observed, acted = self.config, self.env.observation_size, self.env.action_size
-        value = make_value(config.value, observed, basis_key, config.critic.width)
+        inputs = input_size(config, observed)
+        value = make_value(value_settings(config), inputs, basis_key, config.critic.width)
         settings = dataclasses.replace(config.critic, head="tanh") if config.agent == "naf" else config.critic
-        critics = stacked(critic_key, 2, lambda k: QuadraticCritic(k, settings, value, observed, acted))
+        critics = stacked(critic_key, 2, lambda k: QuadraticCritic(k, settings, value, inputs, acted))
         critics = eqx.tree_at(lambda c: c.value, critics, twin(value))
         needed = self.predicts or config.belief.filter
         model = (
@@ -112,7 +114,7 @@ class QuadraticAgent(Agent):
         self, state: QuadraticState, belief: Belief, explore: Explore | None = None
     ) -> tuple[Belief, Float[Array, "act"]]:
         """Returns the belief as it is, and `act` at its mean; `PlanningAgent` uses all of it."""
-        return belief, self.act(state, belief.mean, explore)
+        return belief, self.act(state, features(self.config, belief), explore)
 
     def value(self, state: QuadraticState, observation: Float[Array, "obs"]) -> Float[Array, ""]:
         return first(state.critics).value(observation)
@@ -160,7 +162,7 @@ class QuadraticAgent(Agent):
         if self.config.plan.horizon > 1:
             batch, predictions = self._ahead(state, batch, predictions, draws.prediction)
         values = closed(state.targets) if self.predicts else state.targets
-        state, info = self._fit_critics(state, batch, self.target(batch, predictions, values))
+        state, info = self._fit_critics(state, with_width(batch), self.target(batch, predictions, values))
         return self._sync_targets(state), info | found
 
     def world(self, state: QuadraticState) -> World:
@@ -202,21 +204,22 @@ class QuadraticAgent(Agent):
     def predict(self, state: QuadraticState, batch: Transition, key: Key[Array, ""]) -> mm.Distribution:
         """Returns the distribution of s′ for each transition, actions in [−1, 1] [Alg. 1 l. 10]."""
         if not self.predicts:
-            return mm.Dirac(batch.next_observation)
+            return mm.Dirac(with_width(batch).next_observation)
         prediction = cast(Callable, config.AGENTS[self.config.agent].prediction)()
         samples = self.config.dynamics.samples
         keys = jax.random.split(key, len(batch.reward))
         return jax.vmap(lambda mixture, k: prediction(mixture, k, samples))(self._mixtures(state, batch), keys)
 
     def _mixtures(self, state: QuadraticState, batch: Transition) -> mm.GaussianMixture:
-        """Returns the ensemble's predictions of V's input: state, belief mean or latent state."""
+        """Returns the ensemble's predictions of V's input: state, belief or latent state."""
         model = cast(ModelState, state.model)
         if state.latent is not None:
             latent = self._latent(state, batch)
             return state.latent.ensemble.predict_batch(latent.observation, latent.action)
         mixtures = model.ensemble.predict_batch(batch.observation, batch.action)
         gaps = {} if batch.missing is None else {"missing": batch.missing}
-        return self.filter.anticipate(model, mixtures, batch.spread, **gaps)
+        means = self.filter.anticipate(model, mixtures, batch.spread, **gaps)
+        return means if batch.next_width is None else at_width(means, batch.next_width)
 
     def _latent(self, state: QuadraticState, batch: Transition) -> Transition:
         """Returns the batch for the latent model, which predicts z′ from z, s and a."""

@@ -16,7 +16,8 @@ from moca.agents.agent import Agent, Info
 from moca.dynamics import ModelState, bootstrap, fit, make_model
 from moca.exploration import Explore
 from moca.nets import ADAM, MLP, decayed, descend, stacked
-from moca.replay import Transition, sensed
+from moca.replay import Transition, sensed, with_width
+from moca.width import input_size
 
 LOG_STD_RANGE = (-5.0, 2.0)
 
@@ -48,9 +49,9 @@ class SACAgent(Agent):
     def init(self, key: Key[Array, ""]) -> SACState:
         actor_key, critic_key, model_key = jax.random.split(key, 3)
         sac, observed, acted = self.config.sac, self.env.observation_size, self.env.action_size
-        hidden = (sac.width,) * sac.depth
-        actor = MLP(actor_key, (observed, *hidden, 2 * acted))
-        critics = stacked(critic_key, 2, lambda k: MLP(k, (observed + acted, *hidden, 1)))
+        hidden, inputs = (sac.width,) * sac.depth, input_size(self.config, observed)
+        actor = MLP(actor_key, (inputs, *hidden, 2 * acted))
+        critics = stacked(critic_key, 2, lambda k: MLP(k, (inputs + acted, *hidden, 1)))
         log_alpha = jnp.log(jnp.asarray(sac.alpha, jnp.float32))
         model = None
         if self.config.belief.filter:
@@ -98,7 +99,7 @@ class SACAgent(Agent):
 
     def fit_values(self, state: SACState, batch: Transition, draws: SACDraws) -> tuple[SACState, Info]:
         """Takes one gradient step of critics, actor and temperature, then updates the targets."""
-        batch = batch._replace(action=self.env.from_bounds(batch.action))
+        batch = with_width(batch._replace(action=self.env.from_bounds(batch.action)))
         state, critic_info = self._update_critics(state, batch, draws.normal[0])
         state, actor_info = self._update_actor(state, batch, draws.normal[1])
         tau = self.config.sac.tau

@@ -62,6 +62,8 @@ def _multiple(unit: int, number: int) -> int:
 
 
 def _belief_fits(config: "Config") -> None:
+    if config.belief.width:
+        _width_fits(config)
     if config.belief.noise != "learned":
         return
     if not config.belief.filter:
@@ -71,6 +73,17 @@ def _belief_fits(config: "Config") -> None:
             f"belief.noise = learned needs whole episodes: train.capacity = {config.train.capacity} must be at least "
             f"{needed}"
         )
+
+
+def _width_fits(config: "Config") -> None:
+    if not config.belief.filter:
+        raise ConfigError("belief.width = true needs belief.filter = true: an observation alone has no width")
+    others = {"value.encoder": config.value.encoder, "sensor.history": config.sensor.history}
+    for name, value in others.items():
+        if value:
+            raise ConfigError(f"belief.width = true cannot be combined with {name} yet: set {name} to 0")
+    if config.plan.horizon > 1 or config.agent == "moca-plan":
+        raise ConfigError("belief.width = true cannot be combined with planning yet: use moca with plan.horizon = 1")
 
 
 def _value_fits(config: "Config") -> None:

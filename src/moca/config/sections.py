@@ -195,6 +195,9 @@ class BeliefConfig:
     sigma_lr: float = _setting(
         0.03, "The learning rate of the logarithm of learned noise levels, for ten steps per episode.", low=0
     )
+    width: bool = _setting(
+        False, "Whether the agent also sees how wide its belief is, which gives information a value."
+    )
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from moca.agents import make_agent
+from moca.belief import features
 from moca.config import Config
 from moca.devices import compiled, over_devices
 from moca.envs.environment import Spaces
@@ -196,7 +197,7 @@ class GreedyEpisodes:
             sensor_state, measured = sensor.init(observation, noises[0])
             policy = policy_start(agent, learner, measured)
             executed = sensor.disturb(self._env, policy.action, disturbances[0])
-            value = agent.value(learner, policy.belief.mean)
+            value = agent.value(learner, features(config, policy.belief))
             draws = sensor.draw_many(key, self._steps, size)
             return Playing(policy, executed, value, value, noises, again, disturbances, measured, sensor_state, draws)
 
@@ -216,11 +217,12 @@ class GreedyEpisodes:
             drawn = jax.tree.map(lambda leaf: leaf[time], playing.draws)
             after, measured = sensor.measure(playing.sensor, observation, playing.normals[time + 1], drawn)
             policy = policy_step(agent, learner, playing.policy, measured)
+            again = agent.taken_for_state(learner, sensor(observation, playing.again[time + 1]))
             return playing._replace(
                 policy=policy,
                 executed=sensor.disturb(self._env, policy.action, playing.disturbances[time + 1]),
-                value=agent.value(learner, policy.belief.mean),
-                value_again=agent.value(learner, sensor(observation, playing.again[time + 1])),
+                value=agent.value(learner, features(config, policy.belief)),
+                value_again=agent.value(learner, again),
                 measured=measured,
                 sensor=after,
             )

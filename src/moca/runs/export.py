@@ -40,6 +40,8 @@ def write(path: Path | str, agent: Agent, learner: Any, origin: Mapping[str, Any
             f"a policy whose state has sensor.history = {config.sensor.history} cannot be exported yet; use "
             "agent.policy()"
         )
+    if config.belief.width:
+        raise ConfigError("a policy with belief.width = true cannot be exported yet; use agent.policy()")
     facts = {
         **origin,
         "format": FORMAT,

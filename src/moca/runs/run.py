@@ -264,11 +264,13 @@ class Run:
 
         def act(config: Config, learner: Any, states: Any) -> Any:
             agent = make_agent(config, env)
-            return jnp.clip(jax.vmap(lambda s: agent.act(learner, s))(states), low, high)
+            return jnp.clip(
+                jax.vmap(lambda s: agent.act(learner, agent.taken_for_state(learner, s)))(states), low, high
+            )
 
         def value(config: Config, learner: Any, states: Any) -> Any:
             agent = make_agent(config, env)
-            return jax.vmap(lambda s: agent.value(learner, s))(states)
+            return jax.vmap(lambda s: agent.value(learner, agent.taken_for_state(learner, s)))(states)
 
         def foresee(config: Config, learner: Any, states: Any, actions: Any) -> Any:
             inside = env.from_bounds(actions)

@@ -9,6 +9,7 @@ from jaxtyping import Array, Float, Key
 
 from moca.agents import Agent, make_agent
 from moca.agents.quadratic import QuadraticAgent
+from moca.belief import features
 from moca.config import Config
 from moca.critic import ActionSlice, first
 from moca.diagnostics import outlook
@@ -78,7 +79,8 @@ def describe(agent: Agent, learner: Any, moments: Moment, happened: Episode) -> 
     if learner.model is not None:
         found |= _predictions(agent, learner, episode)
     if isinstance(agent, QuadraticAgent):
-        found |= jax.vmap(lambda s: _parabolas(agent.env, first(learner.critics).slice(s)))(belief.mean)
+        seen = jax.vmap(lambda each: features(agent.config, each))(belief)
+        found |= jax.vmap(lambda s: _parabolas(agent.env, first(learner.critics).slice(s)))(seen)
         if agent.predicts:
             inside = episode._replace(action=agent.env.from_bounds(action))
             found |= agent.stakes(learner, inside)._asdict()

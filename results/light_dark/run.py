@@ -1,0 +1,121 @@
+"""Trains agents on the light-dark task, with and without the width of the belief in V.
+
+    PYTHONPATH=src python results/light_dark/run.py OUT [--seeds 10] [--first 0]
+
+Writes OUT/summary.json: the optimum, the best policy found that does not see the width, and the
+returns of every seed. docs/light-dark.md has the task and the rule.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from moca.agents import make_agent
+from moca.config import Config, override
+from moca.drivers import ScanTrainer
+from moca.envs.sensors import make_sensor
+from moca.evaluation import evaluate
+from moca.studies.statistics import mean_t
+from moca.tasks.light_dark import BRIGHT, DARK, GOAL, SPEED, STEPS, LightDark
+from moca.tasks.light_dark_planner import Planner, Policy, simulate
+
+GAMMA = 0.95
+CONFIG = override(
+    Config(),
+    {
+        "noise.kind": "light-dark", "noise.sigma": DARK, "noise.sigma_min": BRIGHT, "belief.filter": True,
+        "env.episode_length": STEPS, "train.steps": 48_000, "train.batch": 128, "train.gamma": GAMMA,
+        "train.updates": 2, "train.warmup": 300, "train.decay": 0.02, "train.capacity": 12_000,
+        "train.eval_episodes": 1, "train.eval_every": 1_000_000,
+        "value.kind": "erf", "value.bases": 128, "value.low": [-8], "value.high": [6], "value.lengthscales": [0.3],
+        "value.lr": 1e-2, "value.basis_lr": 1e-2, "value.most": 1 / (1 - GAMMA),
+        "critic.width": 64, "critic.head": "slope", "critic.keepalive": 0,
+        "critic.lr": 1e-3, "critic.lr_end": 1e-3, "critic.vertex_lr": 1e-3, "critic.vertex_lr_end": 1e-3,
+        "dynamics.members": 3, "dynamics.width": 8, "dynamics.depth": 1, "dynamics.lr": 2e-3,
+        "exploration.probability": 0.5, "exploration.probability_end": 0.1, "exploration.anneal": 0.6,
+        "exploration.sigma": 0.3, "exploration.sigma_end": 0.05, "exploration.hold": 6,
+    },
+)  # fmt: skip
+AGENTS: dict[str, dict[str, Any]] = {
+    f"{agent}, {name}": {"agent": agent, "belief.width": width}
+    for agent in ("moca", "moca-ce", "bnaf")
+    for name, width in (("mean and width", True), ("mean alone", False))
+}
+EPISODES = 1000  # of the evaluation of each seed
+
+
+def best_blind(rounds: int = 40, seed: int = 0) -> Policy:
+    """Returns the best policy found that does not see the width.
+
+    It is a function of the mean, linear between whole numbers, found by the cross-entropy method.
+    """
+    knots, draw = np.arange(-8, 6), np.random.default_rng(seed)
+
+    def blind(actions: np.ndarray) -> Policy:
+        return lambda time, mean, width: np.asarray(np.interp(mean, knots, actions)).clip(-1, 1)
+
+    middle, spread = np.clip((GOAL - knots) / SPEED, -1, 1), np.full(len(knots), 0.5)
+    for number in range(rounds):
+        tried = middle + spread * draw.normal(size=(50, len(knots)))
+        scores = [simulate(blind(actions), 500, number).mean() for actions in tried]
+        kept = tried[np.argsort(scores)[-10:]]
+        middle, spread = 0.3 * middle + 0.7 * kept.mean(axis=0), 0.3 * spread + 0.7 * kept.std(axis=0)
+    return blind(middle)
+
+
+def references(episodes: int = 20_000) -> dict[str, float]:
+    """Returns the optimum on the grid, and simulated returns: its policy's, the best blind one's, and nothing's."""
+    planner = Planner()
+    value, actions = planner.best()
+    policies: dict[str, Policy] = {
+        "optimum_simulated": planner.policy(actions),
+        "best_blind": best_blind(),
+        "nothing": lambda time, mean, width: 0 * mean,
+    }
+    found = {name: float(simulate(policy, episodes, seed=1).mean()) for name, policy in policies.items()}
+    return {"optimum": planner.optimum(value)} | found
+
+
+def share(returns: Any, found: dict[str, float]) -> Any:
+    """Returns returns in % of the way from doing nothing to the optimum."""
+    return 100 * (returns - found["nothing"]) / (found["optimum"] - found["nothing"])
+
+
+def trained(config: Config, seeds: list[int]) -> np.ndarray:
+    """Returns the return of each seed's greedy policy, averaged over episodes."""
+    env = LightDark()
+    trainer = ScanTrainer([config] * len(seeds), seeds, env)
+    for _ in trainer:
+        pass
+    agent, sensor, key = make_agent(config, env), make_sensor(config, env), jax.random.key(0)
+    judge = lambda learner: evaluate(agent, learner, env, sensor, STEPS, EPISODES, key)["return_mean"]  # noqa: E731
+    return np.asarray(jax.jit(jax.vmap(judge))(trainer.learners), float)
+
+
+def main(out: Path, seeds: list[int]) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    found = references()
+    summary: dict[str, Any] = {name: round(number, 3) for name, number in found.items()}
+    for name, settings in AGENTS.items():
+        returns = trained(override(CONFIG, settings), seeds)
+        summary[name] = {
+            "percent": round(float(share(returns.mean(), found)), 1),
+            "half_width_95": round(mean_t(share(returns, found)).half_width, 1),
+            "percents": share(returns, found).round(1).tolist(),
+            "returns": returns.round(3).tolist(),
+        }
+        print(name, summary[name]["percent"], summary[name]["percents"], flush=True)
+        (out / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--first", type=int, default=0)
+    arguments = parser.parse_args()
+    main(arguments.out, list(range(arguments.first, arguments.first + arguments.seeds)))

@@ -23,20 +23,20 @@ from moca.studies.statistics import mean_t
 from moca.tasks.light_dark import BRIGHT, DARK, GOAL, SPEED, STEPS, LightDark
 from moca.tasks.light_dark_planner import Planner, Policy, simulate
 
-GAMMA = 0.95
+GAMMA = 0.97
 CONFIG = override(
     Config(),
     {
         "noise.kind": "light-dark", "noise.sigma": DARK, "noise.sigma_min": BRIGHT, "belief.filter": True,
-        "env.episode_length": STEPS, "train.steps": 48_000, "train.batch": 128, "train.gamma": GAMMA,
-        "train.updates": 2, "train.warmup": 300, "train.decay": 0.02, "train.capacity": 12_000,
+        "env.episode_length": STEPS, "train.steps": 99_000, "train.batch": 128, "train.gamma": GAMMA,
+        "train.updates": 2, "train.warmup": 300, "train.decay": 0.005,
         "train.eval_episodes": 1, "train.eval_every": 1_000_000,
-        "value.kind": "erf", "value.bases": 128, "value.low": [-8], "value.high": [6], "value.lengthscales": [0.3],
+        "value.kind": "erf", "value.bases": 128, "value.low": [-8], "value.high": [6], "value.lengthscales": [1],
         "value.lr": 1e-2, "value.basis_lr": 1e-2, "value.most": 1 / (1 - GAMMA),
         "critic.width": 64, "critic.head": "slope", "critic.keepalive": 0,
         "critic.lr": 1e-3, "critic.lr_end": 1e-3, "critic.vertex_lr": 1e-3, "critic.vertex_lr_end": 1e-3,
         "dynamics.members": 3, "dynamics.width": 8, "dynamics.depth": 1, "dynamics.lr": 2e-3,
-        "exploration.probability": 0.5, "exploration.probability_end": 0.1, "exploration.anneal": 0.6,
+        "exploration.probability": 0.5, "exploration.probability_end": 0.2, "exploration.anneal": 0.5,
         "exploration.sigma": 0.3, "exploration.sigma_end": 0.05, "exploration.hold": 6,
     },
 )  # fmt: skip

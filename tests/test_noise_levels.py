@@ -133,6 +133,18 @@ def test_noise_that_grows_with_the_state_is_found():
     np.testing.assert_allclose(found, 0.3 * np.sqrt(squares) * np.ones((3, 3)), rtol=0.1)
 
 
+def test_noise_that_grows_up_to_a_size_is_found():
+    random = np.random.default_rng(0)
+    episodes = []
+    for seed in range(4):
+        states, actions, _ = trajectory(1000, seed)
+        deviation = 0.05 + 0.3 * np.minimum(np.linalg.norm(3 * states, axis=1, keepdims=True), 1.0)
+        episodes.append(rows(3 * actions, 3 * states + deviation * random.normal(size=states.shape), means=3 * states))
+    state = fitted(jax.tree.map(lambda *leaves: jnp.stack(leaves), *episodes), 3.0)
+    far = np.sqrt(noise_variance(state.noise, state.ensemble.statistics, jnp.array([[2.0, 1.0, 0.0], [2.0, 2.0, 1.0]])))
+    np.testing.assert_allclose(far, 0.35, rtol=0.1)
+
+
 def signals(steps=2000, noise=(0.02, 0.05, 0.1)):
     """A swing, and a mass pushed to and fro with its speed; with noise."""
     random = np.random.default_rng(0)

@@ -1,9 +1,10 @@
 """Trains agents on the light-dark task, with and without the width of the belief in V.
 
-    PYTHONPATH=src python results/light_dark/run.py OUT [--seeds 10] [--first 0]
+    python results/light_dark/run.py OUT [--part NUMBER] [--seeds 10] [--first 0]
 
 Writes OUT/summary.json: the optimum, the best policy found that does not see the width, and the
-returns of every seed. docs/light-dark.md has the task and the rule.
+returns of every seed. With --part it only computes one part of it, so that parts can run side by
+side: 0 is the references, 1 to 6 the agents. docs/light-dark.md has the task and the rule.
 """
 
 import argparse
@@ -36,8 +37,8 @@ CONFIG = override(
         "critic.width": 64, "critic.head": "slope", "critic.keepalive": 0,
         "critic.lr": 1e-3, "critic.lr_end": 1e-3, "critic.vertex_lr": 1e-3, "critic.vertex_lr_end": 1e-3,
         "dynamics.members": 3, "dynamics.width": 8, "dynamics.depth": 1, "dynamics.lr": 2e-3,
-        "exploration.probability": 0.5, "exploration.probability_end": 0.2, "exploration.anneal": 0.5,
-        "exploration.sigma": 0.3, "exploration.sigma_end": 0.05, "exploration.hold": 6,
+        "exploration.probability": 0.5, "exploration.probability_end": 0.1, "exploration.anneal": 0.5,
+        "exploration.sigma": 0.3, "exploration.sigma_end": 0.1, "exploration.hold": 6,
     },
 )  # fmt: skip
 AGENTS: dict[str, dict[str, Any]] = {
@@ -96,26 +97,49 @@ def trained(config: Config, seeds: list[int]) -> np.ndarray:
     return np.asarray(jax.jit(jax.vmap(judge))(trainer.learners), float)
 
 
-def main(out: Path, seeds: list[int]) -> None:
-    out.mkdir(parents=True, exist_ok=True)
-    found = references()
-    summary: dict[str, Any] = {name: round(number, 3) for name, number in found.items()}
-    for name, settings in AGENTS.items():
-        returns = trained(override(CONFIG, settings), seeds)
-        summary[name] = {
-            "percent": round(float(share(returns.mean(), found)), 1),
-            "half_width_95": round(mean_t(share(returns, found)).half_width, 1),
-            "percents": share(returns, found).round(1).tolist(),
+def compute(part: int, seeds: list[int]) -> dict[str, Any]:
+    """Returns one part of the summary: the references, or the returns of an agent's seeds."""
+    if part == 0:
+        return references()
+    name, settings = list(AGENTS.items())[part - 1]
+    returns = trained(override(CONFIG, settings), seeds)
+    print(name, returns.round(2).tolist(), flush=True)
+    return {name: returns.round(4).tolist()}
+
+
+def summary(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    """Returns the references, and for each agent its returns in % of the way to the optimum."""
+    found, *agents = parts
+    out: dict[str, Any] = {name: round(number, 3) for name, number in found.items()}
+    for name, returns in ((name, np.array(each)) for cell in agents for name, each in cell.items()):
+        percents = share(returns, found)
+        out[name] = {
+            "percent": round(float(percents.mean()), 1),
+            "half_width_95": round(mean_t(percents).half_width, 1),
+            "percents": percents.round(1).tolist(),
             "returns": returns.round(3).tolist(),
         }
-        print(name, summary[name]["percent"], summary[name]["percents"], flush=True)
-        (out / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
+    return out
+
+
+def main(out: Path, part: int | None, seeds: list[int]) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    paths = [out / f"part-{number}.json" for number in range(1 + len(AGENTS))]
+    for number in range(len(paths)) if part is None else [part]:
+        paths[number].write_text(json.dumps(compute(number, seeds)))
+    if all(path.exists() for path in paths):
+        whole = summary([json.loads(path.read_text()) for path in paths])
+        (out / "summary.json").write_text(json.dumps(whole, indent=1) + "\n")
+        for path in paths:
+            path.unlink(missing_ok=True)
+        print(out / "summary.json")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
+    parser.add_argument("--part", type=int)
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--first", type=int, default=0)
     arguments = parser.parse_args()
-    main(arguments.out, list(range(arguments.first, arguments.first + arguments.seeds)))
+    main(arguments.out, arguments.part, list(range(arguments.first, arguments.first + arguments.seeds)))

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-SEEDS = range(9000, 9020)  # on which nothing was chosen
+SEEDS = range(9200, 9220)  # on which nothing was chosen
 CARTPOLE, PENDULUM = ("CartpoleBalance", 100_000), ("PendulumSwingup", 250_000)
 # By name: task and steps, settings, and the levels of the noise, which share a program.
 ROWS: dict[str, tuple[tuple[str, int], dict[str, Any], list[dict[str, Any]]]] = {

@@ -243,13 +243,14 @@ class NoiseLevels(NamedTuple):
     constant: Float[Array, "obs"]  # of the deviation that is the same in every state
     growing: Float[Array, "obs"] | None = None  # of the deviation at a state of typical size
     shares: Float[Array, "obs"] | None = None  # of each dimension in the size of the state
+    most: Float[Array, "obs"] | None = None  # of the size from which the noise does not grow further
     process: Float[Array, "obs"] | None = None  # of a factor of the members' deviations
 
     @staticmethod
     def of(log_deviation: Float[Array, "obs"]) -> "NoiseLevels":
         """Returns levels for noise of these deviations, nearly the same in all states."""
         zeros = jnp.zeros_like(log_deviation)
-        return NoiseLevels(log_deviation, log_deviation - 2, zeros, zeros)
+        return NoiseLevels(log_deviation, log_deviation - 2, zeros, zeros, zeros)
 
 
 def noise_variance(
@@ -258,11 +259,12 @@ def noise_variance(
     """Returns the learned noise variance of each dimension.
 
     It is a constant plus a part that grows with the squares of the state, in units of their mean
-    squares, up to nine of these: state-norm noise is of this form.
+    squares, up to a size that is learned too: state-norm noise is of this form.
     """
     squares = observation**2 / jnp.maximum(statistics.square[0], 1e-12)
     size = jnp.sum(jax.nn.softmax(cast(Array, levels.shares)) * squares, axis=-1, keepdims=True)
-    return jnp.exp(2 * levels.constant) + jnp.exp(2 * cast(Array, levels.growing)) * jnp.minimum(size, 9.0)
+    size = jnp.minimum(size, jnp.exp(cast(Array, levels.most)))
+    return jnp.exp(2 * levels.constant) + jnp.exp(2 * cast(Array, levels.growing)) * size
 
 
 class ModelState(NamedTuple):

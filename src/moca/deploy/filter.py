@@ -39,12 +39,13 @@ class Filter:
         if "noise.variance" in arrays:
             self.variance = take(arrays, "noise.variance", size)
             grows = "noise.growing" in arrays  # with the state
-            self.growing, shares = (
-                take(arrays, name, size) if grows else np.zeros(size) for name in ("noise.growing", "noise.shares")
+            self.growing, shares, self.most = (
+                take(arrays, f"noise.{name}", size) if grows else np.zeros(size)
+                for name in ("growing", "shares", "most")
             )
             self.weights = shares / (self.mean[0] ** 2 + self.deviation[0] ** 2)
-            if not (self.variance >= 0).all() or (self.growing < 0).any() or (shares < 0).any():
-                raise ValueError("noise.variance, noise.growing and noise.shares must not be negative")
+            if min(each.min() for each in (self.variance, self.growing, shares, self.most)) < 0:
+                raise ValueError("noise.variance, noise.growing, noise.shares and noise.most must not be negative")
             return
         self.range, self.inverse = take(arrays, "noise.range", 2), take(arrays, "noise.inverse_scales", size)
         if not 0 <= self.range[0] <= self.range[1] or (self.inverse < 0).any() or not self.inverse.any():
@@ -88,7 +89,7 @@ class Filter:
     def _noise(self, s: np.ndarray) -> np.ndarray:
         """Returns the noise variance of each observed dimension at this state."""
         if self.variance is not None:
-            return self.variance + self.growing * np.minimum((self.weights * s**2).sum(), 9.0)
+            return self.variance + self.growing * np.minimum((self.weights * s**2).sum(), self.most)
         low, high = self.range
         norm = np.sqrt(((s * self.inverse) ** 2).sum() / np.sum(self.inverse > 0))
         return (low + (high - low) * np.clip(norm, 0, 1)) ** 2 * np.ones(len(s))

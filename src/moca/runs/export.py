@@ -125,8 +125,9 @@ def _filter(agent: Agent, learner: Any) -> Parts:
 
 def _learned_noise(model: ModelState) -> dict[str, Any]:
     """Returns the arrays of the learned noise, and the factor of the model's deviations."""
-    constant, growing, shares, _ = (np.asarray(each) for each in model.noise)
+    constant, growing, shares, most, _ = (np.asarray(each) for each in model.noise)
     return {
+        "noise.most": np.exp(most),
         "noise.variance": np.exp(2 * constant),
         "noise.growing": np.exp(2 * growing),
         "noise.shares": np.exp(shares - shares.max()) / np.exp(shares - shares.max()).sum(),

@@ -1,13 +1,14 @@
 """The Bellman target, and the predictions of the next state in which the paper's agents differ."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 from moca import moments as mm
+from moca.config import AGENTS
 from moca.critic import twin_axes
 
 PredictionRule = Callable[[mm.GaussianMixture, Key[Array, ""], int], mm.Distribution]
@@ -34,6 +35,22 @@ def samples_of_it(mixture: mm.GaussianMixture, key: Key[Array, ""], samples: int
 def whole_mixture(mixture: mm.GaussianMixture, key: Key[Array, ""], samples: int) -> mm.Distribution:
     """MoCA (mixture): the ensemble's mixture itself."""
     return mixture
+
+
+def prediction_rule(agent: str) -> PredictionRule:
+    """Returns the rule by which an agent predicts s′."""
+    return cast(Any, AGENTS[agent].prediction)()
+
+
+def needs_moments_alone(agent: str) -> bool:
+    """Returns whether an agent predicts the same from an ensemble's mean and covariance alone."""
+    return AGENTS[agent].prediction is not None and prediction_rule(agent) in (one_gaussian, mean_alone, samples_of_it)
+
+
+def one_each(mixtures: mm.GaussianMixture) -> mm.GaussianMixture:
+    """Returns mixtures of one component each, with the same means and covariances."""
+    one = mm.moment_match(mixtures, full=True)
+    return mm.GaussianMixture(jnp.ones((*one.mean.shape[:-1], 1)), jax.tree.map(lambda x: x[:, None], one))
 
 
 def cautious(belief: mm.Distribution, value: mm.Function, caution: Any) -> Float[Array, ""]:

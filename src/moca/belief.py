@@ -116,10 +116,13 @@ def anticipate(
     The filter will move its mean by the gain K = P S⁻¹ times the innovation, with P the members'
     matched covariance plus `spread`, and S = P + diag(noise). If member k is right, the new mean is
     m̄ + K (mₖ − m̄) on average, with covariance K (Cₖ + spread + diag(noise)) Kᵀ; the members,
-    matched, then have covariance P S⁻¹ P. Without noise K is the identity, and this is the next
-    state itself.
+    matched, then have covariance P S⁻¹ P, which is all that is computed if they are matched already.
+    Without noise K is the identity, and this is the next state itself.
     """
     components = mixtures.components
+    if components.mean.shape[1] == 1:
+        covariance = gained(components.covariance[:, 0] + spread, noise)[:, None]
+        return mm.GaussianMixture(mixtures.weights, mm.Gaussian(components.mean, covariance))
     mean, aleatoric, epistemic = mm.decompose(mixtures, full=True)
     gain = gains(aleatoric + epistemic + spread, noise)[:, None]
     own = components.covariance + (spread + jax.vmap(jnp.diag)(noise))[:, None]
@@ -139,6 +142,22 @@ def anticipate_diagonal(
     variance = share**2 * (components.variance + (spread + noise)[:, None])
     centre = mean[:, None] + share * (components.mean - mean[:, None])
     return mm.GaussianMixture(mixtures.weights, mm.DiagonalGaussian(centre, variance))
+
+
+def gained(prior: Float[Array, "n obs obs"], noise: Float[Array, "n obs"]) -> Float[Array, "n obs obs"]:
+    """Returns P (P + diag(noise))⁻¹ P for many P: what an observation subtracts from a covariance."""
+
+    def one(prior: Float[Array, "obs obs"], noise: Float[Array, "obs"]) -> Float[Array, "obs obs"]:
+        def dimension(carry: tuple[Array, Array], j: Array) -> tuple[tuple[Array, Array], None]:
+            covariance, known = carry
+            variance = jnp.maximum(covariance[j, j] + noise[j], jnp.finfo(prior.dtype).tiny)
+            more = covariance[:, j, None] * (covariance[j] / variance)
+            return (covariance - more, known + more), None
+
+        start = (_raised(prior), jnp.zeros_like(prior))
+        return jax.lax.scan(dimension, start, jnp.arange(len(noise)), unroll=min(len(noise), 8))[0][1]
+
+    return jax.vmap(one)(prior, noise)
 
 
 def gains(prior: Float[Array, "n obs obs"], noise: Float[Array, "n obs"]) -> Float[Array, "n obs obs"]:

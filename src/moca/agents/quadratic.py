@@ -7,7 +7,6 @@ The methods follow Algorithm 1: `init` is line 1, `act` line 3, and `update` lin
 """
 
 import dataclasses
-from collections.abc import Callable
 from typing import NamedTuple, cast
 
 import equinox as eqx
@@ -19,7 +18,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, UInt8
 from moca import config
 from moca import moments as mm
 from moca.agents.agent import Agent, Info
-from moca.backup import bellman_target, cautious, twin_values
+from moca.backup import bellman_target, cautious, needs_moments_alone, one_each, prediction_rule, twin_values
 from moca.belief import Belief, features
 from moca.critic import (
     ActionSlice,
@@ -177,9 +176,9 @@ class QuadraticAgent(Agent):
 
         The rewards after a termination are zero; further terminations are not predicted [choice].
         """
-        prediction, steps = cast(Callable, config.AGENTS[self.config.agent].prediction)(), self.config.plan.horizon - 1
+        rule, steps = prediction_rule(self.config.agent), self.config.plan.horizon - 1
         gamma, key = self.config.train.gamma, jax.random.fold_in(key, 1)
-        rewards, last = look_ahead(self.world(state), prediction, predictions, batch.spread, gamma, steps, key)
+        rewards, last = look_ahead(self.world(state), rule, predictions, batch.spread, gamma, steps, key)
         return batch._replace(reward=batch.reward + (1 - batch.terminated) * rewards), last
 
     def target(self, batch: Transition, predictions: mm.Distribution, values: mm.Function) -> Float[Array, "n"]:
@@ -205,10 +204,9 @@ class QuadraticAgent(Agent):
         """Returns the distribution of s′ for each transition, actions in [−1, 1] [Alg. 1 l. 10]."""
         if not self.predicts:
             return mm.Dirac(with_width(batch).next_observation)
-        prediction = cast(Callable, config.AGENTS[self.config.agent].prediction)()
-        samples = self.config.dynamics.samples
+        rule, samples = prediction_rule(self.config.agent), self.config.dynamics.samples
         keys = jax.random.split(key, len(batch.reward))
-        return jax.vmap(lambda mixture, k: prediction(mixture, k, samples))(self._mixtures(state, batch), keys)
+        return jax.vmap(lambda mixture, k: rule(mixture, k, samples))(self._mixtures(state, batch), keys)
 
     def _mixtures(self, state: QuadraticState, batch: Transition) -> mm.GaussianMixture:
         """Returns the ensemble's predictions of V's input: state, belief or latent state."""
@@ -217,6 +215,8 @@ class QuadraticAgent(Agent):
             latent = self._latent(state, batch)
             return state.latent.ensemble.predict_batch(latent.observation, latent.action)
         mixtures = model.ensemble.predict_batch(batch.observation, batch.action)
+        if self.filter.correlated and needs_moments_alone(self.config.agent):
+            mixtures = one_each(mixtures)
         gaps = {} if batch.missing is None else {"missing": batch.missing}
         means = self.filter.anticipate(model, mixtures, batch.spread, **gaps)
         return means if batch.next_width is None else at_width(means, batch.next_width)

@@ -4,7 +4,7 @@
 
 Writes OUT/summary.json: the optimum, the best policy found that does not see the width, and the
 returns of every seed. With --part it only computes one part of it, so that parts can run side by
-side: 0 is the references, 1 to 6 the agents. docs/light-dark.md has the task and the rule.
+side: 0 is the references, 1 to 6 the agents. docs/light-dark.md has the task, the rule and the table.
 """
 
 import argparse
@@ -20,6 +20,7 @@ from moca.config import Config, override
 from moca.drivers import ScanTrainer
 from moca.envs.sensors import make_sensor
 from moca.evaluation import evaluate
+from moca.looks import label
 from moca.studies.statistics import mean_t
 from moca.tasks.light_dark import BRIGHT, DARK, GOAL, SPEED, STEPS, LightDark
 from moca.tasks.light_dark_planner import Planner, Policy, simulate
@@ -120,6 +121,17 @@ def summary(parts: list[dict[str, Any]]) -> dict[str, Any]:
             "returns": returns.round(3).tolist(),
         }
     return out
+
+
+def table() -> list[str]:
+    """Returns the lines of the table of docs/light-dark.md."""
+    found = json.loads((Path(__file__).parent / "summary.json").read_text())
+    lines = ["| agent | V sees | % of the optimum | ± | seeds |", "|---|---|---|---|---|"]
+    for name in AGENTS:
+        agent, sees = name.split(", ")
+        cell, seeds = found[name], ", ".join(f"{percent:.0f}" for percent in found[name]["percents"])
+        lines.append(f"| {label(agent)} | {sees} | {cell['percent']} | {cell['half_width_95']} | {seeds} |")
+    return lines
 
 
 def main(out: Path, part: int | None, seeds: list[int]) -> None:

@@ -36,7 +36,6 @@ LEARNED = {"belief.noise": "learned", **FULL}
 AGENTS: dict[str, dict[str, Any]] = {
     "moca-told": {"agent": "moca", **FULL},
     "moca-learned": {"agent": "moca", **LEARNED},
-    "moca-told-diagonal": {"agent": "moca"},
     "moca-diagonal": {"agent": "moca", "belief.noise": "learned"},
     "moca-ce-learned": {"agent": "moca-ce", **LEARNED},
     "bnaf-learned": {"agent": "bnaf", **LEARNED},

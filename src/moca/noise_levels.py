@@ -192,7 +192,7 @@ def innovation_nll(
 
 
 def _product(a: Float[Array, "obs obs"], b: Float[Array, "obs obs"]) -> Float[Array, "obs obs"]:
-    """Returns a @ b as a sum: for many small matrices, XLA's products take twice as long on a CPU."""
+    """Returns a @ b as a sum; for many small matrices, XLA's products take longer on a CPU."""
     return jnp.sum(a[:, :, None] * b, axis=1)
 
 

@@ -1,17 +1,32 @@
-"""The page about sensors shows what lies in results/."""
+"""The pages about sensors and about the value of information show what lies in results/."""
 
 import importlib.util
+import json
+
+import pytest
 
 from tests.conftest import ROOT
 
 
-def test_the_table_of_the_page_is_that_of_the_results():
-    path = ROOT / "results" / "sensors" / "run.py"
-    spec = importlib.util.spec_from_file_location("sensors", path)
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    page = (ROOT / "docs" / "sensors.md").read_text()
-    lines = script.table()
-    assert len(lines) == 12
+def script(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "results" / name / "run.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(("name", "page", "rows"), [("sensors", "sensors", 12), ("light_dark", "light-dark", 8)])
+def test_the_table_of_the_page_is_that_of_the_results(name, page, rows):
+    text = (ROOT / "docs" / f"{page}.md").read_text()
+    lines = script(name).table()
+    assert len(lines) == rows
     for line in lines:
-        assert line in page
+        assert line in text
+
+
+def test_the_rule_of_the_light_dark_task_is_met():
+    """With the width in V at least 90 % of the optimum, without it at most 75 %; nor can any policy that is blind."""
+    found = json.loads((ROOT / "results" / "light_dark" / "summary.json").read_text())
+    assert found["moca, mean and width"]["percent"] >= 90
+    assert found["moca, mean alone"]["percent"] <= 75
+    assert script("light_dark").share(found["best_blind"], found) <= 75

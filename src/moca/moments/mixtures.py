@@ -90,7 +90,7 @@ def decompose(mixture: GaussianMixture, *, full: bool | None = None) -> Decompos
     mean = mixture.mean
     delta = components.mean - mean[..., None, :]
     if full if full is not None else isinstance(components, Gaussian):
-        # A matrix product, and diagonals that are averaged first: sums of K matrices take XLA ten times as long.
+        # A product, and diagonals that are averaged first: XLA takes long for sums of K matrices.
         epistemic = jnp.matmul((weights[..., None] * delta).mT, delta, precision="highest")
         if isinstance(components, Gaussian):
             return Decomposition(mean, _average(weights, components.covariance), epistemic)

@@ -10,6 +10,7 @@ import scipy.stats
 
 from moca import moments as mm
 from moca.agents import make_agent
+from moca.backup import one_each
 from moca.belief import Belief, anticipate, anticipate_diagonal, gains, predict, update
 from moca.config import override
 from moca.diagnostics import Outlook, check_filter, describe_model
@@ -157,6 +158,24 @@ def test_a_full_covariance_reaches_the_target(wrapped):
     alone = rows._replace(spread=pack(spread * jnp.eye(2), True))
     without = agent.predict(state.learner, alone, jax.random.key(0)).covariance
     assert (np.abs(found - without).max(axis=(1, 2)) > 0.1 * np.abs(spread[:, 0, 1])).any()
+
+
+def test_matched_first_or_last_the_next_belief_is_the_same():
+    """Also where a dimension is not measured at all."""
+    random = np.random.default_rng(0)
+    with jax.enable_x64(True):
+        root = random.normal(size=(4, 3, 3))
+        spread, noise = jnp.asarray(root @ root.mT), jnp.asarray([[0.5, 1e15, 0.1]] * 4)
+        components = mm.DiagonalGaussian(random.normal(size=(4, 2, 3)), random.uniform(0.1, 1, size=(4, 2, 3)))
+        mixtures = mm.GaussianMixture(jnp.array([[0.3, 0.7]] * 4), components)
+        last = jax.vmap(mm.moment_match)(anticipate(mixtures, spread, noise))
+        first = anticipate(one_each(mixtures), spread, noise)
+        assert first.weights.shape == (4, 1)
+        np.testing.assert_allclose(first.components.mean[:, 0], last.mean, atol=1e-12)
+        np.testing.assert_allclose(first.components.covariance[:, 0], last.covariance, atol=1e-6)
+        prior = mm.moment_match(mixtures, full=True).covariance + spread
+        exact = prior @ np.linalg.solve(prior + jax.vmap(jnp.diag)(noise), prior)
+        np.testing.assert_allclose(first.components.covariance[:, 0], exact, atol=1e-6)
 
 
 def test_gains_are_those_of_the_update():

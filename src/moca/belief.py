@@ -116,7 +116,7 @@ def anticipate(
     The filter will move its mean by the gain K = P S⁻¹ times the innovation, with P the members'
     matched covariance plus `spread`, and S = P + diag(noise). If member k is right, the new mean is
     m̄ + K (mₖ − m̄) on average, with covariance K (Cₖ + spread + diag(noise)) Kᵀ; the members,
-    matched, then have covariance P S⁻¹ P, which is all that is computed if they are matched already.
+    matched, then have covariance P S⁻¹ P. Nothing else is computed if they are matched already.
     Without noise K is the identity, and this is the next state itself.
     """
     components = mixtures.components
@@ -145,7 +145,7 @@ def anticipate_diagonal(
 
 
 def gained(prior: Float[Array, "n obs obs"], noise: Float[Array, "n obs"]) -> Float[Array, "n obs obs"]:
-    """Returns P (P + diag(noise))⁻¹ P for many P: what an observation subtracts from a covariance."""
+    """Returns P (P + diag(noise))⁻¹ P for many P, by which observations reduce covariances."""
 
     def one(prior: Float[Array, "obs obs"], noise: Float[Array, "obs"]) -> Float[Array, "obs obs"]:
         def dimension(carry: tuple[Array, Array], j: Array) -> tuple[tuple[Array, Array], None]:

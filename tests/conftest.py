@@ -9,7 +9,6 @@ from pathlib import Path
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy: threads that wait for each other on busy cores
 
 import jax
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 from tools.quick_xla import FLAGS
@@ -57,35 +56,11 @@ def programs_of_one_module():
 
 @pytest.fixture(scope="module")
 def programs_made_once():
-    """Runs with the same settings, shapes and environment share their programs, in modules about what is around them:
-    files, callbacks, commands, pages. To trace and load a program takes longer than to run it."""
-    from moca.drivers import ScanTrainer
-    from moca.drivers.trainer import Trainer
-    from moca.envs.environment import Environment
-    from moca.runs.run import Run
+    """For modules whose runs are many and alike."""
+    from tests import sharing
 
-    made = {}
-
-    def once(build, env, *key):
-        if not isinstance(env, Environment):  # on the host
-            return build()
-        constants, kind = jax.tree.flatten(env)
-        key = (kind, *(np.asarray(constant).tobytes() for constant in constants), *key)
-        if key not in made:
-            made[key] = build()
-        return made[key]
-
-    def compile_once(trainer):
-        arrays, kind = jax.tree.flatten((trainer.configs, trainer.state))
-        shapes = [(array.shape, array.dtype, array.sharding) for array in arrays]
-        trainer._compiled = once(lambda: build(trainer) or trainer._compiled, trainer.env, type(trainer), kind, *shapes)
-
-    build, beginning, programs = ScanTrainer.compile, Trainer._beginning, Run._programs.func
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ScanTrainer, "compile", compile_once)
-        patch.setattr(Trainer, "_beginning", lambda it, env: once(lambda: beginning(it, env), env, it._spread))
-        patch.setattr(Run, "_programs", property(lambda run: once(lambda: programs(run), run.environment)))
-        yield
+    with sharing.programs_made_once() as made:
+        yield made
 
 
 @pytest.fixture

@@ -139,7 +139,7 @@ def means_t(scores: np.ndarray, level: float = 0.95) -> list[Estimate]:
         return [mean_t(row, level) for row in rows]
     means, half = rows.mean(axis=1), rows.std(axis=1, ddof=1) / np.sqrt(count) * stdtrit(count - 1, (1 + level) / 2)
     ends = zip(*(each.tolist() for each in (means, means - half, means + half)), strict=True)
-    return [Estimate(*each, count, count) for each in ends]
+    return [Estimate(value, low, high, count, count) for value, low, high in ends]
 
 
 def paired(ours: ArrayLike, theirs: ArrayLike, level: float = 0.95) -> Estimate:

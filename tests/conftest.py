@@ -54,6 +54,15 @@ def programs_of_one_module():
         trim(0)
 
 
+@pytest.fixture(scope="module")
+def programs_made_once():
+    """For modules whose runs are many and alike."""
+    from tests import sharing
+
+    with sharing.programs_made_once() as made:
+        yield made
+
+
 @pytest.fixture
 def registries():
     """What a test adds to the package goes again."""

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from moca.config import Config, override
 from moca.devices import compiled
 from moca.envs.environment import Environment, Step
+from moca.evaluation import SCORES
 
 
 class Probe(Environment):
@@ -121,3 +122,10 @@ def optimised(trainer):
     """The programs of a trainer that runs longer than it compiles: training has optimisations that tests leave out."""
     train, *others = trainer.lowered()
     return (train.compile(compiler_options={"xla_backend_optimization_level": 3}), *compiled(others))
+
+
+def without_scores(trainer):
+    """The trainer with an evaluation that gives no numbers, for tests of what is learned: compiling it is a third."""
+    nothing = dict.fromkeys(SCORES, jnp.full(len(trainer.state.diverged), jnp.nan))
+    trainer._evaluation = jax.jit(lambda number, runs, donated: nothing)
+    return trainer

@@ -326,12 +326,17 @@ def test_the_command_line_knows_them(tmp_path):
     assert "value.kind = 'ramp' is unknown" in without.stderr
 
 
-def test_a_plugin_that_is_not_there_is_one_sentence(tmp_path, monkeypatch):
-    for name in (str(tmp_path / "none.py"), "no_such_module"):
-        done = moca_command("study", "cartpole", "--dry-run", plugins=name)
-        assert done.returncode == 2
-        assert done.stderr.startswith(f"moca: error: MOCA_PLUGINS: cannot import {name}")
-        assert "Traceback" not in done.stderr
+def test_a_plugin_that_is_not_there_is_one_sentence(tmp_path, monkeypatch, capsys):
+    path, name = str(tmp_path / "none.py"), "no_such_module"
+    done = moca_command("study", "cartpole", "--dry-run", plugins=path)
+    monkeypatch.setenv("MOCA_PLUGINS", name)
+    with pytest.raises(SystemExit) as stopped:
+        main(["study", "cartpole", "--dry-run"])
+    found = [(path, done.returncode, done.stderr), (name, stopped.value.code, capsys.readouterr().err)]
+    for plugin, status, said in found:
+        assert status == 2
+        assert said.startswith(f"moca: error: MOCA_PLUGINS: cannot import {plugin}")
+        assert "Traceback" not in said
     (tmp_path / "mine_beside.py").write_text("")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MOCA_PLUGINS", "mine_beside")

@@ -1,5 +1,6 @@
 """Learning the noise of a sensor: against textbooks where the answer is known, and on signals that are."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import equinox as eqx
@@ -63,7 +64,7 @@ class Motion(eqx.Module):
 
     statistics: dynamics.Statistics
     calibration: jax.Array | None
-    factor: float = eqx.field(static=True)
+    factor: jax.Array
 
     def predict(self, s, a):
         mixture = linear().predict(s, a)
@@ -82,13 +83,17 @@ class Forgetful(Motion):
 def fitted(episodes, factor, rounds=60, kind=Motion):
     """The levels after many episodes' worth of steps on the likelihood."""
     square = jnp.ones((2, 3))
-    model = kind(dynamics.Statistics(jnp.ones(()), jnp.zeros((2, 3)), square), jnp.ones(3), factor)
+    model = kind(dynamics.Statistics(jnp.ones(()), jnp.zeros((2, 3)), square), jnp.ones(3), jnp.asarray(factor))
     noise = NoiseLevels.of(jnp.log(jnp.full(3, 0.15)))
     state = dynamics.ModelState(model, None, noise, ADAM.init(noise))
-    step = jax.jit(lambda state: noise_levels._likelier(state, episodes, 0.03))
     for _ in range(rounds):
-        state = step(state)
+        state = likelier(state, episodes)
     return state
+
+
+@partial(jax.jit, compiler_options={"xla_backend_optimization_level": 3})  # it runs longer than it compiles
+def likelier(state, episodes):
+    return noise_levels._likelier(state, episodes, 0.03)
 
 
 @pytest.mark.parametrize("factor", [1.0, 4.0])

@@ -23,6 +23,8 @@ from moca.loop import LoopState, StepDraws, draw_step, draw_steps, learn
 from moca.nets import decayed
 from tests import probes
 
+pytestmark = pytest.mark.usefixtures("programs_made_once")
+
 
 def trained(configs=None, seeds=(0,), env=None, episodes=None, **settings):
     trainer = ScanTrainer(configs or [probes.tiny(**settings)] * len(seeds), seeds, env or probes.Drift())
@@ -199,7 +201,8 @@ def test_a_step_learns_from_so_many_batches_and_tells_their_average(traced, upda
     assert after.replay[0].sum() == 6
 
 
-def test_nothing_compiles_after_the_first_episode():
+def test_nothing_compiles_after_the_first_episode(programs_made_once):
+    programs_made_once.clear()
     events = []
     jax.monitoring.register_event_duration_secs_listener(lambda name, *_, **__: events.append(name))
     trainer = ScanTrainer([probes.tiny()] * 2, (0, 1), probes.Drift())

@@ -71,7 +71,7 @@ def solved():
     def solve(name):
         if name not in cache:
             config = probes.tiny(agent=name, **(SETTINGS | {"train__batch": 128}))
-            trainer = ScanTrainer([config] * SEEDS, range(SEEDS), LinearQuadratic())
+            trainer = probes.without_scores(ScanTrainer([config] * SEEDS, range(SEEDS), LinearQuadratic()))
             trainer._compiled = probes.optimised(trainer)
             *_, report = trainer
             agent = make_agent(config, trainer.env)
@@ -194,7 +194,7 @@ def test_probe(name, probe):
     config = probes.tiny(
         agent=name, **(SETTINGS | rbf | {"train__steps": 6000, "env__episode_length": 1000, "train__batch": 64})
     )
-    trainer = ScanTrainer([config], [0], env)
+    trainer = probes.without_scores(ScanTrainer([config], [0], env))
     for _ in trainer:
         pass
     agent, learner = make_agent(config, env), jax.tree.map(lambda leaf: leaf[0], trainer.learners)

@@ -28,7 +28,7 @@ def test_probe(probe):
         env__episode_length=1000, sac__alpha=1e-3, sac__alpha_lr=0,
         sac__critic_lr=3e-3, sac__actor_lr=1e-3, sac__tau=0.02, sac__width=32,
     )  # fmt: skip
-    trainer = ScanTrainer([config], [0], env)
+    trainer = probes.without_scores(ScanTrainer([config], [0], env))
     *_, report = trainer
     agent = make_agent(config, env)
     learner = jax.tree.map(lambda leaf: leaf[0], trainer.learners)

@@ -37,6 +37,8 @@ from moca.runs.options import run_directory
 from tests import probes
 from tests.envs import hosted
 
+pytestmark = pytest.mark.usefixtures("programs_made_once")
+
 gymnasium.register("MocaWalk-v0", entry_point=hosted.Walk)
 
 
@@ -602,7 +604,8 @@ def test_the_extra_brings_what_rendering_needs():
     assert vector.picture().shape == (500, 500, 3)
 
 
-def test_nothing_compiles_after_the_first_episode():
+def test_nothing_compiles_after_the_first_episode(programs_made_once):
+    programs_made_once.clear()
     events = []
     trainer = make_trainer([config()] * 2, [0, 1], Gymnasium(hosted.Walk))
     assert isinstance(trainer, HostTrainer)

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import time
@@ -112,28 +113,45 @@ def test_what_was_left_half_written_is_removed(saved):
     assert not list(saved.glob("*.writing"))
 
 
+# One process imports, and for each folder a child of it saves until it is killed.
 SAVES = """
-import sys, pathlib, numpy as np
+import os, pathlib, sys, numpy as np
 from moca.runs import checkpoint
 arrays = [np.arange(400_000.0), np.ones((300, 300))]
-folder = pathlib.Path(sys.argv[1])
-for step in range(10_000):
-    checkpoint.save(folder, step, checkpoint.Checkpoint(checkpoint.Facts(step, {}, {}), arrays), keep=2)
-    print(step, flush=True)
+for line in sys.stdin:
+    if os.fork() == 0:
+        print(os.getpid(), flush=True)
+        for step in range(10_000):
+            made = checkpoint.Checkpoint(checkpoint.Facts(step, {}, {}), arrays)
+            checkpoint.save(pathlib.Path(line.strip()), step, made, keep=2)
+            print(step, flush=True)
+        os._exit(0)
+    print("killed by", os.WTERMSIG(os.wait()[1]), flush=True)
 """
 
 
+@pytest.fixture
+def saving():
+    command = [sys.executable, "-c", SAVES]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield process
+        process.stdin.close()
+    assert process.returncode == 0
+
+
 @pytest.mark.parametrize("kills", [5, pytest.param(50, marks=pytest.mark.slow)])
-def test_a_kill_while_saving_leaves_a_valid_one(tmp_path, kills):
+def test_a_kill_while_saving_leaves_a_valid_one(tmp_path, saving, kills):
     random = np.random.default_rng(kills)
     for number in range(kills):
         folder = tmp_path / str(number)
-        command = [sys.executable, "-c", SAVES, str(folder)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-            process.stdout.readline()
-            time.sleep(random.uniform(0, 0.1))
-            process.kill()
-            told = [0, *map(int, process.stdout.read().split())][-1]
+        print(folder, file=saving.stdin, flush=True)
+        child, told = int(saving.stdout.readline()), [saving.stdout.readline()]
+        time.sleep(random.uniform(0, 0.1))
+        os.kill(child, signal.SIGKILL)
+        while not told[-1].startswith("killed"):
+            told.append(saving.stdout.readline())
+        assert told[-1] == "killed by 9\n"
+        told = int(told[-2])
         assert len(list(folder.glob("*.writing"))) <= 1
         found, complaints = checkpoint.newest(folder)
         assert complaints == []

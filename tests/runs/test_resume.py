@@ -28,6 +28,8 @@ from moca.runs.interrupts import InterruptedRun
 from moca.runs.launch import resume
 from tests import probes
 
+pytestmark = pytest.mark.usefixtures("programs_made_once")
+
 EPISODES = 6
 TOO_FAST = 1e15  # a learning rate with which every run diverges
 SETTINGS = {"train__steps": 20 * EPISODES, "seeds": 2, "noise__sigma": 0.1, "belief__filter": True}

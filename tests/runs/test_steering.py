@@ -20,6 +20,8 @@ from moca.runs.directory import RunDirectory
 from moca.runs.interrupts import InterruptedRun
 from tests import probes
 
+pytestmark = pytest.mark.usefixtures("programs_made_once")
+
 LENGTH = 20
 SETTINGS = {"seeds": 2, "noise__sigma": 0.1, "train__decay": 0.1, "dynamics__width": 16, "dynamics__members": 2}
 SHARED = {"train__capacity": 2 * LENGTH, "train__horizon": 3 * LENGTH}

@@ -154,6 +154,14 @@ def test_seeds_are_matched_where_there_are_any_in_common():
     assert ss.compared(ours, apart, 0.5).half_width < ss.compared(ours, apart).half_width
 
 
+@pytest.mark.parametrize("runs", [1, 2, 10, 30])
+def test_t_intervals_of_all_rows_at_once_are_those_of_each(runs):
+    rows = draws(runs, 20).T
+    lost = np.where(rows > 1, NAN, rows)
+    for values in (rows, lost):
+        np.testing.assert_equal(ss.means_t(values, 0.9), [ss.mean_t(row, 0.9) for row in values])
+
+
 @pytest.mark.parametrize("shape", [(1,), (3,), (4,), (9,), (10,), (10, 3), (7, 5)])
 def test_iqm(shape):
     scores = draws(*shape)
@@ -171,6 +179,15 @@ def test_bootstrap_of_one_task(statistic):
     found = ss.bootstrap(statistic, [*scores, NAN], resamples=4000)
     np.testing.assert_allclose(found[:3], [statistic(scores), *expected], atol=0.1 * scores.std() / np.sqrt(10))
     assert found[3:] == (10, 11)
+
+
+@pytest.mark.parametrize("statistic", [np.mean, ss.iqm])
+@pytest.mark.parametrize("shape", [(3,), (10,), (30,), (10, 3)])
+def test_statistics_of_all_samples_at_once_are_those_of_each(statistic, shape):
+    one_by_one = lambda scores: statistic(scores)  # noqa: E731
+    assert ss.bootstrap(statistic, draws(*shape)) == ss.bootstrap(one_by_one, draws(*shape))
+    lost = np.where(draws(*shape) > 1.5, NAN, draws(*shape))
+    np.testing.assert_equal(ss.bootstrap(statistic, lost), ss.bootstrap(one_by_one, lost))
 
 
 def test_bootstrap_draws_within_each_task():

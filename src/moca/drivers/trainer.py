@@ -121,8 +121,7 @@ class Trainer(ABC):
         keys = jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32))
         self._spread, self._everywhere = over_devices(len(configs))
         self.configs, keys = jax.device_put((stacked, keys), self._spread)
-        start = jax.vmap(lambda c, k: init_run(c, self.env, k))
-        begin = jax.jit(start, out_shardings=self._spread, compiler_options=for_one_call())
+        begin = self._beginning(self.env)
         sizes = (len(configs), self.env.observation_size, self.env.action_size)
         refuse_too_large(self.config, jax.eval_shape(begin, self.configs, keys), *sizes)
         self.state = begin(self.configs, keys)
@@ -159,6 +158,11 @@ class Trainer(ABC):
             metrics = self._train_episode()
             self.episode += 1
             yield Report(self.step, metrics)
+
+    def _beginning(self, env: Any) -> Any:
+        """Returns the program that makes the first state of every run."""
+        start = jax.vmap(lambda config, key: init_run(config, env, key))
+        return jax.jit(start, out_shardings=self._spread, compiler_options=for_one_call())
 
     def _memory_of(self, compiled: Any) -> int:
         analysis = compiled.memory_analysis()

@@ -126,7 +126,7 @@ def _with_seeds(table: "pd.DataFrame") -> list[str]:
 
 def _learning(table: "pd.DataFrame", finals: Mapping[tuple, np.ndarray]) -> list[dict[str, Any]]:
     """Returns a chart per task and noise level: means over seeds, and every seed."""
-    panels, with_seeds = [], _with_seeds(table)
+    panels, names, with_seeds = [], shown_metrics(table), _with_seeds(table)
     for (env, noise), block in table.groupby(["env", "noise"], sort=False):
         curves = []
         for (preset, agent), cell in block.groupby(["preset", "agent"], sort=False):
@@ -134,8 +134,8 @@ def _learning(table: "pd.DataFrame", finals: Mapping[tuple, np.ndarray]) -> list
                 cell.groupby("seed")["diverged"].max() == 0
             ).to_numpy()  # by seed, in the order of a curve's columns
             metrics = {}
-            for name in shown_metrics(table):
-                steps, values = statistics.curve_of(cell, name)
+            steps, found = statistics.curves_of(cell, names)
+            for name, values in zip(names, found, strict=True):
                 values = np.where(np.isfinite(values), values, np.nan) * metric_of(name).factor
                 if not np.isnan(values).all():
                     each = _each_seed(values) if name in with_seeds else {}
@@ -203,7 +203,7 @@ def _curve(preset: str, agent: str, x: list, metrics: dict[str, Any], seeds: lis
 
 def _over_seeds(values: np.ndarray) -> dict[str, Any]:
     """Returns the mean of each row and half of its 95 % t interval, ignoring NaN."""
-    return _means([statistics.mean_t(row) for row in values])
+    return _means(statistics.means_t(values))
 
 
 def _means(found: Sequence[statistics.Estimate]) -> dict[str, Any]:

@@ -1,0 +1,67 @@
+"""Programs that are made once for many runs: to trace and load a program takes longer than to run it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from moca.drivers import ScanTrainer, host, host_evaluation
+from moca.drivers.trainer import Trainer
+from moca.envs.environment import Environment
+from moca.runs.run import Run
+
+
+@contextmanager
+def programs_made_once() -> Iterator[dict]:
+    """Within it, runs with the same settings, shapes and environment share their programs; yields what was made.
+
+    Only for tests of what is around programs: files, callbacks, commands, an environment on the host. A test that
+    replaces a part of a program, or counts what is compiled, clears the dictionary first.
+    """
+    made: dict[tuple, Any] = {}
+
+    def once(build, *key):
+        if key not in made:
+            made[key] = build()
+        return made[key]
+
+    def compile_once(trainer):
+        key = (type(trainer), _facts(trainer.env), _shapes((trainer.configs, trainer.state)))
+        trainer._compiled = once(lambda: build(trainer) or trainer._compiled, *key)
+
+    def begin_once(trainer, env):
+        return once(lambda: beginning(trainer, env), Trainer, _facts(env), trainer._spread)
+
+    def lower_once(function, arguments, runs, shared=(), donated=()):
+        method, bound = (function.func, function.args) if isinstance(function, partial) else (function, ())
+        owner = method.__self__
+        env = owner.env if isinstance(owner, Trainer) else owner._env
+        key = (method.__func__, bound, _facts(env), _shapes(arguments), runs, *shared, "donated", *donated)
+        return once(lambda: lower(function, arguments, runs, shared, donated), *key)
+
+    build, beginning, lower, programs = ScanTrainer.compile, Trainer._beginning, host.lowered, Run._programs.func
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ScanTrainer, "compile", compile_once)
+        patch.setattr(Trainer, "_beginning", begin_once)
+        for module in (host, host_evaluation):
+            patch.setattr(module, "lowered", lower_once)
+        patch.setattr(Run, "_programs", property(lambda run: once(lambda: programs(run), Run, _facts(run.environment))))
+        yield made
+
+
+def _facts(env: Any) -> tuple:
+    """All that a program contains of an environment; of one on the host it is what agents are told."""
+    if not isinstance(env, Environment):
+        return (env.observation_size, env.action_low, env.action_high, env.terminates, repr(env.history))
+    constants, kind = jax.tree.flatten(env)
+    return (kind, *(np.asarray(constant).tobytes() for constant in constants))
+
+
+def _shapes(given: Any) -> tuple:
+    """Structure, which holds settings that are no floats, shapes and places of a program's arguments."""
+    leaves, kind = jax.tree.flatten(given)
+    return (kind, *((np.shape(leaf), str(leaf.dtype), getattr(leaf, "sharding", None)) for leaf in leaves))

@@ -176,7 +176,7 @@ def test_what_was_added_is_known_to_the_command_line(plugins, capsys):
     with pytest.raises(SystemExit):
         main(["train", "--help"])
     told = " ".join(capsys.readouterr().out.split())
-    for words in ("moca-smoothing (default: moca)", "state-norm, per-dimension (default", "polynomial, ramp (default"):
+    for words in ("moca-smoothing (default: moca)", "per-dimension (default", "polynomial, ramp (default"):
         assert words in told
     names = {"--env": "Spring", "--agent": "risk-averse", "--value": "ramp", "--noise": "per-dimension"}
     main(["train", *(word for pair in names.items() for word in pair), "--sigma", "0.1", "--dry-run"])

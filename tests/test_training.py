@@ -24,6 +24,7 @@ from moca.nets import decayed
 from tests import probes
 
 pytestmark = pytest.mark.usefixtures("programs_made_once")
+LAYOUT = memory.Layout(2, 1)
 
 
 def trained(configs=None, seeds=(0,), env=None, episodes=None, **settings):
@@ -58,7 +59,7 @@ def test_ten_seeds_are_ten_runs(ten):
         assert len({np.asarray(own).tobytes() for own in weight}) == 10
     rows = np.asarray(trainer.state.replay)
     assert len({row.tobytes() for row in rows[:, 0]}) == 10
-    sample = jax.vmap(lambda replay, key: memory.sample(replay, jax.random.bits(key, (16,)), jnp.array(60), 2, 1))
+    sample = jax.vmap(lambda replay, key: memory.sample(replay, jax.random.bits(key, (16,)), jnp.array(60), LAYOUT))
     batches = sample(np.broadcast_to(rows[:1], rows.shape), trainer.state.key)
     assert len({np.asarray(own).tobytes() for own in batches.observation}) == 10
 
@@ -91,7 +92,7 @@ def test_sampling_is_uniform_over_what_was_written():
     replay = jnp.arange(8.0)[:, None] * jnp.ones(7)
     for written, held in ((3, 3), (8, 8), (50, 8)):
         bits = jax.random.bits(jax.random.key(written), (20_000,))
-        rows = np.asarray(memory.sample(replay, bits, jnp.array(written), 2, 1).reward).astype(int)
+        rows = np.asarray(memory.sample(replay, bits, jnp.array(written), LAYOUT).reward).astype(int)
         np.testing.assert_allclose(np.bincount(rows, minlength=8)[:held] / len(rows), 1 / held, atol=0.02)
         assert rows.max() == held - 1
 

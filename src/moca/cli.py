@@ -76,6 +76,19 @@ def _doctor(arguments: argparse.Namespace) -> None:
         sys.exit(1)
 
 
+def _check(arguments: argparse.Namespace) -> None:
+    from moca.devices import use_device
+    from moca.envs.check import check_env
+
+    use_device("cpu")
+    found = check_env(arguments.env, steps=arguments.steps, seed=arguments.seed)
+    for fault in found:
+        print(fault)
+    if any(fault.severity == "fault" for fault in found):
+        sys.exit(1)
+    print(f"{arguments.env}: no fault in {arguments.steps} steps")
+
+
 def _settings(arguments: argparse.Namespace) -> None:
     print((settings.as_json if arguments.json else settings.as_text)(arguments.name))
 
@@ -104,6 +117,11 @@ def _parser() -> tuple[Parser, dict[str, Parser]]:
     )
     listed.add_argument("name", nargs="?", help="a section, such as critic, or a setting, such as critic.lr")
     listed.add_argument("--json", action="store_true", help="print JSON")
+
+    check = command("check", _check, "try an environment: shapes, types, numbers, seeds; what is wrong and what to do")
+    check.add_argument("env", metavar="ENV", help="a Playground or Gymnasium environment, or MODULE:CLASS")
+    check.add_argument("--steps", type=at_least_one, default=200, help="length of the trial (default: 200)")
+    check.add_argument("--seed", type=int, default=0, help="seed of states and actions (default: 0)")
 
     doctor = command("doctor", _doctor, "check this machine: versions, device, a self-test")
     add_device(doctor)

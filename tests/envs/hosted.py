@@ -54,6 +54,8 @@ class OneOrEndless(gymnasium.Env):
 class Ramp(gymnasium.Env):
     """No chance at all: one fixed start, a number that moves with the actions, a clock, an end after seven steps."""
 
+    observation_names = ("place", "time")
+
     def __init__(self):
         self.observation_space = Box(-10.0, 10.0, (2,), np.float32)
         self.action_space = Box(np.array([-1.0, 0.5], np.float32), np.array([2.0, 3.0], np.float32))

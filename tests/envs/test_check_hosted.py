@@ -6,6 +6,7 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete
 
 import moca
+from moca.cli import main
 from moca.config import ConfigError
 from moca.envs.gymnasium import Gymnasium
 from moca.runs import launch
@@ -30,6 +31,14 @@ class Cart(gymnasium.Env):
         speed = np.float32(0.9) * speed + np.float32(0.1) * action[0]
         self.state = np.array([np.clip(place + np.float32(0.1) * speed, -9, 9), speed], np.float32)
         return self.state.copy(), -float(place**2), False, self.time == 100, {}
+
+
+class Spoilt(Cart):
+    """Its rewards are soon NaN."""
+
+    def step(self, action):
+        observation, reward, *rest = super().step(action)
+        return observation, np.nan if self.time > 2 else reward, *rest
 
 
 # Healthy ones
@@ -432,3 +441,11 @@ def test_strict_raises_and_names_are_known():
         moca.check_env("gymnasium:Pendulun-v1")
     with pytest.raises(ConfigError, match=r"Choices is not a valid environment:\n- actions must be a Box"):
         moca.check_env(Choices(), strict=True)
+
+
+def test_the_command(capsys):
+    main(["check", "tests.envs.hosted:Ramp", "--steps", "20"])
+    assert capsys.readouterr().out.endswith("tests.envs.hosted:Ramp: no fault in 20 steps\n")
+    with pytest.raises(SystemExit, match="1"):
+        main(["check", "tests.envs.test_check_hosted:Spoilt", "--steps", "20"])
+    assert "fault: step() returns nan as reward at step 3" in capsys.readouterr().out

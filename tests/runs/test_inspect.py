@@ -232,7 +232,10 @@ def test_after_the_end_nothing_is_shown(make):
 def test_an_environment_of_the_host(make):
     """As the policy goes through it by hand; the last step has no outcome to show."""
     run = make("moca", Gymnasium(hosted.Ramp), noise__action=0.0)
-    arrays = run.inspect(episode=2).views[0].arrays
+    page = run.inspect(episode=2)
+    arrays = page.views[0].arrays
+    assert page.names == ("place", "time")
+    assert make("moca").inspect().names == ("s1", "s2")  # which has none
     assert {len(array) for array in arrays.values()} == {6}
     env, policy, believed = hosted.Ramp(), run.policy(), []
     env.reset(seed=2)

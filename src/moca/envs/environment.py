@@ -50,6 +50,11 @@ class Spaces(eqx.Module):
         return type(self).__name__
 
     @property
+    def observation_names(self) -> tuple[str, ...]:
+        """Short names of the observed dimensions, for pictures; empty if they have none."""
+        return ()
+
+    @property
     def history(self) -> Any:
         """The `History` that observations are made of, or None if they are single observations."""
         return None

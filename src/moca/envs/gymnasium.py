@@ -53,6 +53,7 @@ class Gymnasium(HostEnvironment):
     max_steps: int | None = eqx.field(static=True)
     flattens: bool = eqx.field(static=True)
     kind: str = eqx.field(static=True)  # the name of the environment's class
+    labels: tuple[str, ...] = eqx.field(static=True)  # of observed dimensions, if the class has observation_names
 
     def __init__(
         self, env: str | gymnasium.Env | Callable[[], gymnasium.Env], *, flatten: bool = False, **settings: Any
@@ -78,6 +79,7 @@ class Gymnasium(HostEnvironment):
         observed, acted = (FlattenObservation(one) if flatten else one).observation_space, one.action_space
         self.max_steps = one.spec.max_episode_steps if one.spec else None
         self.kind = type(one.unwrapped).__name__
+        self.labels = tuple(map(str, getattr(one.unwrapped, "observation_names", ())))
         one.close()
         self.observation_size = int(np.prod(observed.shape))  # type: ignore[arg-type]
         self.action_low = tuple(float(bound) for bound in acted.low.ravel())  # type: ignore[attr-defined]
@@ -87,6 +89,10 @@ class Gymnasium(HostEnvironment):
     @property
     def title(self) -> str:
         return self.kind
+
+    @property
+    def observation_names(self) -> tuple[str, ...]:
+        return self.labels
 
     @property
     def limit(self) -> int | None:

@@ -16,6 +16,7 @@ from moca import files
 from moca.config import ConfigError, as_path, shown, whole
 from moca.envs.environment import Spaces
 from moca.envs.host import HostEnvironment
+from moca.envs.named import named
 from moca.looks import Look, look
 from moca.loop import agent_steps
 from moca.names import OWN
@@ -152,8 +153,8 @@ def inspect(
     views = tuple(_view(each, place, episode, steps) for each, place in shown_runs)
     name, size = run.config.env.name.removeprefix(OWN), run.environment.observation_size
     observed = run.config.sensor.observed or range(size)
-    every = DIMENSIONS.get(name)
-    names = tuple(every[i] if every else f"s{i + 1}" for i in observed)
+    every = DIMENSIONS.get(name) or (run.env or named(name, run.config.env.flatten)).observation_names
+    names = tuple(every[i] if i < len(every) else f"s{i + 1}" for i in observed)
     return Inspection(name, episode, names, run.environment, views)
 
 

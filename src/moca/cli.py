@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from moca import __version__, presets, settings
-from moca.arguments import Parser, a_path, add_device, at_least_one, leave
+from moca.arguments import Parser, a_path, add_device, at_least_one, from_zero, leave
 from moca.config import AGENTS, ConfigError, nearest
 from moca.extras import missing
 from moca.files import DiskError
@@ -121,7 +121,7 @@ def _parser() -> tuple[Parser, dict[str, Parser]]:
     check = command("check", _check, "try an environment: shapes, types, numbers, seeds; what is wrong and what to do")
     check.add_argument("env", metavar="ENV", help="a Playground or Gymnasium environment, or MODULE:CLASS")
     check.add_argument("--steps", type=at_least_one, default=200, help="length of the trial (default: 200)")
-    check.add_argument("--seed", type=int, default=0, help="seed of states and actions (default: 0)")
+    check.add_argument("--seed", type=from_zero, default=0, help="seed of states and actions (default: 0)")
 
     doctor = command("doctor", _doctor, "check this machine: versions, device, a self-test")
     add_device(doctor)

@@ -22,13 +22,19 @@ def network(rng, name, sizes, lead=()):
     return layers
 
 
-def filtered(rng, full=False, scaled=False):
+def filtered(rng, full=False, scaled=False, learned=False):
     below = OBSERVED * (OBSERVED - 1) // 2 if full else 0
     sizes = (OBSERVED + ACTIONS, WIDTH, 2 * OBSERVED + below)
     arrays = network(rng, "ensemble", sizes, (MEMBERS,))
     arrays["statistics.mean"] = rng.uniform(-1, 1, (2, OBSERVED)).astype(np.float32)
     arrays["statistics.deviation"] = np.array([[0.8] * OBSERVED, [0.2] * OBSERVED], np.float32)
-    if scaled:
+    if learned:
+        arrays["noise.variance"] = np.full(OBSERVED, 0.01, np.float32)
+        arrays["noise.growing"] = np.full(OBSERVED, 0.04, np.float32)
+        arrays["noise.shares"] = np.array([0.2, 0.5, 0.3], np.float32)
+        arrays["noise.most"] = np.full(OBSERVED, 2.0, np.float32)
+        arrays["ensemble.calibration"] = np.full(OBSERVED, 0.9, np.float32)
+    elif scaled:
         arrays["noise.range"] = np.array([0.02, 0.1], np.float32)
         arrays["noise.inverse_scales"] = np.array([2.0, 0.0, 0.5])
     else:
@@ -56,6 +62,7 @@ def made(kind):
         "slope, filter": [quadratic(rng, "slope", False), filtered(rng, scaled=True)],
         "vertex, full, filter": [quadratic(rng, "vertex", True), filtered(rng, full=True)],
         "tanh": [quadratic(rng, "tanh", False), ({"filter": False}, {})],
+        "slope, learned noise": [quadratic(rng, "slope", False), filtered(rng, learned=True)],
     }[kind]
     facts = {"env": "Plane", "seed": 3, "noise": {"kind": "homoscedastic", "sigma": 0.1}, "format": deploy.FORMAT}
     facts |= {"version": "0.1.0", "agent": "any", "observation_size": OBSERVED, "action_repeat": 2}
@@ -66,7 +73,7 @@ def made(kind):
     return facts, arrays
 
 
-KINDS = ("actor", "actor, filter", "slope, filter", "vertex, full, filter", "tanh")
+KINDS = ("actor", "actor, filter", "slope, filter", "vertex, full, filter", "tanh", "slope, learned noise")
 
 
 def packed(facts, arrays):

@@ -20,7 +20,7 @@ from rich.console import Console
 from moca import files
 from moca.config import ConfigError
 from moca.drivers.trainer import Report
-from moca.runs import checkpoint, interrupts, launch, saving
+from moca.runs import checkpoint, interrupts, launch, origin, saving
 from moca.runs.checkpoint import Checkpoint
 from moca.runs.directory import LOGS, RunDirectory
 from moca.runs.display import learning_curve
@@ -396,7 +396,9 @@ def test_a_checkpoint_of_a_later_version_is_not_thrown_away(server, half):
 @pytest.mark.parametrize("put", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path)])
 def test_weights_to_start_from_that_are_no_file(server, half, put):
     meta = json.loads((half / "meta.json").read_text())
-    (half / "meta.json").write_text(json.dumps(meta | {"start": {"run": "x", "sha256": "0" * 64}}))
+    meta |= {"start": {"run": "x", "sha256": "0" * 64}}
+    meta["identity"] = origin.identity(json.loads((half / "config.json").read_text()), meta["runs"], meta["start"])
+    (half / "meta.json").write_text(json.dumps(meta))
     shutil.rmtree(half / "checkpoints")
     put(half / "start.npz")
     assert refused(server("resume", path=str(half)), f"{half / 'start.npz'} does not hold the weights")
@@ -552,13 +554,18 @@ def test_no_memory_is_taken_for_arrays_of_another_run(half, fits):
     assert most < 2**24
 
 
-def test_a_checkpoint_that_is_a_link_is_passed_over(server, half):
+def test_a_checkpoint_that_is_a_link_is_refused(server, half):
     newest = max((half / "checkpoints").iterdir())
     newest.rename(half.parent / "aside")
     newest.symlink_to(half.parent / "aside")
-    assert "going back to the one before" in server("resume", path=str(half)).out
+    rows = (half / "metrics.jsonl").read_text()
+    answer = server("resume", path=str(half))
+    assert answer.code == 2
+    assert f"{newest} should be a file, but it is a symbolic link: remove it" in answer.err
+    assert (half / "metrics.jsonl").read_text() == rows
+    newest.unlink()
+    server("resume", path=str(half))
     assert whole(half)
-    assert (half.parent / "aside").exists()
 
 
 def test_files_are_written_through_no_link(tmp_path):

@@ -163,6 +163,10 @@ def test_what_is_claimed_is_not_allocated(tmp_path):
         member.write(npy(HUGE.replace("2000000000", "75000000")))
         for _ in range(300):
             member.write(bytes(10**6))
+    with zipfile.ZipFile(tmp_path / "head.npz", "w", zipfile.ZIP_DEFLATED) as file, file.open("a.npy", "w") as member:
+        member.write(b"\x93NUMPY\x02\x00" + struct.pack("<I", 10**8))
+        for _ in range(100):
+            member.write(b" " * 10**6)
     wide, deep = np.zeros((1, 10**6, 5), np.float32), np.zeros((1, 1, 10**6), np.float32)
     facts, arrays = made("actor, filter")
     arrays |= {"ensemble.weight0": np.zeros((1, 1, 1502), np.float32), "ensemble.bias0": np.zeros((1, 1), np.float32)}
@@ -173,7 +177,8 @@ def test_what_is_claimed_is_not_allocated(tmp_path):
     arrays |= {"actor.weight0": np.zeros((4, 1500), np.float32)}
     (tmp_path / "wide.npz").write_bytes(packed(facts | {"observation_size": 1500}, arrays))
     assert os.path.getsize(tmp_path / "wide.npz") < 100_000
-    for name, (words, most) in {"huge": ("claims to have 300,", 1e6), "wide": ("is too large", 1e8)}.items():
+    told = {"huge": "claims to have 300,", "head": "header", "wide": "is too large"}
+    for (name, words), most in zip(told.items(), (1e6, 1e6, 1e8), strict=True):
         tracemalloc.start()
         with pytest.raises(ValueError, match=words):
             Policy.load(tmp_path / f"{name}.npz")
@@ -455,3 +460,16 @@ def test_mutated_policies_are_refused_or_whole(tmp_path, first):
         of_runs = [attack_run(number, tmp_path) for number in range(first, first + 100)]
     assert 0 < sum(loaded) < 60  # the attacks are neither all too crude nor all in vain
     assert 0 < sum(of_runs) < 60
+
+
+def test_a_learned_noise_is_finite_whatever_the_deviations_are(tmp_path):
+    """The size of the state is in units of its mean squares, which a crafted file may set to nothing."""
+    facts, arrays = made("slope, learned noise")
+    for tiny in (1e-200, 1e-30):
+        arrays["statistics.deviation"] = np.full((2, OBSERVED), tiny)
+        arrays["statistics.mean"] = np.zeros((2, OBSERVED))
+        (tmp_path / "tiny.npz").write_bytes(packed(facts, arrays))
+        with np.errstate(divide="raise", invalid="raise", over="raise"):
+            policy = Policy.load(tmp_path / "tiny.npz")
+            policy(np.ones(OBSERVED))
+        assert np.isfinite(policy(np.ones(OBSERVED))).all()

@@ -157,6 +157,23 @@ def test_what_is_imported_already_is_the_users_own(tmp_path, foreign):
         named.named("gymnasium:json:Foo-v0")
 
 
+@pytest.mark.parametrize("name", ["os:abort", "builtins:exit", "moca.cli:main", "os:environ"])
+def test_a_received_file_calls_no_function_of_a_module_that_is_loaded(tmp_path, capsys, name):
+    file = tmp_path / "settings.json"
+    file.write_text(json.dumps({"env": {"name": f"gymnasium:{name}"}}))
+    study = study_file(tmp_path / "study.toml", f"gymnasium:{name}")
+    for command in (["train", "--config", str(file)], ["study", str(study)]):
+        with pytest.raises(SystemExit, match="2"):
+            main([*command, "--out", str(tmp_path / "out")])
+        assert f"'gymnasium:{name}' calls a function: if you trust it, pass --trust" in capsys.readouterr().err
+
+
+def test_a_rollout_that_dies_without_a_word_is_one_sentence(monkeypatch):
+    monkeypatch.setattr(look, "_CODE", "import os; os._exit(7)")
+    with pytest.raises(ConfigError, match=r"env = Foo-v0: the rollout ended with code 7"):
+        look._look("Foo-v0", False)
+
+
 def study_file(path, name):
     settings = {key: value for key, value in TINY.items() if key not in ("agent", "train.steps")}
     inside = ", ".join(f'"{key}" = {value}' for key, value in settings.items())

@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from functools import partialmethod
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import jax
@@ -231,17 +232,31 @@ def _settings():
 
 
 def test_early_stopping_waits_for_a_rise():
+    fresh = SimpleNamespace(rows=[], directory=SimpleNamespace(runs=[{}, {}]))
     stop = moca.EarlyStopping(2, rise=1.0)
-    stop.start(None)
+    stop.start(fresh)
     seen = [0.0, np.nan, 2.0, 2.5, 5.0, 4.0, 4.0]
     answers = [stop(moca.Training(0, {"return_mean": np.array([x, x])}, None, None)) for x in seen]
     assert answers == [None] * 6 + [False]
     stop = moca.EarlyStopping(5, goal=3.0)
-    stop.start(None)
+    stop.start(fresh)
     assert stop(moca.Training(0, {"return_mean": np.array([2.0, np.nan])}, None, None)) is None
     assert stop(moca.Training(0, {"return_mean": np.array([3.0, 3.0])}, None, None)) is False
     with pytest.raises(ConfigError, match="metric = 'score' is unknown"):
         moca.EarlyStopping(metric="score")(moca.Training(0, {"return_mean": np.zeros(1)}, None, None))
+    with pytest.raises(ConfigError, match=r"metric = \[\] must be the name of a metric"):
+        moca.EarlyStopping(metric=[])
+
+
+def test_early_stopping_goes_on_counting_after_an_interruption():
+    seen = [0.0, 1.0, None, 1.0, 0.5, 1.0, 1.0, 1.0, 1.0, 1.0]
+    stop = moca.EarlyStopping(3)
+    answer = lambda x: stop(moca.Training(0, {"return_mean": np.full(2, np.nan if x is None else x)}, None, None))  # noqa: E731
+    for held, last in ((0, 5), (2, 5), (4, 5), (6, 9)):  # after a stop, it counts anew
+        rows = [{"return_mean": x} for x in seen[:held] for _ in range(2)]
+        stop.start(SimpleNamespace(rows=rows, directory=SimpleNamespace(runs=[{}, {}])))
+        answers = [answer(x) for x in seen[held:]]
+        assert answers.index(False) + held == last, held
 
 
 class Tracked(moca.KeepBest):
@@ -363,6 +378,13 @@ def test_a_run_begins_with_the_weights_of_another(short, tmp_path):
     assert (seen[0].updates == 0).all()
     assert (given.updates > 0).all()
     assert json.loads((run.path / "meta.json").read_text())["start"]["run"] == str(short.path)
+    meta = (run.path / "meta.json").read_text()
+    with pytest.raises(ConfigError, match="started from another run's weights: use --resume"):
+        moca.train(config(2, **settings), run.path, env=env)
+    (run.path / "meta.json").write_text(json.dumps({k: v for k, v in json.loads(meta).items() if k != "start"}))
+    with pytest.raises(ConfigError, match=r"meta\.json was edited after the run started"):
+        moca.load(run.path, env).learn(20)
+    (run.path / "meta.json").write_text(meta)
     run = run.learn(20)  # from a checkpoint
     assert run.directory.status["state"] == "finished"
     (run.path / "start.npz").write_bytes(b"")

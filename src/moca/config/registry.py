@@ -138,3 +138,4 @@ add_value("polynomial", "moca.values:polynomial")
 
 add_noise(CONSTANT, "moca.envs.environment:homoscedastic")
 add_noise("state-norm", "moca.envs.environment:state_norm", scaled=True)
+add_noise("light-dark", "moca.tasks.light_dark:deviation")

@@ -1,5 +1,6 @@
 """Reading arrays from untrusted files, with sizes checked before anything is loaded."""
 
+import io
 import json
 import math
 import os
@@ -14,6 +15,7 @@ import numpy as np
 
 LARGEST = 2**28  # bytes of numbers in a policy
 SLACK = 2**20  # bytes allowed besides the numbers
+HEADER = 2**16  # bytes in which the header of an array must end
 KINDS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64")
 
 
@@ -80,12 +82,13 @@ def _header(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> tuple[tuple[int,
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or info.flag_bits & 1:
         raise ValueError(f"{name} is encrypted, or compressed in a way that NumPy does not use")
     with archive.open(info) as member:
-        version = np.lib.format.read_magic(member)
-        if version not in ((1, 0), (2, 0)):
-            raise ValueError(f"{name} has version {version} of NumPy's format")
-        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, in_columns, dtype = read(member)
-        start = member.tell()
+        head = io.BytesIO(member.read(HEADER))  # a header may claim a length of gigabytes
+    version = np.lib.format.read_magic(head)
+    if version not in ((1, 0), (2, 0)):
+        raise ValueError(f"{name} has version {version} of NumPy's format")
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, in_columns, dtype = read(head)
+    start = head.tell()
     if dtype.name not in KINDS or not dtype.isnative:
         raise ValueError(f"{name} has type {reprlib.repr(str(dtype))}, not plain numbers")
     if min(shape, default=0) < 0 or info.file_size != start + math.prod(shape) * dtype.itemsize:

@@ -43,7 +43,8 @@ class Filter:
                 take(arrays, f"noise.{name}", size) if grows else np.zeros(size)
                 for name in ("growing", "shares", "most")
             )
-            self.weights = shares / (self.mean[0] ** 2 + self.deviation[0] ** 2)
+            with np.errstate(under="ignore"):
+                self.weights = shares / np.maximum(self.mean[0] ** 2 + self.deviation[0] ** 2, 1e-12)
             if min(each.min() for each in (self.variance, self.growing, shares, self.most)) < 0:
                 raise ValueError("noise.variance, noise.growing, noise.shares and noise.most must not be negative")
             return

@@ -79,7 +79,9 @@ class Gymnasium(HostEnvironment):
         observed, acted = (FlattenObservation(one) if flatten else one).observation_space, one.action_space
         self.max_steps = one.spec.max_episode_steps if one.spec else None
         self.kind = type(one.unwrapped).__name__
-        self.labels = tuple(map(str, getattr(one.unwrapped, "observation_names", ())))
+        names = getattr(one.unwrapped, "observation_names", ())
+        plain = isinstance(names, tuple | list) and all(isinstance(each, str) for each in names)
+        self.labels = tuple(names) if plain else ()
         one.close()
         self.observation_size = int(np.prod(observed.shape))  # type: ignore[arg-type]
         self.action_low = tuple(float(bound) for bound in acted.low.ravel())  # type: ignore[attr-defined]

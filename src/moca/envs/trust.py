@@ -3,7 +3,8 @@
 `gymnasium:MODULE:NAME` makes Gymnasium import MODULE, which executes it. Such a name is used only
 after the module has been imported, either by the user's program or by `import_module_of`. The
 latter is called if the user gave the name on the command line, declared a file trusted, or uses a
-directory that the same user's command created.
+directory that the same user's command created. Of modules that happen to be imported, only
+environment classes are used: a received file must not name any function to be called.
 """
 
 import hashlib
@@ -17,6 +18,7 @@ from pathlib import Path
 from moca.config import ConfigError, full_name
 from moca.names import GYMNASIUM
 
+_trusted: set[str] = set()  # names that the user asked for
 SAFE_PATH = {"PYTHONSAFEPATH": "1"}  # for child processes, which must not import from the current directory
 
 
@@ -27,12 +29,20 @@ def module_of(name: str) -> str | None:
 
 
 def refuse_untrusted(name: str) -> None:
-    """Raises if using that environment would import a module that has not been imported yet."""
+    """Raises if that environment would import a module, or call what is not an environment class."""
     module = module_of(name)
-    if module is not None and module not in sys.modules:
+    if module is None:
+        return
+    if module not in sys.modules:
         raise ConfigError(
             f"env.name = {name!r} executes the module {module!r}, which is not part of moca, Playground or "
             "Gymnasium: if you trust it, pass --trust (from Python, import it first, or pass trust=True)"
+        )
+    held = vars(sys.modules[module]).get(name.rpartition(":")[2])
+    is_class = isinstance(held, type) and hasattr(held, "reset") and hasattr(held, "step")
+    if held is not None and not is_class and name not in _trusted:
+        raise ConfigError(
+            f"env.name = {name!r} calls a function: if you trust it, pass --trust (from Python, trust=True)"
         )
 
 
@@ -42,6 +52,7 @@ def import_module_of(name: str) -> None:
     if module is not None:
         try:
             importlib.import_module(module)
+            _trusted.add(full_name(name))
         except Exception as error:  # a user's module may raise anything
             raise ConfigError(
                 f"env.name = {name!r}: cannot import {module!r}, {type(error).__name__}: {error}. The module must be "

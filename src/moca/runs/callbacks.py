@@ -84,7 +84,7 @@ def keeping_best(callback: Callback, run: Run, console: Console) -> Callback:
     try:
         _ = read_scores(run), run.best.learners
     except (ConfigError, OSError) as error:
-        console.print(f"note: the best policies are not kept any longer: {error}")
+        console.print(f"note: the best policies are not kept any longer: {error}", markup=False)
         return callback
     return _Several([callback, KeepBest()])
 
@@ -122,26 +122,35 @@ class EarlyStopping(Callback):
     def __init__(
         self, patience: int = 10, *, rise: float = 0.0, goal: float | None = None, metric: str = "return_mean"
     ) -> None:
+        if not isinstance(metric, str):
+            raise ConfigError(f"metric = {shown(metric)} must be the name of a metric, such as return_mean")
         self._patience, self._rise, self._metric = whole("patience", patience, 1), real("rise", rise), metric
         self._goal = np.inf if goal is None else real("goal", goal, -np.inf)
         self.options = f"--patience {self._patience}"
 
     def start(self, run: Run) -> None:
-        """Resets the state left from an earlier run."""
+        """Counts what an interrupted run has measured so far; after a stop, it counts anew."""
         self._best, self._since = -np.inf, 0
+        rows, runs = run.rows, len(run.directory.runs)
+        for first in range(0, len(rows), runs):
+            values = np.array([row.get(self._metric) for row in rows[first : first + runs]], float)
+            if self._stops(values):
+                self._best, self._since = -np.inf, 0
 
     def __call__(self, training: Training) -> bool | None:
         """Checks the metric, if it was measured."""
         if self._metric not in training.metrics:
             known = ", ".join(sorted(training.metrics))
             raise ConfigError(f"metric = {shown(self._metric)} is unknown. Allowed: {known}")
-        values = training.metrics[self._metric]
+        return False if self._stops(training.metrics[self._metric]) else None
+
+    def _stops(self, values: np.ndarray) -> bool:
         if not np.isfinite(values).any():
-            return None
+            return False
         mean = float(np.nanmean(values))
         rose = mean > self._best + self._rise or not np.isfinite(self._best)
         self._best, self._since = (mean, 0) if rose else (self._best, self._since + 1)
-        return False if mean >= self._goal or self._since >= self._patience else None
+        return mean >= self._goal or self._since >= self._patience
 
 
 class KeepBest(Callback):
@@ -244,7 +253,7 @@ def read_scores(run: Run) -> list[dict[str, Any]]:
         not isinstance(rows, list)
         or len(rows) != len(runs)
         or not all(isinstance(row, dict) and wanted <= row.keys() for row in rows)
-        or not all(is_number(row["step"]) for row in rows)
+        or not all(type(row["step"]) is int and 0 <= row["step"] < 2**31 for row in rows)
         or not all(row["return_mean"] is None or is_number(row["return_mean"]) for row in rows)
     ):
         raise ConfigError(f"{path} does not list a score for each run: remove it together with {BEST}.npz")

@@ -153,8 +153,9 @@ def newest(
     """
     found, complaints = None, []
     for path in newest_first(folder):
-        if path.is_dir() and not path.is_symlink():
-            raise ConfigError(f"{path} should be a file, but it is a folder: remove it")
+        if path.is_symlink() or path.is_dir():
+            kind = "symbolic link" if path.is_symlink() else "folder"
+            raise ConfigError(f"{path} should be a file, but it is a {kind}: remove it")
         try:
             loaded = load(path, expected)
             accept(path, loaded)

@@ -221,7 +221,7 @@ class RunDirectory:
     def _asked(self) -> Config:
         """The settings of the run as first requested."""
         path, told = self.path / "config.json", self.meta.get("identity")
-        ours = origin.identity(self._read("config.json"), self.runs)
+        ours = origin.identity(self._read("config.json"), self.runs, self.meta.get("start"))
         if told and told != ours:
             edited = path if told.get("settings") != ours["settings"] else self.path / "meta.json"
             raise ConfigError(f"{edited} was edited after the run started: undo that, or start a new run elsewhere")

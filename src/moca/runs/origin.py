@@ -52,10 +52,13 @@ def commit() -> str | None:
         return None
 
 
-def identity(settings: Mapping[str, Any], runs: Sequence[Mapping[str, float]]) -> dict[str, str]:
+def identity(settings: Mapping[str, Any], runs: Sequence[Mapping[str, float]], start: Any = None) -> dict[str, str]:
     """Returns hashes of config.json, and of seeds and variations, which identify a set of runs.
 
-    Settings added in later versions do not change the hashes.
+    With the hash of the weights they started from, if those were another run's: `start` is that
+    entry of meta.json. Settings added in later versions do not change the hashes.
     """
     parts = {"settings": settings, "runs": runs}
+    if isinstance(start, dict) and start.get("sha256"):
+        parts["start"] = start["sha256"]
     return {name: hashlib.sha256(json.dumps(part, sort_keys=True).encode()).hexdigest() for name, part in parts.items()}

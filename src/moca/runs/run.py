@@ -119,8 +119,16 @@ class Run:
 
     @property
     def best_run(self) -> int:
-        """The number of the run with the highest return over the last tenth of its steps."""
+        """The number of the run with the highest return over the last tenth of its steps.
+
+        With `which="best"`, the one whose kept policy has the highest score.
+        """
         rows, runs = self.rows, len(self.directory.runs)
+        if self.which == BEST:
+            from moca.runs.callbacks import read_scores  # which needs this module
+
+            kept = [row["return_mean"] for row in read_scores(self)]
+            return max(range(runs), key=lambda run: -np.inf if kept[run] is None else kept[run])
         late = [(i % runs, row) for i, row in enumerate(rows) if row["step"] > 0.9 * rows[-1]["step"]]
         scores: list[list[float]] = [[] for _ in range(runs)]
         for run, row in late:
@@ -145,7 +153,7 @@ class Run:
         if path.exists():
             raise ConfigError(f"{path} already exists: choose another path, or remove it")
         with files.writing(f"to {path}"):
-            shutil.copytree(self.path, path, ignore=shutil.ignore_patterns("checkpoints", "lock"))
+            shutil.copytree(self.path, path, symlinks=True, ignore=shutil.ignore_patterns("checkpoints", "lock"))
         return path
 
     def evaluate(self, episodes: int = 10, seed: int = 0) -> list[dict[str, float]]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from moca import files
 from moca.config import ConfigError, shown
+from moca.runs import origin
 from moca.runs.directory import RunDirectory
 
 FILE = "start.npz"
@@ -25,9 +26,11 @@ def refuse_other(start: Any) -> None:
 
 def keep(directory: RunDirectory, start: Any) -> None:
     """Copies the weights of another run, if any, into a locked directory, unless already copied."""
-    if start is None:
-        return
     told: Any = directory.meta.get("start")
+    if start is None:
+        if told is not None:
+            raise ConfigError(f"{directory.path} has a run that started from another run's weights: use --resume")
+        return
     same = isinstance(told, dict) and told.get("run") == str(start.path)
     if same and told.get("sha256"):
         return
@@ -39,7 +42,9 @@ def keep(directory: RunDirectory, start: Any) -> None:
     taken = np.arange(len(directory.runs)) % count
     directory.save_policy(jax.tree.map(lambda leaf: np.asarray(leaf)[taken], start.learners), FILE)
     digest = hashlib.sha256((directory.path / FILE).read_bytes()).hexdigest()
-    directory.note(start={"run": str(start.path), "sha256": digest})
+    told = {"run": str(start.path), "sha256": digest}
+    whole = origin.identity(directory._read("config.json"), directory.runs, told)
+    directory.note(start=told, identity=whole)
 
 
 def begun(directory: RunDirectory, state: Any) -> Any:

@@ -86,5 +86,6 @@ def _look(env: str, flatten: bool) -> Mapping[str, Any]:
         text=True,
     )
     if done.returncode:
-        raise ConfigError(f"env = {env}: {done.stderr.strip().splitlines()[-1]}")
+        *_, last = done.stderr.strip().splitlines() or [f"the rollout ended with code {done.returncode}"]
+        raise ConfigError(f"env = {env}: {last}")
     return json.loads(done.stdout.splitlines()[-1])

@@ -15,7 +15,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from moca.config.registry import add_noise
 from moca.envs.environment import Environment, Step
 
 LIGHT, DUSK, GOAL = -6.0, 5.0, 3.0  # bright up to LIGHT, then darker over a length of DUSK
@@ -35,9 +34,6 @@ def reward(x: Any, exp: Callable[[Any], Any] = jnp.exp) -> Any:
 def deviation(sigma: Any, sigma_min: Any, scales: tuple[float, ...], observation: Any) -> Any:
     """Returns σ_min up to the light and σ in the dark; in between, the logarithm is linear."""
     return sigma_min * (sigma / sigma_min) ** ((observation - LIGHT) / DUSK).clip(0, 1)
-
-
-add_noise("light-dark", deviation)
 
 
 class LightDark(Environment):

@@ -18,7 +18,7 @@ from typing import Any, cast
 
 import jax
 
-from moca.config import ConfigError
+from moca.config import ConfigError, whole
 from moca.envs.check.contract import check_contract
 from moca.envs.check.faults import Fault, Findings, said
 from moca.envs.check.hosted import check_hosted, check_quickly
@@ -43,8 +43,7 @@ def check_env(env: Spaces | str, *, steps: int = 200, seed: int = 0, strict: boo
         seed: Seed of the first states and of the random actions.
         strict: Raise a `ConfigError` that lists the faults, if there are any.
     """
-    if steps < 1:
-        raise ConfigError(f"steps = {steps} must be at least 1")
+    steps, seed = whole("steps", steps, 1), whole("seed", seed)
     found = Findings()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

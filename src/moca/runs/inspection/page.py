@@ -154,7 +154,7 @@ def inspect(
     name, size = run.config.env.name.removeprefix(OWN), run.environment.observation_size
     observed = run.config.sensor.observed or range(size)
     every = DIMENSIONS.get(name) or (run.env or named(name, run.config.env.flatten)).observation_names
-    names = tuple(every[i] if i < len(every) else f"s{i + 1}" for i in observed)
+    names = tuple(str(every[i]).encode(errors="replace").decode() if i < len(every) else f"s{i + 1}" for i in observed)
     return Inspection(name, episode, names, run.environment, views)
 
 

@@ -2,10 +2,21 @@
 
 EXTRAS = {
     **dict.fromkeys(
-        ("imageio_ffmpeg", "matplotlib", "mujoco", "mujoco_playground", "optax", "rich", "scipy", "tensorboardX"),
+        (
+            "imageio_ffmpeg",
+            "jinja2",
+            "markupsafe",
+            "matplotlib",
+            "mujoco",
+            "mujoco_playground",
+            "optax",
+            "rich",
+            "scipy",
+            "tensorboardX",
+        ),
         "train",
     ),
-    **dict.fromkeys(("jinja2", "markupsafe", "pandas", "pyarrow"), "studies"),
+    **dict.fromkeys(("pandas", "pyarrow"), "studies"),
     **dict.fromkeys(("gymnasium", "imageio", "pygame"), "gymnasium"),
     **dict.fromkeys(("onnx", "onnxruntime"), "onnx"),
     "ray": "ray",

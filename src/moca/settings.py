@@ -60,7 +60,7 @@ def _setting(name: str) -> Setting:
     item = field_of(name)
     limits = item.metadata["limits"]
     allowed = [f"one of {words_allowed(limits)}"] if "among" in limits else bounds_in_words(limits)
-    infinite = ["inf"] if limits.get("infinite") else []
+    infinite = ["inf" if allowed else "any number, inf and -inf"] if limits.get("infinite") else []
     return Setting(
         name,
         TYPES[item.type],

@@ -29,7 +29,7 @@ def module_of(name: str) -> str | None:
 
 
 def refuse_untrusted(name: str) -> None:
-    """Raises if that environment would import a module, or call what is not an environment class."""
+    """Raises if that environment would import a module, or call what is no environment class."""
     module = module_of(name)
     if module is None:
         return

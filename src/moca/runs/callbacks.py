@@ -129,7 +129,7 @@ class EarlyStopping(Callback):
         self.options = f"--patience {self._patience}"
 
     def start(self, run: Run) -> None:
-        """Counts what an interrupted run has measured so far; after a stop, it counts anew."""
+        """Replays the evaluations of an interrupted run; after a stop, the count starts at zero."""
         self._best, self._since = -np.inf, 0
         rows, runs = run.rows, len(run.directory.runs)
         for first in range(0, len(rows), runs):

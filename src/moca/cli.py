@@ -10,7 +10,7 @@ from typing import Any
 
 from moca import __version__, presets, settings
 from moca.arguments import Parser, a_path, add_device, at_least_one, from_zero, leave
-from moca.config import AGENTS, ConfigError, nearest
+from moca.config import AGENTS, Config, ConfigError, nearest, override
 from moca.extras import missing
 from moca.files import DiskError
 from moca.runs import cli as runs
@@ -80,6 +80,7 @@ def _check(arguments: argparse.Namespace) -> None:
     from moca.devices import use_device
     from moca.envs.check import check_env
 
+    override(Config(), {"env.name": arguments.env, "agent": "sac"})  # raises if there cannot be such a name
     use_device("cpu")
     found = check_env(arguments.env, steps=arguments.steps, seed=arguments.seed)
     for fault in found:
@@ -91,6 +92,37 @@ def _check(arguments: argparse.Namespace) -> None:
 
 def _settings(arguments: argparse.Namespace) -> None:
     print((settings.as_json if arguments.json else settings.as_text)(arguments.name))
+
+
+def _add_benchmark(benchmark: Parser) -> None:
+    """Adds the options of `moca benchmark`."""
+    benchmark.add_argument(
+        "parts",
+        nargs="*",
+        type=_part,
+        metavar="PART",
+        help="backup, agents, growth (default: backup agents, a few minutes)",
+    )
+    benchmark.add_argument("--json", action="store_true", help="print JSON")
+    benchmark.add_argument(
+        "--rounds", type=at_least_one, default=25, help="number of timings of each backup (default: 25)"
+    )
+    agents = ["moca", "moca-ce", "moca-mc-4", "moca-mc-16", "bnaf"]
+    benchmark.add_argument(
+        "--agents",
+        nargs="+",
+        choices=[*AGENTS, *VARIANTS],
+        default=agents,
+        help=f"agents to time (default: {' '.join(agents)})",
+    )
+    benchmark.add_argument(
+        "--widths", nargs="+", type=at_least_one, help="widths of all networks (default: 64; on a GPU 64 256)"
+    )
+    benchmark.add_argument(
+        "--runs", nargs="+", type=at_least_one, help="runs in one program (default: 1; on a GPU 10 240)"
+    )
+    tasks = sorted(presets.ENVIRONMENTS)
+    benchmark.add_argument("--envs", nargs="+", choices=tasks, default=tasks[:1], help=f"tasks (default: {tasks[0]})")
 
 
 def _parser() -> tuple[Parser, dict[str, Parser]]:
@@ -126,34 +158,7 @@ def _parser() -> tuple[Parser, dict[str, Parser]]:
     doctor = command("doctor", _doctor, "check this machine: versions, device, a self-test")
     add_device(doctor)
 
-    benchmark = command("benchmark", _benchmark, "time the backup, training programs, and how their cost grows")
-    benchmark.add_argument(
-        "parts",
-        nargs="*",
-        type=_part,
-        metavar="PART",
-        help="backup, agents, growth (default: backup agents, a few minutes)",
-    )
-    benchmark.add_argument("--json", action="store_true", help="print JSON")
-    benchmark.add_argument(
-        "--rounds", type=at_least_one, default=25, help="number of timings of each backup (default: 25)"
-    )
-    agents = ["moca", "moca-ce", "moca-mc-4", "moca-mc-16", "bnaf"]
-    benchmark.add_argument(
-        "--agents",
-        nargs="+",
-        choices=[*AGENTS, *VARIANTS],
-        default=agents,
-        help=f"agents to time (default: {' '.join(agents)})",
-    )
-    benchmark.add_argument(
-        "--widths", nargs="+", type=at_least_one, help="widths of all networks (default: 64; on a GPU 64 256)"
-    )
-    benchmark.add_argument(
-        "--runs", nargs="+", type=at_least_one, help="runs in one program (default: 1; on a GPU 10 240)"
-    )
-    tasks = sorted(presets.ENVIRONMENTS)
-    benchmark.add_argument("--envs", nargs="+", choices=tasks, default=tasks[:1], help=f"tasks (default: {tasks[0]})")
+    _add_benchmark(command("benchmark", _benchmark, "time the backup, training programs, and how their cost grows"))
     studies.add_commands(command)
     return parser, parsers
 

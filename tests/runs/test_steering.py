@@ -429,3 +429,24 @@ def test_a_run_without_an_evaluation_has_no_score(tmp_path):
     assert [row["return_mean"] for row in moca.runs.callbacks.read_scores(run)] == [1.0, None]
     keep.start(run)
     assert list(keep._highest) == [1.0, -np.inf]
+
+
+def test_the_best_of_the_kept_policies_is_that_with_the_highest_score(tmp_path):
+    """Whatever the metrics of the last steps say; and only whole steps are scores of a run."""
+    run = SimpleNamespace(which="best", path=tmp_path, rows=[], directory=SimpleNamespace(runs=[{}, {}, {}]))
+    scores = [{"step": 20, "return_mean": score} for score in (1.0, 3.0, None)]
+    (tmp_path / "best.json").write_text(json.dumps(scores))
+    assert moca.Run.best_run.fget(run) == 1
+    for step in (1e300, -5, 1.5):
+        (tmp_path / "best.json").write_text(json.dumps([{"step": step, "return_mean": 1.0}, *scores[1:]]))
+        with pytest.raises(ConfigError, match="does not list a score for each run"):
+            _ = moca.Run.best_run.fget(run)
+
+
+def test_a_copy_of_a_run_holds_nothing_from_elsewhere(short, tmp_path):
+    (tmp_path / "secret").write_text("not yours")
+    link = short.path / "notes.txt"
+    link.symlink_to(tmp_path / "secret")
+    copy = short.save(tmp_path / "copy")
+    link.unlink()
+    assert (copy / "notes.txt").is_symlink()

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# What results/ holds of the preset raw, on one GPU. Stops after so many seconds; run again, it goes on.
+# The studies in results/, on one GPU. Stops after so many seconds; run again, it goes on.
 #   bash results/raw.sh SECONDS OUT first      the studies of the paper's claims, value maps, rates
 #   bash results/raw.sh SECONDS OUT second     SAC's search and studies, process noise, more seeds, ladder, completions
 #   bash results/raw.sh SECONDS OUT third      an equal search for MoCA, MoCA-CE and BNAF; further settings for ρ
+#   bash results/raw.sh SECONDS OUT fourth     every agent with a filter that learns the noise
 # Several programs share a GPU best under CUDA's multi-process service (nvidia-cuda-mps-control -d).
 set -u
-limit=${1:?seconds} out=${2:?a folder} part=${3:?first, second or third} python=${PYTHON:-python3}
+limit=${1:?seconds} out=${2:?a folder} part=${3:?first to fourth} python=${PYTHON:-python3}
 end=$(($(date +%s) + limit))
 export XLA_PYTHON_CLIENT_PREALLOCATE=false OUT=$out
 mkdir -p "$out" logs
@@ -50,5 +51,6 @@ equal() {
 case $part in
   first) maps moca & maps moca-ce & study raw-cartpole 5 & study raw-pendulum 5 & search rates 6 & wait ;;
   second) sac & others & search completions 10 & completed & wait ;;
-  third) equal & study raw-between 4 & study tuned-between 4 & wait ;;
+  third) equal & study raw-between 4 & study told-between 4 & wait ;;
+  fourth) study tuned-pendulum 7 & study tuned-cartpole 6 & wait ;;
 esac

@@ -32,7 +32,7 @@ ACTION = "action"  # a kind of noise: a disturbance of the executed action, in u
 OWN = (
     "agent", "seed", "seeds", "env.name", "noise.kind", "noise.sigma", "noise.sigma_min", "noise.action", "train.steps",
 )  # fmt: skip
-ORDER = ("raw", "tuned", "paper")  # of presets in pages
+ORDER = ("raw", "tuned", "told", "paper")  # of presets in pages
 EVALUATIONS = 50  # approximate number per run; the paper evaluates after every episode [choice]
 
 

@@ -15,6 +15,7 @@ from moca.belief import Belief, anticipate, anticipate_diagonal, gains, predict,
 from moca.config import override
 from moca.diagnostics import Outlook, check_filter, describe_model
 from moca.drivers import ScanTrainer
+from moca.dynamics import make_model
 from moca.replay import Transition, pack, read, unpack, with_gaps
 from tests import probes
 
@@ -128,6 +129,32 @@ def test_a_prior_of_low_rank_and_no_noise_are_survived_in_single_precision():
         mean, covariance, *_ = updated(priors, seen)
         np.testing.assert_allclose(mean, seen, atol=0.05)
         assert np.isfinite(covariance).all()
+
+
+def test_samples_of_the_next_belief_are_finite_if_few_directions_are_uncertain():
+    """In single precision, a covariance of low rank has no Cholesky factor."""
+    away = np.random.default_rng(0).normal(size=(500, 5, 2))
+    components = mm.DiagonalGaussian(jnp.zeros((500, 2, 5)), jnp.full((500, 2, 5), 1e-9))
+    mixtures, noise = mm.GaussianMixture(jnp.full((500, 2), 0.5), components), jnp.ones((500, 5))
+    spread = jnp.asarray(away @ away.swapaxes(1, 2), jnp.float32)
+    for given in (mixtures, one_each(mixtures)):
+        found = jax.jit(anticipate)(given, spread, noise).components.covariance
+        assert np.isfinite(jnp.linalg.cholesky(found)).all()
+
+
+def test_covariances_are_multiplied_in_full_precision():
+    """Fast products of GPUs, of ten bits, would make them indefinite; those of networks may be fast."""
+    ensemble = make_model(jax.random.key(0), override(probes.tiny(), {}).dynamics, None, 2, 1).ensemble
+    mixtures = mm.GaussianMixture(jnp.full((4, 3), 1 / 3), mm.Gaussian(jnp.zeros((4, 3, 2)), jnp.ones((4, 3, 2, 2))))
+    programs = [
+        jax.make_jaxpr(lambda c: predict(ensemble, Belief(jnp.zeros(2), c), jnp.zeros(1)))(jnp.eye(2)),
+        jax.make_jaxpr(lambda s: anticipate(mixtures, s, jnp.ones((4, 2))))(jnp.ones((4, 2, 2))),
+    ]
+    for program in programs:
+        products = [e for e in program.eqns if e.primitive.name == "dot_general"]
+        square = [e for e in products if all(v.aval.shape[-2:] == (2, 2) for v in e.invars)]
+        assert square
+        assert all(set(e.params["precision"]) == {jax.lax.Precision.HIGHEST} for e in square)
 
 
 def test_without_noise_the_next_belief_is_the_next_state():

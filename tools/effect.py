@@ -81,11 +81,11 @@ def at_100k(results: pd.DataFrame) -> str:
 
 
 def process(results: pd.DataFrame) -> str:
-    """Returns a table of final returns under disturbed actions, for `raw` and `tuned`."""
+    """Returns a table of final returns under disturbed actions, for each preset that was run."""
     finals = statistics.final_scores(results[results["noise"] == "action 0.5"])
     agents = ("moca", "moca-mc-4", "moca-ce", "bnaf")
     lines = [f"| preset, task | {' | '.join(map(name, agents))} |", "|---" * (1 + len(agents)) + "|"]
-    for preset in ("raw", "tuned"):
+    for preset in ("raw", "tuned", "told"):
         for env in (CARTPOLE, PENDULUM):
             cells = [statistics.mean_t(finals.loc[preset, env, agent, "action 0.5"]).brief for agent in agents]
             lines.append(f"| `{preset}`, {TASKS[env]} | {' | '.join(cells)} |")

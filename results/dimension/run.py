@@ -81,7 +81,7 @@ def main(steps: int) -> None:
         env = Turning(size)
         found, still = defaults(env), idle(env)
         for name, settings in VARIANTS.items():
-            config = presets.build("tuned", None, COMMON | settings | {"train.steps": steps}, found)
+            config = presets.build("told", None, COMMON | settings | {"train.steps": steps}, found)
             with tempfile.TemporaryDirectory() as folder:
                 started = time.perf_counter()
                 run = train(config, Path(folder) / "run", env=env)

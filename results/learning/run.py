@@ -1,4 +1,4 @@
-"""The tuned preset at seeds 1000 to 1009, on which nothing was tuned; all noise levels of a cell are one program.
+"""The preset `told` at seeds 1000 to 1009, on which nothing was tuned; all noise levels of a cell are one program.
 
     python results/learning/run.py moca CartpoleBalance 100000
     python results/learning/run.py bnaf CartpoleBalance 100000 belief.filter=false
@@ -43,7 +43,7 @@ def main(agent: str, task: str, steps: int, extra: list[str]) -> None:
         settings["noise.kind"] = "state-norm"
     settings |= dict(map(parse_assignment, extra))
     noises = NOISES[task]
-    configs = [presets.build("tuned", task, {**settings, **noise}) for noise in noises.values() for _ in SEEDS]
+    configs = [presets.build("told", task, {**settings, **noise}) for noise in noises.values() for _ in SEEDS]
     trainer = ScanTrainer(configs, [*SEEDS] * len(noises))
     trainer.compile()
     started = time.perf_counter()

@@ -3,7 +3,7 @@
     python results/planning/run.py OUT [NAME …] [--seeds 10] [--sigmas 0 0.05] [--episodes 5]
 
 Each name is a cell of `CELLS`, one compiled program of seeds × noise levels, from the preset
-`tuned`. On a GPU all are compiled at once, then run one after the other. OUT/cells.json is written
+`told`. On a GPU all are compiled at once, then run one after the other. OUT/cells.json is written
 again as soon as one has ended.
 """
 
@@ -52,7 +52,7 @@ def trainer(name: str, seeds: list[int], sigmas: list[float], episodes: int) -> 
     env, settings = CELLS[name]
     facts = presets.ENVIRONMENTS["CartpoleBalance"]  # the same plant and observations
     own = [{**settings, "noise.sigma": sigma, "train.eval_episodes": episodes} for sigma in sigmas for _ in seeds]
-    return ScanTrainer([presets.build("tuned", env, each, facts) for each in own], seeds * len(sigmas))
+    return ScanTrainer([presets.build("told", env, each, facts) for each in own], seeds * len(sigmas))
 
 
 def main(out: Path, names: list[str], seeds: list[int], sigmas: list[float], episodes: int) -> None:

@@ -2,7 +2,7 @@
 
     python results/predictor/run.py
 
-Trains MoCA alone: under `tuned` with its filter on both tasks at σ = 0.05, and on the cliff and the hill. Writes
+Trains MoCA alone: under `told` with its filter on both tasks at σ = 0.05, and on the cliff and the hill. Writes
 summary.json beside it. The rule stands in docs/replication.md.
 """
 
@@ -31,11 +31,11 @@ def main() -> None:
     found = {}
     for env in ("CartpoleBalance", "PendulumSwingup"):
         settings = {"noise.sigma": 0.05, "train.steps": 20_000, "train.eval_every": 20}
-        config = presets.build("tuned", env, settings)
+        config = presets.build("told", env, settings)
         # Rates and exploration as in a run of full length, of which this is the beginning.
         whole = {"CartpoleBalance": 100_000, "PendulumSwingup": 500_000}[env]
         config = override(config, {"train.steps": whole})
-        found[f"tuned {env} 0.05"] = rho(_beginning(ScanTrainer([config] * 4, range(4))), config.train.gamma)
+        found[f"told {env} 0.05"] = rho(_beginning(ScanTrainer([config] * 4, range(4))), config.train.gamma)
         print(found, flush=True)
     for name, env in cliff.SETTINGS.items():
         config = override(cliff.CONFIG, {"agent": "moca"})

@@ -21,7 +21,7 @@ from typing import Any
 
 TASKS = {"CartpoleBalance": 100_000, "PendulumSwingup": 100_000}
 
-# Where `raw` starts from: `tuned` without the filter, and without what the paper does not have and Pendulum does not
+# Where `raw` starts from: `told` without the filter, and without what the paper does not have and Pendulum does not
 # need (one step and one update per decision, constant rates, the vertex head, random actions to the end).
 START = {
     "belief.filter": False, "env.action_repeat": 1, "train.updates": 1, "train.decay": 1.0, "critic.head": "vertex",
@@ -347,7 +347,7 @@ def run(name: str, number: int) -> Path:
     settings = {**program["settings"], "train.steps": program["steps"]}
     if settings.pop("own centres", False):
         _own_centres()
-    preset = program.get("preset", "tuned")
+    preset = program.get("preset", "told")
     configs = [presets.build(preset, program["env"], {**settings, **point}) for point in points for _ in seeds]
     started = time.perf_counter()
     trainer = ScanTrainer(configs, [*seeds] * len(points))

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, Key
 from moca import moments as mm
 from moca.config import AGENTS
 from moca.critic import twin_axes
+from moca.nets import product
 
 PredictionRule = Callable[[mm.GaussianMixture, Key[Array, ""], int], mm.Distribution]
 Backup = Callable[
@@ -79,8 +80,8 @@ def spread_of(belief: mm.Distribution, value: mm.Function) -> Float[Array, ""]:
         return mm.variance(belief, value)
     covariance = belief.covariance
     expected = lambda mean: mm.expectation(mm.Gaussian(mean, covariance), value)  # noqa: E731
-    slope, curvature = jax.grad(expected)(belief.mean), covariance @ jax.hessian(expected)(belief.mean)
-    return slope @ covariance @ slope + jnp.sum(curvature * curvature.T) / 2
+    slope, curvature = jax.grad(expected)(belief.mean), product(covariance, jax.hessian(expected)(belief.mean))
+    return product(product(slope, covariance), slope) + jnp.sum(curvature * curvature.T) / 2
 
 
 def twin_values(

@@ -18,6 +18,7 @@ from moca import moments as mm
 from moca.config import Config
 from moca.dynamics import GaussianEnsemble, ModelState, noise_variance
 from moca.envs.environment import Spaces, make_noise
+from moca.nets import product
 from moca.replay import Late, pack, unpack
 from moca.width import log_width
 
@@ -77,7 +78,7 @@ def predict(
         return mixture.mean, mixture
 
     derivative, mixture = jax.jacfwd(mean_of, has_aux=True)(belief.mean)
-    carried = derivative @ belief.covariance @ derivative.T
+    carried = product(product(derivative, belief.covariance), derivative.T)
     mean, aleatoric, epistemic = mm.decompose(mixture, full=True)
     return Belief(mean, carried + aleatoric + epistemic), carried
 
@@ -103,7 +104,7 @@ def update(
         return (mean + gain * error, covariance - gain[:, None] * covariance[j], nll), None
 
     size = len(measured)
-    start: Any = (belief.mean, _raised(cast(Array, belief.covariance)), jnp.zeros(()))
+    start: Any = (belief.mean, raised(cast(Array, belief.covariance)), jnp.zeros(()))
     (mean, covariance, nll), _ = jax.lax.scan(dimension, start, jnp.arange(size), unroll=min(size, 8))
     return Belief(mean, covariance), nll
 
@@ -116,19 +117,19 @@ def anticipate(
     The filter will move its mean by the gain K = P S⁻¹ times the innovation, with P the members'
     matched covariance plus `spread`, and S = P + diag(noise). If member k is right, the new mean is
     m̄ + K (mₖ − m̄) on average, with covariance K (Cₖ + spread + diag(noise)) Kᵀ; the members,
-    matched, then have covariance P S⁻¹ P. Nothing else is computed if they are matched already.
-    Without noise K is the identity, and this is the next state itself.
+    matched, then have covariance P S⁻¹ P, up to `raised`. Nothing else is computed if they are
+    matched already. Without noise K is the identity, and this is the next state itself.
     """
     components = mixtures.components
     if components.mean.shape[1] == 1:
-        covariance = gained(components.covariance[:, 0] + spread, noise)[:, None]
+        covariance = raised(gained(components.covariance[:, 0] + spread, noise))[:, None]
         return mm.GaussianMixture(mixtures.weights, mm.Gaussian(components.mean, covariance))
     mean, aleatoric, epistemic = mm.decompose(mixtures, full=True)
     gain = gains(aleatoric + epistemic + spread, noise)[:, None]
     own = components.covariance + (spread + jax.vmap(jnp.diag)(noise))[:, None]
-    covariance = gain @ own @ gain.mT
-    moved = mean[:, None] + (gain @ (components.mean - mean[:, None])[..., None])[..., 0]
-    return mm.GaussianMixture(mixtures.weights, mm.Gaussian(moved, (covariance + covariance.mT) / 2))
+    covariance = product(product(gain, own), gain.mT)
+    moved = mean[:, None] + product(gain, (components.mean - mean[:, None])[..., None])[..., 0]
+    return mm.GaussianMixture(mixtures.weights, mm.Gaussian(moved, raised((covariance + covariance.mT) / 2)))
 
 
 def anticipate_diagonal(
@@ -154,7 +155,7 @@ def gained(prior: Float[Array, "n obs obs"], noise: Float[Array, "n obs"]) -> Fl
             more = covariance[:, j, None] * (covariance[j] / variance)
             return (covariance - more, known + more), None
 
-        start = (_raised(prior), jnp.zeros_like(prior))
+        start = (raised(prior), jnp.zeros_like(prior))
         return jax.lax.scan(dimension, start, jnp.arange(len(noise)), unroll=min(len(noise), 8))[0][1]
 
     return jax.vmap(one)(prior, noise)
@@ -170,15 +171,18 @@ def gains(prior: Float[Array, "n obs obs"], noise: Float[Array, "n obs"]) -> Flo
             innovation = (jnp.arange(len(noise)) == j) - gain[j]  # less what is known from the dimensions before
             return (covariance - own[:, None] * covariance[j], gain + own[:, None] * innovation), None
 
-        start = (_raised(prior), jnp.zeros_like(prior))
+        start = (raised(prior), jnp.zeros_like(prior))
         return jax.lax.scan(dimension, start, jnp.arange(len(noise)), unroll=min(len(noise), 8))[0][1]
 
     return jax.vmap(one)(prior, noise)
 
 
-def _raised(covariance: Float[Array, "obs obs"]) -> Float[Array, "obs obs"]:
-    """Returns a covariance with variances increased by a relative amount near rounding error."""
-    return covariance + jnp.diag(jnp.diagonal(covariance)) * float(jnp.finfo(covariance.dtype).eps) ** 0.5
+def raised(covariance: Float[Array, "*n obs obs"]) -> Float[Array, "*n obs obs"]:
+    """Returns covariances with variances increased by a relative amount near rounding error.
+
+    If some dimensions nearly determine others, rounding errors alone could make one indefinite.
+    """
+    return covariance * (1 + jnp.eye(covariance.shape[-1]) * float(jnp.finfo(covariance.dtype).eps) ** 0.5)
 
 
 def _filled(belief: Belief, measured: Float[Array, "obs"], missing: Bool[Array, "obs"] | None) -> Float[Array, "obs"]:

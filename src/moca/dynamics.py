@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float, Key, UInt8
 from moca import config
 from moca import moments as mm
 from moca.envs.history import History
-from moca.nets import ADAM, MLP, copies, descend, stacked
+from moca.nets import ADAM, MLP, copies, descend, product, stacked
 from moca.replay import Transition, variances
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
@@ -109,12 +109,12 @@ class GaussianEnsemble(eqx.Module):
             if self.history is not None:
                 whole = jax.vmap(self.history.follow, (None, 0))(s, mean)
                 triangle = own[:, None] * (factor if self.full else jax.vmap(jnp.diag)(factor))
-                onto = jnp.asarray(self.history.onto) @ triangle
-                return mm.GaussianMixture(weights, mm.Gaussian(whole, onto @ onto.mT))
+                onto = product(jnp.asarray(self.history.onto), triangle)
+                return mm.GaussianMixture(weights, mm.Gaussian(whole, product(onto, onto.mT)))
             if not self.full:
                 return mm.GaussianMixture(weights, mm.DiagonalGaussian(mean, (own * factor) ** 2))
             factor = own[:, None] * factor
-            return mm.GaussianMixture(weights, mm.Gaussian(mean, factor @ factor.mT))
+            return mm.GaussianMixture(weights, mm.Gaussian(mean, product(factor, factor.mT)))
 
         return jax.vmap(mixture, (0, -1, -1))(observation, change, factor)
 
@@ -141,7 +141,7 @@ class GaussianEnsemble(eqx.Module):
             both = mm.propagate(belief, self._mean_change(network, action), joint=True)
             mean = both.mean[:size] + self.statistics.mean[1] + spread * both.mean[size:]
             onto = jnp.concatenate([jnp.eye(size), jnp.diag(spread)], axis=1)
-            return mm.Gaussian(mean, onto @ both.covariance @ onto.T + own)
+            return mm.Gaussian(mean, product(product(onto, both.covariance), onto.T) + own)
 
         components = jax.vmap(member)(self.members, known)
         return mm.GaussianMixture(jnp.full(len(known), 1 / len(known)), components)
@@ -188,7 +188,7 @@ class GaussianEnsemble(eqx.Module):
                 each = ((target - mean) ** 2 / variance + jnp.log(variance)) / 2
             return jnp.mean(each if missing is None else jnp.where(missing.T, 0, each), axis=1)
         if more is not None or missing is not None:
-            covariance = jnp.einsum("kijn,kljn->knil", factor, factor)
+            covariance = jnp.einsum("kijn,kljn->knil", factor, factor, precision="highest")
             if more is not None:
                 covariance += jax.vmap(jnp.diag)(more.T)
             if missing is not None:  # independent of the rest, with a unit variance whose logarithm is zero

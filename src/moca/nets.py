@@ -1,6 +1,7 @@
 """Multi-layer perceptrons, stacks of them with batched matrix products, and steps of Adam."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import equinox as eqx
@@ -12,6 +13,9 @@ from jaxtyping import Array, Float, Int, Key
 from moca.config import Config
 
 T = TypeVar("T")
+
+# For products of covariances: recent GPUs default to TF32, whose errors make them indefinite.
+product = partial(jnp.matmul, precision="highest")
 
 
 class MLP(eqx.Module):

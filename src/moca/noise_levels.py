@@ -25,7 +25,7 @@ from moca import replay as memory
 from moca.agents import Agent
 from moca.belief import UNSEEN, Belief, update
 from moca.dynamics import GaussianEnsemble, ModelState, NoiseLevels, noise_variance
-from moca.nets import decayed, descend, share_done
+from moca.nets import decayed, descend, product, share_done
 from moca.replay import Transition
 
 EPISODES = 4  # the newest ones, from which the levels are learned
@@ -76,7 +76,7 @@ def learn_noise(
         for by in (True, False)
     )
     young = jnp.maximum(1 - 2 * share_done(agent.config, learner.updates), 0)
-    bounds = (young**2 * least, EXCESS * (young * close + (1 - young) * above))
+    bounds = (jnp.maximum(young**2 * least, TINY), EXCESS * (young * close + (1 - young) * above))
     lr = decayed(agent.config, belief.sigma_lr, learner.updates)
     trained = _bounded(_likelier(model, episodes, lr), episodes, bounds)
     untrained = model._replace(noise=NoiseLevels.of(jnp.log(least) / 2))
@@ -112,8 +112,8 @@ def apparent_noise(rows: Transition, size: int, actions_known: bool) -> tuple[Fl
     features = jnp.concatenate(parts, axis=1)
     features, third = (jnp.where(complete[:, None], x, 0) for x in (features, d - 3 * c + 3 * b - a))
     features /= jnp.sqrt(jnp.mean(features**2, axis=0)) + 1e-9
-    gram = features.T @ features + 1e-3 * jnp.eye(features.shape[1])
-    residual = third - features @ jnp.linalg.solve(gram, features.T @ third)
+    gram = product(features.T, features) + 1e-3 * jnp.eye(features.shape[1])
+    residual = third - product(features, jnp.linalg.solve(gram, product(features.T, third)))
     freedom = jnp.maximum(complete.sum() - features.shape[1], 1)
     high = jnp.maximum(jnp.sum(residual**2, axis=0) / freedom / 20, TINY)
     pairs = (complete[1:] & complete[:-1]).sum()

@@ -20,6 +20,7 @@ from moca.belief import Unfiltered
 from moca.critic import QuadraticCritic
 from moca.dynamics import ModelState
 from moca.moments.supports import normal_mass
+from moca.nets import product
 from moca.reward import RewardModel
 
 
@@ -66,8 +67,8 @@ def joint_with_action(
     """
     vertices, push = jax.linearize(lambda s: jax.vmap(lambda one: critic.slice(one).vertices())(s), mean)
     slope = derivative(push, *mean.shape)
-    across = slope @ covariance
-    between = across @ slope.mT
+    across = product(slope, covariance)
+    between = product(across, slope.mT)
     spread = jnp.maximum(jnp.diagonal(between, axis1=1, axis2=2), 0)
     end = jnp.ones_like(vertices[0])
 
@@ -101,7 +102,7 @@ def step_moments(
     following, push, mixtures = world.next_means(both[:, :size], both[:, size:], spread)
     slope = derivative(push, *both.shape)
     _, aleatoric, epistemic = mm.decompose(mixtures, full=True)
-    carried = slope @ joint @ slope.mT
+    carried = product(product(slope, joint), slope.mT)
     return reward, following, (carried + carried.mT) / 2 + aleatoric + epistemic
 
 

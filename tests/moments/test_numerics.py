@@ -182,6 +182,14 @@ def test_erf_at_the_ends_of_float32():
         assert beyond or finite(slopes), (steepness, variance, mean)
 
 
+def test_steep_units_along_what_is_known():
+    """Of a covariance of low rank, uᵀΣu is zero along some directions, up to errors that steep units multiply."""
+    away = np.random.default_rng(0).normal(size=(5, 2))
+    steep = np.linalg.svd(away)[0][:, 2:].T * 1e5
+    p = mm.Gaussian(single(np.zeros(5)), single(away @ away.T))
+    assert np.isfinite(expectation(p, mm.Erf(single(np.ones(3)), single(steep), single(np.ones(3)))))
+
+
 @pytest.mark.parametrize("kind", ["shared", "per basis"])
 def test_rbf_at_the_ends_of_float32(kind):
     """One basis where it matters, and one beside it, so that the centres' mean is not the centre itself."""

@@ -66,7 +66,7 @@ class History(NamedTuple):
         """Returns the covariance of a state made of independent measurements of that variance."""
         units = np.eye((1 + self.length) * self.size, dtype=np.float32).reshape(-1, 1 + self.length, self.size)
         onto = jax.vmap(lambda unit: self.noise(unit[0], unit[1:]), out_axes=1)(jnp.asarray(units))
-        return onto * jnp.tile(variance, 1 + self.length) @ onto.T
+        return jnp.matmul(onto * jnp.tile(variance, 1 + self.length), onto.T, precision="highest")
 
     def noise(self, newest: Float[Array, "obs"], before: Float[Array, "n obs"]) -> Float[Array, "state"]:
         """Returns the noise of the state, from that of the newest and of n earlier observations."""

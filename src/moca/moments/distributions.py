@@ -132,12 +132,15 @@ class Elliptical(Distribution):
     def along(self, directions: Float[Array, "m d"]) -> Float[Array, "m"]:
         """uᵀSu for each row u of `directions`.
 
-        In few dimensions this is a product with all uᵢuⱼ: for a batch of S, a single one.
+        In few dimensions this is a product with all uᵢuⱼ: for a batch of S, a single one. Rounding
+        errors do not make it negative.
         """
         if self.dimension <= SMALL:
             products = directions[:, :, None] * directions[:, None, :]
-            return dot(products.reshape(len(directions), -1), self.shape_matrix.reshape(-1))
-        return jnp.sum(dot(directions, self.shape_matrix) * directions, axis=-1)
+            squares = dot(products.reshape(len(directions), -1), self.shape_matrix.reshape(-1))
+        else:
+            squares = jnp.sum(dot(directions, self.shape_matrix) * directions, axis=-1)
+        return jnp.where(squares < 0, 0, squares)  # its gradient at zero is that of the square
 
     def contract(self, tensor: Float[Array, "*rest d d"]) -> Float[Array, "*rest"]:
         """Σⱼₖ Sⱼₖ Tⱼₖ over the last two axes of `tensor`."""

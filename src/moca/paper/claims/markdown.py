@@ -17,9 +17,9 @@ NOTES = """\
 - Where seeds either solve Pendulum or do not, solved seeds are counted in place of a mean.
 - An agent that has not learned to do better than nothing is not compared.
 - Steps are those to 90 % of the highest mean final return of all agents at that noise; a run that never gets there counts with all its steps.
-- Coverage is of what was observed of the next state. Under `tuned` a filter is told the noise of the observations, and that is most of the predicted deviation; elsewhere the model has learned it.
+- Coverage is of what was observed of the next state. Under `told` a filter is told the noise of the observations, and that is most of the predicted deviation; elsewhere it is learned.
 - The paper's noise levels are 0.025, 0.05 and, on Cartpole, state-norm 0.05. What concerns other noise or agents is marked as beyond the paper.
-- SAC has the best of 64 settings under `raw` (chosen at σ = 0.025) and the usual settings under `tuned` and `paper`.
+- SAC has the best of 64 settings under `raw` (chosen at σ = 0.025) and the usual settings under the other presets.
 """  # noqa: E501
 
 

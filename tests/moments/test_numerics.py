@@ -184,10 +184,11 @@ def test_erf_at_the_ends_of_float32():
 
 def test_steep_units_along_what_is_known():
     """Of a covariance of low rank, uᵀΣu is zero along some directions, up to errors that steep units multiply."""
-    away = np.random.default_rng(0).normal(size=(5, 2))
-    steep = np.linalg.svd(away)[0][:, 2:].T * 1e5
+    random = np.random.default_rng(0)
+    away = random.normal(size=(5, 2))
+    steep = 1e5 * random.normal(size=(50, 3)) @ np.linalg.svd(away)[0][:, 2:].T
     p = mm.Gaussian(single(np.zeros(5)), single(away @ away.T))
-    assert np.isfinite(expectation(p, mm.Erf(single(np.ones(3)), single(steep), single(np.ones(3)))))
+    assert np.isfinite(expectation(p, mm.Erf(single(np.ones(50)), single(steep), single(np.ones(50)))))
 
 
 @pytest.mark.parametrize("kind", ["shared", "per basis"])

@@ -31,15 +31,13 @@ ROWS: dict[str, tuple[tuple[str, int], dict[str, Any], list[dict[str, Any]]]] = 
     ),
     "pendulum-positions": (PENDULUM, {"sensor.observed": (0, 1), "sensor.history": 3}, [{"noise.sigma": 0.01}]),
 }  # fmt: skip
-FULL = {"belief.covariance": "full"}
-LEARNED = {"belief.noise": "learned", **FULL}
 AGENTS: dict[str, dict[str, Any]] = {
-    "moca-told": {"agent": "moca", **FULL},
-    "moca-learned": {"agent": "moca", **LEARNED},
-    "moca-diagonal": {"agent": "moca", "belief.noise": "learned"},
-    "moca-ce-learned": {"agent": "moca-ce", **LEARNED},
-    "bnaf-learned": {"agent": "bnaf", **LEARNED},
-    "sac-learned": {"agent": "sac", **LEARNED},
+    "moca-told": {"agent": "moca", "belief.noise": "known"},
+    "moca-learned": {"agent": "moca"},
+    "moca-diagonal": {"agent": "moca", "belief.covariance": "diagonal"},
+    "moca-ce-learned": {"agent": "moca-ce"},
+    "bnaf-learned": {"agent": "bnaf"},
+    "sac-learned": {"agent": "sac"},
     "sac-frames": {"agent": "sac", "belief.filter": False, "sensor.history": 3},  # four frames and no belief
 }
 HERE = Path(__file__).parent

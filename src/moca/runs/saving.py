@@ -63,11 +63,11 @@ class Saver:
 def layouts(directory: RunDirectory, state: Any) -> list[checkpoint.Layout]:
     """Returns the possible layouts of checkpoints.
 
-    Before an extension the replay buffer was smaller.
+    When another number of steps was requested, the replay buffer had another size.
     """
     runs, most, row = state.replay.shape
-    smaller = {replay_size(directory.config, steps) for steps in directory.totals[:-1]} - {most}
-    memories = [jax.ShapeDtypeStruct((runs, size, row), state.replay.dtype) for size in smaller]
+    others = {replay_size(directory.config, steps) for steps in directory.requested} - {most}
+    memories = [jax.ShapeDtypeStruct((runs, size, row), state.replay.dtype) for size in others]
     return [checkpoint.layout(state), *(checkpoint.layout(state._replace(replay=memory)) for memory in memories)]
 
 
@@ -137,7 +137,7 @@ def go_back_to_checkpoint(trainer: Trainer, directory: RunDirectory, console: Co
         directory.cut(dict.fromkeys(LOGS, 0))
         trainer.state = starting.begun(directory, trainer.state)
         return
-    trainer.state = checkpoint.from_host(checkpoint.grown(found.arrays, trainer.state), trainer.state)
+    trainer.state = checkpoint.from_host(checkpoint.fitted(found.arrays, trainer.state), trainer.state)
     trainer.episode = found.facts.episode
     directory.cut(found.facts.lengths)
     console.print(f"resuming from step {trainer.step:,}")

@@ -201,9 +201,9 @@ class MoCA:
         """See `Run.render`. Pass a path if the run directory is temporary."""
         return self.run.render(run, seed, path)
 
-    def inspect(self, run: int = 0, episode: int = 0, steps: int | None = None) -> Inspection:
+    def inspect(self, episode: int = 0, *, run: int = 0, steps: int | None = None) -> Inspection:
         """See `Run.inspect`. For two agents side by side, `agent.run.inspect(beside=other.run)`."""
-        return self.run.inspect(run, episode, steps)
+        return self.run.inspect(episode, run=run, steps=steps)
 
     def save(self, path: Path | str) -> Path:
         """See `Run.save`."""

@@ -441,6 +441,8 @@ def test_strict_raises_and_names_are_known():
         moca.check_env("gymnasium:Pendulun-v1")
     with pytest.raises(ConfigError, match=r"Choices is not a valid environment:\n- actions must be a Box"):
         moca.check_env(Choices(), strict=True)
+    with pytest.raises(ConfigError, match=r"CartPole-v1 is not a valid environment:\n- actions must be a Box"):
+        moca.check_env("CartPole-v1", strict=True)
 
 
 def test_the_command(capsys):
@@ -449,3 +451,9 @@ def test_the_command(capsys):
     with pytest.raises(SystemExit, match="1"):
         main(["check", "tests.envs.test_check_hosted:Spoilt", "--steps", "20"])
     assert "fault: step() returns nan as reward at step 3" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="1"):
+        main(["check", "CartPole-v1"])
+    assert capsys.readouterr().out.startswith("fault: actions must be a Box of real numbers, not Discrete(2)")
+    with pytest.raises(SystemExit, match="2"):
+        main(["check", "CartPoll-v1"])
+    assert "Did you mean CartPole-v1" in capsys.readouterr().err

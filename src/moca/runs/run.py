@@ -190,8 +190,9 @@ class Run:
 
     def inspect(
         self,
-        run: int = 0,
         episode: int = 0,
+        *,
+        run: int = 0,
         steps: int | None = None,
         beside: "Run | None" = None,
         beside_run: int | None = None,
@@ -199,8 +200,8 @@ class Run:
         """Returns a page about one greedy episode; notebooks show it, `save` writes it.
 
         Args:
+            episode: Seed of the episode, as `seed` in `render`.
             run: Number of the run.
-            episode: Seed of the episode, as in `render`.
             steps: Number of decisions to show; all by default.
             beside: Another run in the same environment, shown from the same initial state.
             beside_run: Number of the run in `beside`; the same as `run` by default.

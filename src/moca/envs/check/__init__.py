@@ -20,7 +20,7 @@ import jax
 
 from moca.config import ConfigError, whole
 from moca.envs.check.contract import check_contract
-from moca.envs.check.faults import Fault, Findings, said
+from moca.envs.check.faults import Fault, Findings, SpacesError, said
 from moca.envs.check.hosted import check_hosted, check_quickly
 from moca.envs.check.trial import check_numbers
 from moca.envs.environment import Environment, Spaces
@@ -44,14 +44,11 @@ def check_env(env: Spaces | str, *, steps: int = 200, seed: int = 0, strict: boo
         strict: Raise a `ConfigError` that lists the faults, if there are any.
     """
     steps, seed = whole("steps", steps, 1), whole("seed", seed)
-    found = Findings()
+    found, tried = Findings(), cast(Any, env)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            if isinstance(env, str):
-                import_module_of(env)  # the user gave the name
-                env = named(env)
-            tried: Any = _adapted(env, found)
+            tried = _adapted(env, found)
             if isinstance(tried, HostEnvironment):
                 check_hosted(tried, steps, seed, found)
             elif not found and (traced := check_contract(tried, jax.random.key(seed), found)):
@@ -61,21 +58,31 @@ def check_env(env: Spaces | str, *, steps: int = 200, seed: int = 0, strict: boo
         except Exception as error:  # a broken environment must not break the check
             found.fault("unchecked", f"the check stopped after {said(error)}")
     if strict:
-        found.refuse(f"{_name(env)} is not a valid environment")
+        found.refuse(f"{_name(env if tried is None else tried)} is not a valid environment")
     return found.of("fault") + found.of("note")
 
 
 def _adapted(env: Any, found: Findings) -> Any:
-    """Adapts a Gymnasium environment; adds a fault and returns None if its spaces do not fit."""
+    """Returns the environment, if it was named or is one of Gymnasium's.
+
+    Adds a fault and returns None if its spaces do not fit. Raises if there is none of that name.
+    """
     try:
+        if isinstance(env, str):
+            import_module_of(env)  # the user gave the name
+            return named(env)
         return as_environment(env)
     except ConfigError as error:
+        if isinstance(env, str) and not isinstance(error, SpacesError):
+            raise
         found.append(Fault("spaces", str(error)))
         return None
 
 
 def _name(env: Any) -> str:
     """Returns the name of an environment, or of its class."""
+    if isinstance(env, str):
+        return env
     if isinstance(env, HostEnvironment) and env.name:
         return env.name.removeprefix(GYMNASIUM)
     single = env.single() if isinstance(env, HostEnvironment) else None

@@ -99,9 +99,10 @@ class MoCA:
         chosen |= {"agent": self.agent, "seed": seed, "seeds": seeds, "train.steps": one}
         chosen |= {} if isinstance(env, str) else {"env.name": OWN + env.title}
         lacking = presets.lacks(preset, task, chosen)
-        found = defaults(env, **presets.how_to_measure(preset, task, chosen)) if lacking else {}
-        if not task or may_be_on_host(full_name(task)):
-            found |= time_limit(env, flatten)
+        how = presets.how_to_measure(preset, task, chosen)
+        found = defaults(env, **how) if lacking else {}
+        if "env.episode_length" not in chosen and (not task or may_be_on_host(full_name(task))):
+            found |= time_limit(env, flatten, measure=not lacking, gaps=how["gaps"])
         self._layers = (preset, task, chosen, found)
         self._build(one)  # reports invalid settings now
         self._out = None if out is None else as_path("out", out)

@@ -21,7 +21,7 @@ import jax
 from moca.config import ConfigError, whole
 from moca.envs.check.contract import check_contract
 from moca.envs.check.faults import Fault, Findings, SpacesError, said
-from moca.envs.check.hosted import check_hosted, check_quickly
+from moca.envs.check.hosted import STEPS, check_hosted, check_quickly
 from moca.envs.check.trial import check_numbers
 from moca.envs.environment import Environment, Spaces
 from moca.envs.host import HostEnvironment
@@ -30,9 +30,10 @@ from moca.envs.trust import import_module_of
 from moca.names import GYMNASIUM
 
 
-def check_env(env: Spaces | str, *, steps: int = 200, seed: int = 0, strict: bool = False) -> list[Fault]:
+def check_env(env: Spaces | str, *, steps: int = STEPS, seed: int = 0, strict: bool = False) -> list[Fault]:
     """Returns the faults of an environment, then notes. Only faults make it invalid.
 
+    Faults of an environment on the host are what training refuses, notes what it goes on with.
     Whatever the environment raises becomes a fault. Nothing is printed. If a fault prevents a
     check, that check is skipped until the fault is fixed.
 
@@ -92,8 +93,9 @@ def _name(env: Any) -> str:
 def refuse_broken(env: Spaces, gaps: bool = False) -> None:
     """Raises a `ConfigError` with the faults that can be found quickly.
 
-    For compiled environments, these are faults that need no step: bounds, shapes, types, impurity.
-    With `gaps`, NaN in an observation is not a fault: see `sensor.gaps`.
+    On the host these are all that `check_env` reports, unless the environment is slow. For compiled
+    environments, they are those that need no step: bounds, shapes, types, impurity. With `gaps`,
+    NaN in an observation is not a fault: see `sensor.gaps`.
     """
     found = Findings()
     with warnings.catch_warnings():

@@ -17,6 +17,7 @@ import moca
 from moca.config import ConfigError
 from moca.files import DiskError
 from moca.runs.callbacks import as_callback, stops
+from moca.runs.checkpoint import SUFFIX
 from moca.runs.directory import RunDirectory
 from moca.runs.interrupts import InterruptedRun
 from tests import probes
@@ -360,6 +361,28 @@ def test_a_run_can_be_asked_before_it_has_ended(tmp_path):
         _ = moca.load(tmp_path / "run", env=env).best.learners
     with pytest.raises(ConfigError, match="which = 'worst' is unknown"):
         moca.load(tmp_path / "run", env=env, which="worst")
+
+
+def test_a_run_can_be_asked_after_its_first_episode(tmp_path):
+    """However seldom it is saved: a first checkpoint is written at once, the others as before."""
+    env, path, asked = probes.Drift(), tmp_path / "run", []
+
+    def names():
+        return [int(each.stem) for each in sorted((path / "checkpoints").glob(f"*{SUFFIX}"))]
+
+    def look(training):
+        if training.step == 20:
+            until = time.monotonic() + 10
+            while not names() and time.monotonic() < until:  # a thread writes it
+                time.sleep(0.01)
+            asked.append(moca.load(path, env=env).evaluate(2))
+        return training.step != 60
+
+    run = moca.train(config(6), path, env=env, callback=look, keep=9)
+    assert len(asked[0]) == 2
+    assert names() == [20, 60]
+    moca.resume(run.path, env=env, keep=9)
+    assert names() == [20, 60, 120]
 
 
 def test_an_interrupted_run_answers_from_its_checkpoint(tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """A trainer's checkpoints: saving from time to time, and restoring the newest valid one."""
 
+import math
 import os
 import time
 from collections.abc import Mapping
@@ -23,13 +24,16 @@ from moca.runs.shapes import is_row, is_time
 
 
 class Saver:
-    """Saves the trainer from time to time, in a thread, without delaying training."""
+    """Saves the trainer from time to time, in a thread, without delaying training.
+
+    The first save of a run is due at once, so that its policies can be used from then on.
+    """
 
     def __init__(self, trainer: Trainer, directory: RunDirectory, every: float, keep: int) -> None:
         self._trainer, self._directory, self._every, self._keep = trainer, directory, every, keep
         self._thread = ThreadPoolExecutor(1)
         self._pending: Future | None = None
-        self._last = time.perf_counter()
+        self._last = time.perf_counter() if any(directory.checkpoints.glob("*")) else -math.inf
 
     def save_if_due(self) -> None:
         """Starts a save if the last is finished and old enough; raises its error if it failed."""

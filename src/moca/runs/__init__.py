@@ -21,7 +21,7 @@ def refuse_foreign(
     Args:
         path: The directory; it need not exist.
         kind: What may be there.
-        marks: Files of which it has at least one, complete or not.
+        marks: It has at least one of these files, complete or not.
         begun: A file or an empty folder that is there before them.
     """
     names = {each.name for each in path.iterdir()} - HARMLESS if path.is_dir() else set()

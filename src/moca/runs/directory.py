@@ -147,14 +147,14 @@ class RunDirectory:
 
     @property
     def totals(self) -> list[int]:
-        """Those requested that no later request took back, ascending."""
+        """The requested numbers that no later request took back, ascending."""
         asked = self.requested
         return [total for i, total in enumerate(asked) if all(total < later for later in asked[i + 1 :])]
 
     def longer(self, steps: int) -> Config:
         """Returns the settings of the run with `steps` as its number of steps.
 
-        Raises if all runs diverged, or there are more: taken, if a callback stopped it, or requested.
+        Raises if all runs diverged, or it has more: taken, if a callback stopped it, or requested.
         """
         if self.over == "diverged":
             raise ConfigError(f"all runs in {self.path} diverged: there is nothing to resume")

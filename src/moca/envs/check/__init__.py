@@ -33,7 +33,7 @@ from moca.names import GYMNASIUM
 def check_env(env: Spaces | str, *, steps: int = STEPS, seed: int = 0, strict: bool = False) -> list[Fault]:
     """Returns the faults of an environment, then notes. Only faults make it invalid.
 
-    Faults of an environment on the host are what training refuses, notes what it goes on with.
+    Training refuses an environment on the host for its faults, and does not mind notes.
     Whatever the environment raises becomes a fault. Nothing is printed. If a fault prevents a
     check, that check is skipped until the fault is fixed.
 

@@ -221,7 +221,7 @@ DIRECTORIES = [
     ("directory.py", "self._forget()  # another process", "pass  # another process"),
     ("directory.py", "_ = self.status  # raises if", "pass  # raises if"),
     ("directory.py", "                files.refuse_odd(folder, folder=True)", "                pass"),
-    ("directory.py", "if not is_row(row):", "if False:"),
+    ("directory.py", "enumerate(rows, 1) if not is_row(row)", "enumerate(rows, 1) if False"),
     ("files.py", "if os.fstat(handle).st_size > length:", "if True:"),
     ("files.py", 'getattr(os, "O_NOFOLLOW", 0)', "0"),
     ("files.py", "aside.replace(path)", "path.write_bytes(aside.read_bytes()); aside.unlink()"),

@@ -116,6 +116,15 @@ def test_a_policy_follows_an_episode_as_the_evaluation_does(agent, run):
     assert policy.belief.covariance.shape == (2, 2)
 
 
+def test_a_policy_says_what_it_is(agent):
+    policy = agent.policy(1)
+    assert repr(policy) == f"FollowingPolicy(run 1 of {str(agent.run.path)!r}, before the first observation)"
+    policy(np.zeros(2))
+    assert repr(policy).endswith("within an episode)")
+    policy.reset()
+    assert repr(policy).endswith("before the first observation)")
+
+
 def test_nothing_is_compiled_twice(agent):
     policies = [agent.policy(0), agent.policy(1)]
 

@@ -1,6 +1,7 @@
 """Help and mistakes answer at once, without importing jax, and say what was meant."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -51,6 +52,16 @@ def test_the_moments_import_no_environment_and_no_optimiser():
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("first", "given", "level"), [("sys", {}, "3"), ("jax", {}, "1"), ("sys", {"TF_CPP_MIN_LOG_LEVEL": "0"}, "0")]
+)
+def test_the_log_of_xla_is_hidden_unless_jax_came_first_or_the_user_asks_for_it(first, given, level):
+    code = f"import {first}, os, moca; moca.MoCA; print(os.environ['TF_CPP_MIN_LOG_LEVEL'])"
+    env = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"} | given
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
+    assert run.stdout.strip() == level
 
 
 def test_benchmark_gives_ratios_as_json():

@@ -31,7 +31,9 @@ def __getattr__(name: str) -> object:
         from importlib import import_module
 
         from moca.extras import missing
+        from moca.quiet import hide_log
 
+        hide_log()
         try:
             return getattr(import_module(_LAZY[name]), name)
         except ModuleNotFoundError as error:

@@ -99,9 +99,10 @@ class MoCA:
         chosen |= {"agent": self.agent, "seed": seed, "seeds": seeds, "train.steps": one}
         chosen |= {} if isinstance(env, str) else {"env.name": OWN + env.title}
         lacking = presets.lacks(preset, task, chosen)
-        found = defaults(env, **presets.how_to_measure(preset, task, chosen)) if lacking else {}
-        if not task or may_be_on_host(full_name(task)):
-            found |= time_limit(env, flatten)
+        how = presets.how_to_measure(preset, task, chosen)
+        found = defaults(env, **how) if lacking else {}
+        if "env.episode_length" not in chosen and (not task or may_be_on_host(full_name(task))):
+            found |= time_limit(env, flatten, measure=not lacking, gaps=how["gaps"])
         self._layers = (preset, task, chosen, found)
         self._build(one)  # reports invalid settings now
         self._out = None if out is None else as_path("out", out)
@@ -201,9 +202,9 @@ class MoCA:
         """See `Run.render`. Pass a path if the run directory is temporary."""
         return self.run.render(run, seed, path)
 
-    def inspect(self, run: int = 0, episode: int = 0, steps: int | None = None) -> Inspection:
+    def inspect(self, episode: int = 0, *, run: int = 0, steps: int | None = None) -> Inspection:
         """See `Run.inspect`. For two agents side by side, `agent.run.inspect(beside=other.run)`."""
-        return self.run.inspect(run, episode, steps)
+        return self.run.inspect(episode, run=run, steps=steps)
 
     def save(self, path: Path | str) -> Path:
         """See `Run.save`."""

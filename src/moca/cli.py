@@ -13,6 +13,7 @@ from moca.arguments import Parser, a_path, add_device, at_least_one, from_zero, 
 from moca.config import AGENTS, Config, ConfigError, nearest, override
 from moca.extras import missing
 from moca.files import DiskError
+from moca.quiet import hide_log
 from moca.runs import cli as runs
 from moca.runs import interrupts
 from moca.studies import cli as studies
@@ -195,8 +196,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         argv = sys.argv[1:]
         _open_streams()
         interrupts.own_process()
-    # Hides XLA's log, such as warnings of slow compilation. Errors are raised as exceptions anyway.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    hide_log()
     _import_plugins()
     parser, parsers = _parser()
     if bare := [word for word in argv if re.fullmatch(r"--[\w-]+=--", word)]:

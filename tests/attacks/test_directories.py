@@ -676,10 +676,11 @@ def test_a_signal_while_compiling_ends_the_process(server, tmp_path, hold):
         assert whole(path)
 
 
-def test_a_status_of_the_wrong_shape_is_named_before_anything_is_compiled(server, tmp_path):
-    (tmp_path / "status.json").write_text("[]")
-    assert refused(server("train", path=str(tmp_path), **A), str(tmp_path / "status.json"))
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["status.json"]
+def test_a_status_of_the_wrong_shape_is_named_before_anything_is_compiled(server, half):
+    (half / "status.json").write_text("[]")
+    before = sorted(path.name for path in half.rglob("*"))
+    assert refused(server("train", path=str(half), **A), str(half / "status.json"))
+    assert sorted(path.name for path in half.rglob("*")) == before
 
 
 def test_a_signal_ends_the_process_whatever_else_goes_wrong(monkeypatch):

@@ -413,6 +413,13 @@ def test_a_time_limit_that_is_not_declared_is_found():
         assert "env.episode_length" not in defaults(Gymnasium(kind), steps=steps)
 
 
+def test_it_is_found_for_an_agent_that_needs_nothing_else(capsys):
+    assert moca.SAC(hosted.Linear())._build(100).env.episode_length == 50
+    assert moca.SAC(hosted.Linear(), env__episode_length=30)._build(60).env.episode_length == 30
+    main(["train", "--env", "tests.envs.hosted:Linear", "--agent", "sac", "--dry-run"])
+    assert json.loads(capsys.readouterr().out)["env"]["episode_length"] == 50
+
+
 def test_a_module_named_to_the_check_is_imported(tmp_path, monkeypatch):
     (tmp_path / "ownworld.py").write_text("from tests.envs.hosted import Linear\n")
     monkeypatch.syspath_prepend(tmp_path)

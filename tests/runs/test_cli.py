@@ -1,12 +1,14 @@
 """The command line about runs: what an option may not contradict, and what a directory may not hold."""
 
 import json
+from contextlib import nullcontext
 
 import pytest
 
 from moca import presets
 from moca.cli import main
-from moca.runs import launch
+from moca.config import ConfigError
+from moca.runs import launch, refuse_foreign
 from moca.runs.directory import RunDirectory
 
 SETTINGS = {"agent": "sac", "noise.sigma": 0.1, "seeds": 2, "train.steps": 3000, "sac.width": 8}
@@ -91,3 +93,37 @@ def test_a_directory_with_other_files_is_refused(tmp_path, run, capsys):
     with pytest.raises(ValueError, match="is not empty and not a run directory"):
         launch.train(presets.build("raw", "PendulumSwingup", SETTINGS), held)
     assert [path.name for path in held.iterdir()] == ["chapter.tex"]
+
+
+@pytest.mark.parametrize(
+    ("names", "fine"),
+    [
+        (["lock"], True),  # a run that died before it wrote anything
+        (["lock", "meta.json.writing"], True),
+        (["meta.json", "chapter.tex"], True),
+        ([".DS_Store", ".gitkeep"], True),
+        (["checkpoints/kept.pt"], False),  # another program's
+        (["checkpoints/"], False),
+        (["lock", "policy.npz"], False),
+        (["metrics.jsonl"], False),
+        ([".git/config"], False),
+        ([".bashrc"], False),
+        (["lock/file"], False),
+    ],
+)
+def test_a_run_directory_is_known_by_its_settings(tmp_path, names, fine):
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).mkdir() if name.endswith("/") else (tmp_path / name).touch()
+    with nullcontext() if fine else pytest.raises(ConfigError, match="is not empty and not a run directory"):
+        refuse_foreign(tmp_path)
+
+
+def test_weights_that_are_not_there_are_refused(tmp_path, run, capsys):
+    """A dry run refuses them too."""
+    for dry in ([], ["--dry-run"]):
+        told = refused(capsys, "train", "--from", tmp_path / "nowhere", "--out", tmp_path / "new", *dry)
+        assert f"{tmp_path / 'nowhere'} is not a run directory: it has no config.json" in told
+        told = refused(capsys, "train", "--from", run, "--out", tmp_path / "new", *dry)
+        assert f"{run} has no policy.npz yet" in told
+    assert not (tmp_path / "new").exists()

@@ -212,7 +212,8 @@ def test_an_agent_shows_what_it_has_and_says_what_it_has_not(make, agent, settin
 def test_two_agents_start_alike(make):
     """Whatever they do then; the second of two runs if that is asked for."""
     one, two = make("moca"), make("sac", count=2)
-    page = one.inspect(episode=5, beside=two, beside_run=1)
+    page = one.inspect(5, beside=two, beside_run=1)
+    assert page.episode == 5
     ours, theirs = (view.arrays for view in page.views)
     np.testing.assert_array_equal(ours["observed"][0], theirs["observed"][0])
     assert (ours["observed"][3] != theirs["observed"][3]).all()

@@ -186,17 +186,19 @@ def opened_filtered(browser, filtered, tmp_path):
     yield from opener(browser, filtered.save(tmp_path / "inspect.html"))
 
 
-def test_a_dimension_of_the_state_shows_truth_observation_and_belief(opened_filtered, filtered):
-    """With the belief's deviation on either side."""
+def test_a_dimension_of_the_state_shows_truth_observation_belief_and_prediction(opened_filtered, filtered):
+    """Belief and prediction with their deviations on either side; the prediction is that of the step before."""
     tab, arrays = opened_filtered(), filtered.views[0].arrays
     tab("go(7)")
     for i in range(2):
         truth, observed, believed, width = (
             arrays[name][7, i] for name in ("truth", "observed", "believed", "uncertainty")
         )
-        words = [text.split()[0] for text in keys(tab, "state", figure=i)[:3]]
-        assert words == ["observed", "truth", "belief"]
+        low, high = (arrays["predicted"][6, i] + sign * arrays["deviation"][6, i] for sign in (-1, 1))
+        words = [text.split()[0] for text in keys(tab, "state", figure=i)[:4]]
+        assert words == ["observed", "truth", "belief", "predicted"]
         chart = f"times.flat().filter((chart) => chart.dots)[{i}]"
-        found = tab(f"[{chart}.dots(7), ...{chart}.lines.map((line) => line.of(7)), ...{chart}.band(7)]")
-        wanted = [observed, truth, believed, believed - width, believed + width]
+        bands = f"{chart}.bands.flatMap((band) => band.of(7))"
+        found = tab(f"[{chart}.dots(7), ...{chart}.lines.map((line) => line.of(7)), ...{bands}]")
+        wanted = [observed, truth, believed, low, high, believed - width, believed + width]
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)

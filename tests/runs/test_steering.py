@@ -17,6 +17,7 @@ import moca
 from moca.config import ConfigError
 from moca.files import DiskError
 from moca.runs.callbacks import as_callback, stops
+from moca.runs.checkpoint import SUFFIX
 from moca.runs.directory import RunDirectory
 from moca.runs.interrupts import InterruptedRun
 from tests import probes
@@ -102,7 +103,7 @@ def test_a_run_is_not_made_shorter_nor_odd(copy):
         moca.resume(copy, env=probes.Drift())
 
 
-@pytest.mark.parametrize("extended", [3, [80, 80], [100, 80], ["80"], [80.0], [True], [0], [2**31]])
+@pytest.mark.parametrize("extended", [3, ["80"], [80.0], [True], [0], [2**31]])
 def test_lengths_of_another_shape_are_refused(copy, extended):
     meta = json.loads((copy / "meta.json").read_text())
     (copy / "meta.json").write_text(json.dumps(meta | {"extended": extended}))
@@ -121,8 +122,31 @@ def test_a_callback_sees_every_episode_and_stops(tmp_path):
     assert seen == [(20, (2,), 2), (40, (2,), 4)]
     assert run.directory.status == {"state": "stopped", "step": 40}
     assert len(run.evaluate(2)) == 2
-    run = run.learn(20)  # to where it was to end
-    assert run.directory.status == {"state": "finished", "step": 100}
+    assert moca.resume(run.path, env=probes.Drift()).directory.status == {"state": "finished", "step": 100}
+
+
+@pytest.mark.parametrize("capacity", [2 * LENGTH, 1000])  # its memory ends before the run does, or with it
+def test_after_a_stop_an_agent_learns_for_as_many_steps_as_asked_for(tmp_path, capacity):
+    """Fewer than were planned, then beyond them: it is the run that nobody stopped."""
+    asked = {"train__capacity": capacity, "train__horizon": 0}
+    stop = lambda training: training.step % 40 != 0  # noqa: E731
+    run = moca.train(config(5, **asked), tmp_path / "run", env=probes.Drift(), callback=stop)
+    assert run.directory.status == {"state": "stopped", "step": 40}
+    run = run.learn(20)
+    assert run.directory.status == {"state": "finished", "step": 60}
+    run = run.learn(60, callback=stop)
+    assert run.directory.status == {"state": "stopped", "step": 80}
+    with pytest.raises(ConfigError, match="less than the 80 steps taken"):
+        moca.resume(run.path, steps=60, env=probes.Drift())
+    with pytest.raises(ConfigError, match=r"multiple of env\.episode_length"):
+        run.learn(10)
+    run = run.learn(20).learn(20)
+    assert run.directory.status == {"state": "finished", "step": 120}
+    assert run.directory.requested == [100, 60, 120, 100, 120]
+    assert run.directory.totals == [60, 100, 120]
+    whole = config(6, **asked | {"train__horizon": 100})
+    moca.train(whole, tmp_path / "whole", env=probes.Drift())
+    assert (run.path / "metrics.jsonl").read_bytes() == (tmp_path / "whole" / "metrics.jsonl").read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -337,6 +361,28 @@ def test_a_run_can_be_asked_before_it_has_ended(tmp_path):
         _ = moca.load(tmp_path / "run", env=env).best.learners
     with pytest.raises(ConfigError, match="which = 'worst' is unknown"):
         moca.load(tmp_path / "run", env=env, which="worst")
+
+
+def test_a_run_can_be_asked_after_its_first_episode(tmp_path):
+    """However seldom it is saved: a first checkpoint is written at once, the others as before."""
+    env, path, asked = probes.Drift(), tmp_path / "run", []
+
+    def names():
+        return [int(each.stem) for each in sorted((path / "checkpoints").glob(f"*{SUFFIX}"))]
+
+    def look(training):
+        if training.step == 20:
+            until = time.monotonic() + 10
+            while not names() and time.monotonic() < until:  # a thread writes it
+                time.sleep(0.01)
+            asked.append(moca.load(path, env=env).evaluate(2))
+        return training.step != 60
+
+    run = moca.train(config(6), path, env=env, callback=look, keep=9)
+    assert len(asked[0]) == 2
+    assert names() == [20, 60]
+    moca.resume(run.path, env=env, keep=9)
+    assert names() == [20, 60, 120]
 
 
 def test_an_interrupted_run_answers_from_its_checkpoint(tmp_path, monkeypatch):

@@ -29,6 +29,8 @@ def mine(tmp_path, monkeypatch):
     path = tmp_path / "mine.toml"
     path.write_text(MINE.format(env="CartpoleBalance", agents='["moca", "sac"]'))
     (tmp_path / "file").touch()
+    (tmp_path / "thesis" / "cells").mkdir(parents=True)
+    (tmp_path / "thesis" / "cells" / "table.csv").touch()
     (tmp_path / "nowhere.toml").write_text(MINE.format(env="Nowhere-v1", agents='["sac"]'))
     (tmp_path / "own.toml").write_text(MINE.format(env="own:Spring", agents='["sac"]'))
     synthetic.write(tmp_path / "other", grid.narrowed(grid.find("mine.toml"), seeds=3))
@@ -47,6 +49,7 @@ def mine(tmp_path, monkeypatch):
         (["mine.toml", "--only", "2"], "only = '2' is not a job of this study"),
         (["mine.toml", "--out", "other"], "other has another study (it differs in seeds): choose another --out"),
         (["mine.toml", "--out", "file"], "file exists and is not a directory: choose another --out"),
+        (["mine.toml", "--out", "thesis"], "thesis is not empty and not a study directory (it contains cells)"),
         (["mine.toml", "--launcher", "ray"], "--launcher ray needs Ray: pip install 'moca-rl[ray]'"),
         (["nowhere.toml"], "Gymnasium has no Nowhere-v1"),
         (["own.toml"], "your own environment can only be used from Python"),

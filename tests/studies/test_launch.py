@@ -100,7 +100,7 @@ def test_a_film_is_made_and_its_failure_is_a_line(whole, tmp_path, monkeypatch):
     table = moca.load_results(whole)
     last = table[(table["noise"] == "0.05") & (table["step"] > 1350)].groupby("seed")["return_mean"].mean()
     assert asked == [(2 + int(last[4] >= last[3]), 3)] * 2  # the better of two seeds at the greater noise
-    (directory / results.PLAN).unlink()
+    (directory / results.PLAN).write_text(grid.to_json(replace(STUDY, films=AGENTS)))
     launch.study(replace(STUDY, films=AGENTS), directory, options=QUICK, console=console)
     assert "could not be made" not in console.export_text()
     (run / results.FILM).unlink()

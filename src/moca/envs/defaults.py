@@ -33,11 +33,18 @@ LENGTH = 0.075
 USUAL = 10.0  # the size of a usual change from decision to decision, in its unit
 
 
-def time_limit(env: Spaces | str, flatten: bool = False) -> dict[str, Any]:
-    """Returns the episode length set by the environment's own time limit, if it has one."""
+def time_limit(env: Spaces | str, flatten: bool = False, measure: bool = False, gaps: bool = False) -> dict[str, Any]:
+    """Returns the episode length set by the environment's own time limit, if it has one.
+
+    With `measure`, a limit that it does not declare is looked for in a short random rollout.
+    """
     env = named(env, flatten) if isinstance(env, str) else env
-    limit = env.limit if isinstance(env, HostEnvironment) else None
-    return {"env.episode_length": limit} if limit else {}
+    if not isinstance(env, HostEnvironment):
+        return {}
+    if env.limit or not measure:
+        return {"env.episode_length": env.limit} if env.limit else {}
+    refuse_broken(env, gaps)
+    return _play_on_host(env, 0, STEPS, 1)[2]
 
 
 def defaults(

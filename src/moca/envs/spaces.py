@@ -6,13 +6,13 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 from gymnasium.spaces.utils import flatten_space
 
-from moca.config import ConfigError
+from moca.envs.check.faults import SpacesError
 
 FLATTEN = "set env.flatten to true: --set env.flatten=true, or moca.MoCA(env, env__flatten=True)"
 
 
 def refuse_spaces(observed: Space, acted: Space, flatten: bool) -> None:
-    """Raises `ConfigError` unless agents support both spaces.
+    """Raises `SpacesError` unless agents support both spaces.
 
     Observations must be a Box or, with `flatten`, a space that can be flattened into one. Actions
     must be a bounded Box.
@@ -23,7 +23,7 @@ def refuse_spaces(observed: Space, acted: Space, flatten: bool) -> None:
         flatten: If True, observations of several parts will be flattened.
     """
     if wrong := [*_observations(observed, flatten), *_actions(acted)]:
-        raise ConfigError("; and ".join(wrong))
+        raise SpacesError("; and ".join(wrong))
 
 
 def _observations(space: Space, flatten: bool) -> Iterator[str]:

@@ -10,13 +10,26 @@ OVER = ("finished", "diverged")  # states in which no training is left
 STATES = ("running", "interrupted", "stopped", "failed", "unknown", *OVER)  # stopped: by a callback
 
 
-def refuse_foreign(path: Path) -> None:
-    """Raises if a directory contains files, but not those of a run."""
-    if not path.is_dir():
-        return
-    names = {each.name for each in path.iterdir() if not each.name.startswith(".")}
-    ours = ("lock", "meta.json", "config.json", "status.json", "metrics.jsonl", "policy.npz", "checkpoints")
-    if names and not names & {*ours, *(name + ASIDE for name in ours)}:
+HARMLESS = {".DS_Store", ".gitignore", ".gitkeep"}  # files that an empty directory may have
+
+
+def refuse_foreign(
+    path: Path, kind: str = "run", marks: tuple[str, ...] = ("meta.json", "config.json"), begun: str = "lock"
+) -> None:
+    """Raises if a directory contains files, but not those of a run, or of another kind.
+
+    Args:
+        path: The directory; it need not exist.
+        kind: What may be there.
+        marks: It has at least one of these files, complete or not.
+        begun: A file or an empty folder that is there before them.
+    """
+    names = {each.name for each in path.iterdir()} - HARMLESS if path.is_dir() else set()
+    held = path / begun
+    if held.is_file() or (held.is_dir() and not any(held.iterdir())):
+        names.discard(begun)
+    partial = {name for name in names if name.startswith(marks) and name.endswith(ASIDE)}
+    if names and not names & {*marks, *partial}:
         raise ConfigError(
-            f"{path} is not empty and not a run directory (it contains {min(names)}): choose an empty directory"
+            f"{path} is not empty and not a {kind} directory (it contains {min(names)}): choose an empty directory"
         )

@@ -47,6 +47,10 @@ class FollowingPolicy:
         self._last: tuple[Belief, Any] | None = None
         self.missing = 0
 
+    def __repr__(self) -> str:
+        state = "before the first observation" if self._last is None else "within an episode"
+        return f"FollowingPolicy(run {self._number} of {str(self._run.path)!r}, {state})"
+
     def reset(self) -> None:
         """Forgets all observations; the next one is the first of an episode."""
         self._last = None

@@ -83,13 +83,16 @@ def unflatten(arrays: list[np.ndarray], like: Any) -> Any:
     return jax.tree.unflatten(jax.tree.structure(like), arrays)
 
 
-def grown(arrays: list[np.ndarray], like: Any) -> list[np.ndarray]:
-    """Pads the arrays with zeros to the lengths of those in `like`."""
-    shapes = [shape for _, shape in layout(like)]
-    return [
-        array if array.shape == shape else np.pad(array, [(0, b - a) for a, b in zip(array.shape, shape, strict=True)])
-        for array, shape in zip(arrays, shapes, strict=True)
-    ]
+def fitted(arrays: list[np.ndarray], like: Any) -> list[np.ndarray]:
+    """Cuts the arrays, or pads them with zeros, to the lengths of those in `like`."""
+    return [_fitted(array, shape) for array, (_, shape) in zip(arrays, layout(like), strict=True)]
+
+
+def _fitted(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    if array.shape == shape:
+        return array
+    cut = array[tuple(map(slice, shape))]
+    return np.pad(cut, [(0, b - a) for a, b in zip(cut.shape, shape, strict=True)])
 
 
 def from_host(arrays: list[np.ndarray], like: Any) -> Any:

@@ -104,9 +104,13 @@ def _train(arguments: argparse.Namespace) -> None:
     if arguments.resume:
         _resume(arguments, arguments.resume)
         return
+    if arguments.start:
+        _refuse_no_run(arguments.start)
     config = make_config(arguments)
     out = run_directory(arguments, config)
     if arguments.dry_run:
+        if arguments.start:
+            _ = _load_start(arguments).learners  # raises if there are none
         print(to_json(config))
         return
     _launch(arguments, config, out, [{}])
@@ -170,16 +174,20 @@ def _sweep(arguments: argparse.Namespace) -> None:
 
 def _launch(arguments: argparse.Namespace, config: Config, out: Path, points: list[dict[str, float]]) -> None:
     launch, options = _start(arguments)
-    if start := getattr(arguments, "start", None):  # sweep has no --from
-        from moca.runs.run import load
-
-        _refuse_no_run(start)
-        options["start"] = load(start, trust=arguments.trust)
+    if getattr(arguments, "start", None):  # sweep has no --from
+        options["start"] = _load_start(arguments)
     run = launch.train(config, out, varied=points, **options)
     if len(points) > 1:
         for text in sweep.ranking(run.rows, points):
             print(text)
     print(run.path)
+
+
+def _load_start(arguments: argparse.Namespace) -> Any:
+    """Loads the run named by --from."""
+    from moca.runs.run import load
+
+    return load(arguments.start, trust=arguments.trust)
 
 
 def _start(arguments: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
@@ -257,7 +265,8 @@ def _inspect(arguments: argparse.Namespace) -> None:
         _refuse_no_run(directory)
     with _busy("Compiling, then playing an episode …"):
         run, beside = _load(arguments), arguments.beside and _load(arguments, arguments.beside)
-        page = run.inspect(arguments.run, arguments.episode, arguments.steps, beside, arguments.beside_run)
+        which = {"run": arguments.run, "steps": arguments.steps, "beside": beside, "beside_run": arguments.beside_run}
+        page = run.inspect(arguments.episode, **which)
     for view in page.views:
         print(f"{view.look.label}: {view.told}")
     print(page.save(arguments.out or arguments.directory / "inspect.html"))

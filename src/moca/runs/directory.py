@@ -141,22 +141,27 @@ class RunDirectory:
         return status["state"] if status["state"] in OVER and not longer else ""
 
     @property
-    def totals(self) -> list[int]:
-        """The numbers of steps requested: at first, and at each extension."""
+    def requested(self) -> list[int]:
+        """The numbers of steps requested: at first, and whenever that changed."""
         return [self._asked.train.steps, *self.meta.get("extended", [])]
+
+    @property
+    def totals(self) -> list[int]:
+        """The requested numbers that no later request took back, ascending."""
+        asked = self.requested
+        return [total for i, total in enumerate(asked) if all(total < later for later in asked[i + 1 :])]
 
     def longer(self, steps: int) -> Config:
         """Returns the settings of the run with `steps` as its number of steps.
 
-        Raises:
-            ConfigError: If all runs diverged, or more steps were requested before.
+        Raises if all runs diverged, or it has more: taken, if a callback stopped it, or requested.
         """
         if self.over == "diverged":
             raise ConfigError(f"all runs in {self.path} diverged: there is nothing to resume")
-        if steps < self.totals[-1]:
-            raise ConfigError(
-                f"steps = {steps} is less than the {self.totals[-1]} steps requested for {self.path} before"
-            )
+        stopped = self.status["state"] == "stopped"
+        if steps < (least := self.status["step"] if stopped else self.totals[-1]):
+            how = "taken in" if stopped else "requested for"
+            raise ConfigError(f"steps = {steps} is less than the {least} steps {how} {self.path} before")
         if steps == self.totals[-1]:
             return self.config
         return override(self.config, {"train.steps": steps, "train.horizon": scheduled(self.config)})
@@ -164,7 +169,7 @@ class RunDirectory:
     def extend(self, steps: int) -> None:
         """Extends the run in memory; `keep_extension` writes it, once nothing can be refused."""
         if self.longer(steps) != self.config:
-            extended = self.meta | {"extended": [*self.totals[1:], steps]}
+            extended = self.meta | {"extended": [*self.requested[1:], steps]}
             self._forget()
             self.meta = extended
 
@@ -210,7 +215,7 @@ class RunDirectory:
     def config(self) -> Config:
         """The settings of the run, including extensions."""
         asked = self._asked
-        if len(self.totals) == 1:
+        if len(self.requested) == 1:
             return asked
         try:
             return override(asked, {"train.steps": self.totals[-1], "train.horizon": scheduled(asked)})
@@ -250,7 +255,7 @@ class RunDirectory:
         if not isinstance(runs, list) or not runs or not all(is_run(run) for run in runs):
             raise ConfigError(f"{path} is invalid: it must list the runs, each with its seed and numeric settings")
         if not are_steps(meta.get("extended", [])):
-            raise ConfigError(f"{path} is invalid: extended must be a list of increasing numbers of steps")
+            raise ConfigError(f"{path} is invalid: extended must be a list of numbers of steps")
         if len({tuple(run) for run in runs}) != 1:
             raise ConfigError(f"{path} is invalid: its runs have different settings")
         return meta
@@ -305,20 +310,15 @@ class RunDirectory:
     def rows(self) -> list[dict[str, Any]]:
         """Returns all rows of metrics.jsonl."""
         path = self.path / "metrics.jsonl"
-        try:
-            rows = read_rows(path)
-        except FileNotFoundError:
-            return []
-        for number, row in enumerate(rows, 1):
-            if not is_row(row):
-                raise ConfigError(f"{path} cannot be read: line {number} is not a row of metrics")
+        rows = read_rows(path) if path.exists() else []
+        if odd := next((number for number, row in enumerate(rows, 1) if not is_row(row)), None):
+            raise ConfigError(f"{path} cannot be read: line {odd} is not a row of metrics")
         return rows
 
     def write_status(self, state: str, step: int, diverged: Sequence[Mapping[str, Any]] = ()) -> None:
         """Writes one of `STATES`, the number of steps done, and the runs that diverged.
 
-        If there is no room for a new file, it overwrites the old one, so that a full disk is
-        recorded.
+        Without room for a new file it overwrites the old one, so that a full disk is recorded.
         """
         path = self.path / "status.json"
         text = json.dumps({"state": state, "step": step} | ({"diverged": list(diverged)} if diverged else {}))

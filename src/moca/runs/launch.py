@@ -113,7 +113,8 @@ def resume(
     Args:
         path: The run directory.
         steps: A new total of environment steps, to extend the run, even a finished one. Learning
-            rates and exploration then keep their final values.
+            rates and exploration then keep their final values. It may be below the planned total
+            if a callback stopped the run.
     """
     options = _checked(env, console, callback, checkpoint_every, keep)
     directory = RunDirectory.open(as_path("path", path))

@@ -127,13 +127,13 @@ def _found(arguments: argparse.Namespace, preset: str, env: Any, settings: dict[
 
     use_device(arguments.device)
     told = presets.how_to_measure(preset, env, settings)
-    found = time_limit(env, told["flatten"]) if limited else {}
+    found: dict[str, Any] = {}
     if lacking:
         reason = "a state with a history" if told["history"] else str(env)
         text = f"{reason} has no preset: measuring ranges and scales in short episodes (config.json records them)"
         print(text, file=sys.stderr)
-        found |= defaults(env, **told)
-    return found
+        found = defaults(env, **told)
+    return found | (time_limit(env, told["flatten"], measure=not lacking, gaps=told["gaps"]) if limited else {})
 
 
 def run_directory(arguments: argparse.Namespace, config: Config) -> Path:

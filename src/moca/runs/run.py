@@ -139,12 +139,13 @@ class Run:
     def learn(self, steps: int, callback: Any = None, progress: bool | Console = False) -> "Run":
         """Trains for that many more environment steps; arguments as for `MoCA.learn`.
 
-        A run that was interrupted, or stopped by a callback, continues to its planned end.
+        A run that was interrupted continues to its planned end, as after the same call.
         """
         from moca.runs.launch import resume
 
-        directory = RunDirectory.open(self.path)  # its current state
-        total = directory.totals[-1] + (whole("steps", steps, 1) if directory.over else 0)
+        directory, more = RunDirectory.open(self.path), whole("steps", steps, 1)
+        ended = directory.over or directory.status["state"] == "stopped"
+        total = directory.status["step"] + more if ended else directory.totals[-1]
         return resume(self.path, steps=total, env=self.env, console=progress, callback=callback)
 
     def save(self, path: Path | str) -> Path:
@@ -189,8 +190,9 @@ class Run:
 
     def inspect(
         self,
-        run: int = 0,
         episode: int = 0,
+        *,
+        run: int = 0,
         steps: int | None = None,
         beside: "Run | None" = None,
         beside_run: int | None = None,
@@ -198,8 +200,8 @@ class Run:
         """Returns a page about one greedy episode; notebooks show it, `save` writes it.
 
         Args:
+            episode: Seed of the episode, as `seed` in `render`.
             run: Number of the run.
-            episode: Seed of the episode, as in `render`.
             steps: Number of decisions to show; all by default.
             beside: Another run in the same environment, shown from the same initial state.
             beside_run: Number of the run in `beside`; the same as `run` by default.

@@ -1,5 +1,6 @@
 """A trainer's checkpoints: saving from time to time, and restoring the newest valid one."""
 
+import math
 import os
 import time
 from collections.abc import Mapping
@@ -23,13 +24,16 @@ from moca.runs.shapes import is_row, is_time
 
 
 class Saver:
-    """Saves the trainer from time to time, in a thread, without delaying training."""
+    """Saves the trainer from time to time, in a thread, without delaying training.
+
+    The first save of a run is due at once, so that its policies can be used from then on.
+    """
 
     def __init__(self, trainer: Trainer, directory: RunDirectory, every: float, keep: int) -> None:
         self._trainer, self._directory, self._every, self._keep = trainer, directory, every, keep
         self._thread = ThreadPoolExecutor(1)
         self._pending: Future | None = None
-        self._last = time.perf_counter()
+        self._last = time.perf_counter() if any(directory.checkpoints.glob("*")) else -math.inf
 
     def save_if_due(self) -> None:
         """Starts a save if the last is finished and old enough; raises its error if it failed."""
@@ -63,11 +67,11 @@ class Saver:
 def layouts(directory: RunDirectory, state: Any) -> list[checkpoint.Layout]:
     """Returns the possible layouts of checkpoints.
 
-    Before an extension the replay buffer was smaller.
+    When another number of steps was requested, the replay buffer had another size.
     """
     runs, most, row = state.replay.shape
-    smaller = {replay_size(directory.config, steps) for steps in directory.totals[:-1]} - {most}
-    memories = [jax.ShapeDtypeStruct((runs, size, row), state.replay.dtype) for size in smaller]
+    others = {replay_size(directory.config, steps) for steps in directory.requested} - {most}
+    memories = [jax.ShapeDtypeStruct((runs, size, row), state.replay.dtype) for size in others]
     return [checkpoint.layout(state), *(checkpoint.layout(state._replace(replay=memory)) for memory in memories)]
 
 
@@ -137,7 +141,7 @@ def go_back_to_checkpoint(trainer: Trainer, directory: RunDirectory, console: Co
         directory.cut(dict.fromkeys(LOGS, 0))
         trainer.state = starting.begun(directory, trainer.state)
         return
-    trainer.state = checkpoint.from_host(checkpoint.grown(found.arrays, trainer.state), trainer.state)
+    trainer.state = checkpoint.from_host(checkpoint.fitted(found.arrays, trainer.state), trainer.state)
     trainer.episode = found.facts.episode
     directory.cut(found.facts.lengths)
     console.print(f"resuming from step {trainer.step:,}")

@@ -85,7 +85,8 @@ def study(
 
 
 def prepare(directory: Path, plan: Grid, trust: bool = False) -> None:
-    """Creates the study's directory and records trust; raises if it has another study."""
+    """Creates the study's directory and records trust; raises if it has something else."""
+    results.refuse_other(directory, plan)
     text = grid.to_json(plan)
     with writing(f"to {directory}"):
         (directory / results.CELLS).mkdir(parents=True, exist_ok=True)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from moca import files
 from moca.config import ConfigError, from_json
 from moca.received import read_json, read_rows, read_text
-from moca.runs import OVER
+from moca.runs import OVER, refuse_foreign
 from moca.studies import grid
 from moca.studies.grid import Job, parse_noise
 
@@ -124,9 +124,10 @@ def load_grid(directory: Path) -> grid.Grid:
 
 
 def refuse_other(directory: Path, plan: grid.Grid) -> None:
-    """Raises if the path is not a directory, or has another study."""
+    """Raises if the path is not a directory, or has another study or something else."""
     if directory.exists() and not directory.is_dir():
         raise ConfigError(f"{directory} exists and is not a directory: choose another --out")
+    refuse_foreign(directory, "study", (PLAN,), CELLS)
     if not (directory / PLAN).exists():
         return
     there = load_grid(directory)

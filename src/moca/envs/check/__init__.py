@@ -20,8 +20,8 @@ import jax
 
 from moca.config import ConfigError, whole
 from moca.envs.check.contract import check_contract
-from moca.envs.check.faults import Fault, Findings, said
-from moca.envs.check.hosted import check_hosted, check_quickly
+from moca.envs.check.faults import Fault, Findings, SpacesError, said
+from moca.envs.check.hosted import STEPS, check_hosted, check_quickly
 from moca.envs.check.trial import check_numbers
 from moca.envs.environment import Environment, Spaces
 from moca.envs.host import HostEnvironment
@@ -30,9 +30,10 @@ from moca.envs.trust import import_module_of
 from moca.names import GYMNASIUM
 
 
-def check_env(env: Spaces | str, *, steps: int = 200, seed: int = 0, strict: bool = False) -> list[Fault]:
+def check_env(env: Spaces | str, *, steps: int = STEPS, seed: int = 0, strict: bool = False) -> list[Fault]:
     """Returns the faults of an environment, then notes. Only faults make it invalid.
 
+    Training refuses an environment on the host for its faults, and does not mind notes.
     Whatever the environment raises becomes a fault. Nothing is printed. If a fault prevents a
     check, that check is skipped until the fault is fixed.
 
@@ -44,14 +45,11 @@ def check_env(env: Spaces | str, *, steps: int = 200, seed: int = 0, strict: boo
         strict: Raise a `ConfigError` that lists the faults, if there are any.
     """
     steps, seed = whole("steps", steps, 1), whole("seed", seed)
-    found = Findings()
+    found, tried = Findings(), cast(Any, env)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            if isinstance(env, str):
-                import_module_of(env)  # the user gave the name
-                env = named(env)
-            tried: Any = _adapted(env, found)
+            tried = _adapted(env, found)
             if isinstance(tried, HostEnvironment):
                 check_hosted(tried, steps, seed, found)
             elif not found and (traced := check_contract(tried, jax.random.key(seed), found)):
@@ -61,21 +59,31 @@ def check_env(env: Spaces | str, *, steps: int = 200, seed: int = 0, strict: boo
         except Exception as error:  # a broken environment must not break the check
             found.fault("unchecked", f"the check stopped after {said(error)}")
     if strict:
-        found.refuse(f"{_name(env)} is not a valid environment")
+        found.refuse(f"{_name(env if tried is None else tried)} is not a valid environment")
     return found.of("fault") + found.of("note")
 
 
 def _adapted(env: Any, found: Findings) -> Any:
-    """Adapts a Gymnasium environment; adds a fault and returns None if its spaces do not fit."""
+    """Returns the environment, if it was named or is one of Gymnasium's.
+
+    Adds a fault and returns None if its spaces do not fit. Raises if there is none of that name.
+    """
     try:
+        if isinstance(env, str):
+            import_module_of(env)  # the user gave the name
+            return named(env)
         return as_environment(env)
     except ConfigError as error:
+        if isinstance(env, str) and not isinstance(error, SpacesError):
+            raise
         found.append(Fault("spaces", str(error)))
         return None
 
 
 def _name(env: Any) -> str:
     """Returns the name of an environment, or of its class."""
+    if isinstance(env, str):
+        return env
     if isinstance(env, HostEnvironment) and env.name:
         return env.name.removeprefix(GYMNASIUM)
     single = env.single() if isinstance(env, HostEnvironment) else None
@@ -85,8 +93,9 @@ def _name(env: Any) -> str:
 def refuse_broken(env: Spaces, gaps: bool = False) -> None:
     """Raises a `ConfigError` with the faults that can be found quickly.
 
-    For compiled environments, these are faults that need no step: bounds, shapes, types, impurity.
-    With `gaps`, NaN in an observation is not a fault: see `sensor.gaps`.
+    On the host these are all that `check_env` reports, unless the environment is slow. For compiled
+    environments, they are those that need no step: bounds, shapes, types, impurity. With `gaps`,
+    NaN in an observation is not a fault: see `sensor.gaps`.
     """
     found = Findings()
     with warnings.catch_warnings():

@@ -101,6 +101,10 @@ _EXPLAINED: list[tuple[Any, str, str]] = [
 ]
 
 
+class SpacesError(ConfigError):
+    """An environment with spaces that agents do not support."""
+
+
 @dataclass(frozen=True)
 class Fault:
     """A fault, or a note on something unusual; the message says what is wrong and how to fix it."""

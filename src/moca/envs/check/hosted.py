@@ -18,31 +18,13 @@ from moca.envs.check.trial import SCALE, SOON, Actions, action_sequences, action
 from moca.envs.environment import Step
 from moca.envs.host import HostEnvironment
 
-QUICK = 100  # steps per action sequence in the quick check before training, which plays three
-PATIENCE = 2.0  # seconds after which the quick check stops
+STEPS = 200  # steps per action sequence, in `check_env` unless told, and before training
+PATIENCE = 2.0  # seconds after which the check before training stops
 FIRST = "at the start"
 
 
 class _Broken(Exception):
     """Raised after a fault that ends the check; the fault is among the findings."""
-
-
-def check_hosted(env: HostEnvironment, steps: int, seed: int, found: Findings) -> None:
-    """Plays a dozen action sequences, and adds faults and notes to `found`.
-
-    A fault in what the environment returns ends the check.
-    """
-    sequences = action_sequences(env, steps, np.random.default_rng(seed))
-    if played := _play_all(env, sequences, seed, found):
-        _repeatable(env, sequences, seed, played, found)
-        _look_over(env, sequences, played, found)
-
-
-def check_quickly(env: HostEnvironment, found: Findings) -> None:
-    """Finds faults that would soon stop training, in a second or two."""
-    sequences = action_sequences(env, QUICK, np.random.default_rng(0))
-    few = Actions(sequences.names[:3], sequences.sequences[:3], 3)
-    _play_all(env, few, 0, found, deadline=time.monotonic() + PATIENCE)
 
 
 class _Played(NamedTuple):
@@ -54,6 +36,39 @@ class _Played(NamedTuple):
     ended: np.ndarray  # terminated or truncated
     firsts: list[np.ndarray]  # the first observation of each episode
     again: np.ndarray  # the first observation of a final reset with the same seed
+
+
+def check_hosted(env: HostEnvironment, steps: int, seed: int, found: Findings) -> None:
+    """Plays a dozen action sequences, and adds faults and notes to `found`."""
+    sequences = action_sequences(env, steps, np.random.default_rng(seed))
+    if played := _find_faults(env, sequences, seed, found):
+        _repeatable(env, sequences, seed, played, found)
+        _look_over(env, sequences, played, found)
+
+
+def check_quickly(env: HostEnvironment, found: Findings) -> None:
+    """Finds the faults for which training refuses an environment, in two seconds at most."""
+    sequences = action_sequences(env, STEPS, np.random.default_rng(0))
+    _find_faults(env, sequences, 0, found, deadline=time.monotonic() + PATIENCE)
+
+
+def _find_faults(
+    env: HostEnvironment, sequences: Actions, seed: int, found: Findings, deadline: float = np.inf
+) -> list[_Played]:
+    """Plays the sequences, and adds faults to `found`; whatever else is found is a note.
+
+    A fault in what the environment returns ends the check. Returns the outcome of each sequence, or
+    nothing if there is a fault, or if the deadline came first.
+    """
+    played = _play_all(env, sequences, seed, found, deadline)
+    if sum(len(each.ended) for each in played) < sequences.sequences[..., 0].size:
+        return []
+    trial = _trial(sequences, played)
+    if trial.step.terminated.any() and (how := restarted(env, trial)):
+        found.fault(
+            "auto-reset", f"at the end of an episode step() seems to return the first observation of another ({how})"
+        )
+    return [] if found.of("fault") else played
 
 
 def _play_all(
@@ -68,6 +83,8 @@ def _play_all(
         if not _well_formed(env, seed, found):
             return []
         for number, name in enumerate(sequences.names):
+            if played and time.monotonic() > deadline:
+                break
             own = seed + max(number - sequences.alike + 1, 0)  # sequences that are compared share a seed
             played.append(_play(env, sequences.sequences[number], own, f"with actions {name}", found, deadline))
     except _Broken:
@@ -161,18 +178,16 @@ def _repeatable(env: HostEnvironment, sequences: Actions, seed: int, played: lis
     except _Broken:
         return
     if difference := _difference(once.firsts[0], again.firsts[0]):
-        found.once("ignores-seed", f"two resets with seed={seed} differ: {difference}")
+        found.once("ignores-seed", f"two resets with seed={seed} differ: {difference}", "note")
         return
     if difference := _difference(once.firsts[0], once.again):
-        found.once(
-            "unrepeatable", f"reset(seed={seed}) gives different observations before and after an episode: {difference}"
-        )
+        what = f"reset(seed={seed}) gives different observations before and after an episode: {difference}"
+        found.once("unrepeatable", what, "note")
         return
     for number in range(len(again.shown)):
         if difference := _difference(once.observation[number], again.observation[number]):
-            found.once(
-                "unrepeatable", f"the same seed and actions give different results at step {number + 1}: {difference}"
-            )
+            what = f"the same seed and actions give different results at step {number + 1}: {difference}"
+            found.once("unrepeatable", what, "note")
             return
     if len(np.unique([each.firsts[0] for each in played], axis=0)) == 1:
         found.once("same-start", "reset() returns the same observation for every seed", "note")
@@ -188,18 +203,18 @@ def _difference(one: np.ndarray, other: np.ndarray) -> str:
     return ""
 
 
-def _look_over(env: HostEnvironment, sequences: Actions, played: list[_Played], found: Findings) -> None:
-    """Finds large observations, hidden restarts, and actions without effect."""
+def _trial(sequences: Actions, played: list[_Played]) -> Any:
+    """Returns the outcomes in the form of a trial of a compiled environment."""
     shown, observation, reward, ended = (np.stack(part) for part in list(zip(*played, strict=True))[:4])
-    largest = np.abs(observation).max(axis=(0, 1))
-    if largest.max() > SCALE:
-        found.note("scale", f"dimension {largest.argmax()} of the observation reaches {largest.max():.0e}")
     firsts = np.array([first for each in played[sequences.alike - 1 :] for first in each.firsts])
     step: Any = (observation, reward, ended)
-    trial: Any = SimpleNamespace(actions=sequences, shown=shown, step=Step(*step), firsts=firsts, keys=[])
-    if ended.any() and (how := restarted(env, trial)):
-        found.fault(
-            "auto-reset", f"at the end of an episode step() seems to return the first observation of another ({how})"
-        )
-    if not found.of("fault"):
-        actions_matter(env, trial, found)
+    return SimpleNamespace(actions=sequences, shown=shown, step=Step(*step), firsts=firsts, keys=[])
+
+
+def _look_over(env: HostEnvironment, sequences: Actions, played: list[_Played], found: Findings) -> None:
+    """Finds large observations, and actions without effect."""
+    trial = _trial(sequences, played)
+    largest = np.abs(trial.step.observation).max(axis=(0, 1))
+    if largest.max() > SCALE:
+        found.note("scale", f"dimension {largest.argmax()} of the observation reaches {largest.max():.0e}")
+    actions_matter(env, trial, found)

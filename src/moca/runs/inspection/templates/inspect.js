@@ -67,8 +67,8 @@ function build() {
   }
 }
 
-// One dimension of the state: the truth, observations, and the belief with its band of one deviation. Without a
-// filter: the prediction of the step before, with its band.
+// One dimension of the state: the truth, observations, the belief with its band of one deviation, and the band of the
+// observation as predicted a step before. Without a filter, the middle of that band is the line.
 function stateChart(view, name, i) {
   const { truth, observed, believed, uncertainty, predicted, deviation } = view.arrays;
   const filtered = view.has("uncertainty");
@@ -76,11 +76,12 @@ function stateChart(view, name, i) {
   const lines = view.has("truth") ? [{ label: "truth", ink: "grey", dash: "5 3", of: (t) => truth.at(t, i) }] : [];
   if (filtered) lines.push({ label: "belief", ink: view.ink, of: (t) => believed.at(t, i) });
   else if (view.has("predicted")) lines.push({ label: "predicted a step before", ink: view.ink, of: foreseen });
-  const [middle, width, lag] = filtered ? [believed, uncertainty, 0] : [predicted, deviation, 1];
-  const side = (t, sign) => middle.at(t - lag, i) + sign * width.at(t - lag, i);
-  const extra = { dots: (t) => observed.at(t, i) };
+  const around = (middle, width, lag) => (t) => [-1, 1].map((sign) => middle.at(t - lag, i) + sign * width.at(t - lag, i));
+  const extra = { dots: (t) => observed.at(t, i), bands: [] };
   if (view.has("predicted")) {
-    extra.band = (t) => [side(t, -1), side(t, 1)];
+    const [kind, label] = filtered ? ["wide", "predicted a step before"] : ["band", ""];
+    extra.bands.push({ kind, label, of: around(predicted, deviation, 1) });
+    if (filtered) extra.bands.push({ kind: "band", label: "", of: around(believed, uncertainty, 0) });
     extra.note = (t, extent) => `next predicted ${format(predicted.at(t, i), extent)} ± ${format(deviation.at(t, i), extent)}`;
   }
   return new TimeChart(view, "state", name, lines, extra);

@@ -86,17 +86,19 @@ class Chart {
       const swatch = shape("svg", item, { viewBox: "0 0 24 12", "aria-hidden": "true" });
       if (mark === "line") shape("line", swatch, { class: mark, x1: 0, x2: 24, y1: 6, y2: 6, "stroke-dasharray": dash });
       else if (mark === "mark") shape("line", swatch, { class: mark, x1: 12, x2: 12, y1: 0, y2: 12 });
+      else if (mark === "wide") shape("rect", swatch, { class: mark, x: 0, width: 24, y: 0, height: 12 });
       else shape("circle", swatch, { class: mark, cx: 12, cy: 6, r: mark === "seen" ? 2 : 4 });
       element("span", item, `${label} ${text}`).className = "words";
     }
   }
 }
 
-// Lines over the steps. A line is { label, ink, dash, of: step → number }; `band` and `dots` are of steps, too.
+// Lines over the steps. A line is { label, ink, dash, of: step → number }, a band { kind, label, of: step → [low, high] }
+// from the second step on; `dots` are of steps, too.
 class TimeChart extends Chart {
-  constructor(view, panel, title, lines, { band, dots, bare, note } = {}) {
+  constructor(view, panel, title, lines, { bands = [], dots, bare, note } = {}) {
     super(view, panel, title);
-    Object.assign(this, { lines, band, dots, bare, note });
+    Object.assign(this, { lines, bands, dots, bare, note });
     const [low, high] = this.extent(0, view.steps - 1);
     this.span = high - low || 1;
     const point = (event) => {
@@ -115,7 +117,7 @@ class TimeChart extends Chart {
     for (let t = from; t <= Math.min(to, this.view.steps - 1); t++) {
       for (const line of this.lines) widen(line.of(t));
       if (this.dots) widen(this.dots(t));
-      if (this.band && t > 0) this.band(t).forEach(widen);
+      if (t > 0) for (const band of this.bands) band.of(t).forEach(widen);
     }
     return low > high ? [0, 1] : [low, high];
   }
@@ -127,11 +129,11 @@ class TimeChart extends Chart {
     const last = Math.min(to, this.view.steps - 1);
     const steps = Array.from({ length: Math.max(0, last - from + 1) }, (_, i) => from + i);
     const path = (points) => points.map(([t, y]) => `${this.x(t).toFixed(1)} ${this.y(y).toFixed(1)}`).join("L");
-    if (this.band) {
-      const known = steps.filter((t) => t > 0);
-      const edge = (side) => known.map((t) => [t, this.band(t)[side]]);
+    const known = steps.filter((t) => t > 0);
+    for (const { kind, of } of known.length > 1 ? this.bands : []) {
+      const edge = (side) => known.map((t) => [t, of(t)[side]]);
       const group = shape("g", this.svg, { class: `ink-${this.view.ink}` });
-      if (known.length > 1) shape("path", group, { class: "band", d: `M${path([...edge(0), ...edge(1).reverse()])}Z` });
+      shape("path", group, { class: kind, d: `M${path([...edge(0), ...edge(1).reverse()])}Z` });
     }
     if (this.dots) {
       const size = between(150 / (to - from + 1), 0.9, 2.2);
@@ -151,7 +153,12 @@ class TimeChart extends Chart {
     for (const end of ["x1", "x2"]) this.cross.setAttribute(end, this.x(at).toFixed(1));
     const text = (of) => (this.bare ? "" : format(of(at), this.span));
     const dots = this.dots ? [{ label: "observed", ink: "grey", mark: "seen", text: text(this.dots) }] : [];
-    this.legend([...dots, ...this.lines.map((line) => ({ ...line, text: text(line.of) }))]);
+    const bands = this.bands.filter((band) => band.label).map(({ kind, label, of }) => {
+      const [low, high] = at > 0 ? of(at) : [NaN, NaN];
+      const words = at > 0 ? `${format((low + high) / 2, this.span)} ± ${format((high - low) / 2, this.span)}` : "";
+      return { label, ink: this.view.ink, mark: kind, text: words };
+    });
+    this.legend([...dots, ...this.lines.map((line) => ({ ...line, text: text(line.of) })), ...bands]);
     if (this.note) element("li", this.keys, this.note(at, this.span));
   }
 }

@@ -1,0 +1,13 @@
+"""XLA's log, which its environment variable sets before JAX is imported."""
+
+import os
+import sys
+
+
+def hide_log() -> None:
+    """Hides XLA's log, such as warnings of slow compilation, unless JAX has been imported.
+
+    Errors are raised as exceptions anyway.
+    """
+    if "jax" not in sys.modules:
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

@@ -98,10 +98,10 @@ def update(
 
     def dimension(carry: tuple[Any, ...], j: Array) -> tuple[tuple[Any, ...], None]:
         mean, covariance, nll = carry
-        column, variance = _observed(covariance, noise, j)
-        gain, error = column / variance, measured[j] - mean[j]
+        variance = jnp.maximum(covariance[j, j] + noise[j], jnp.finfo(mean.dtype).tiny)
+        gain, error = covariance[:, j] / variance, measured[j] - mean[j]
         nll += (error**2 / variance + jnp.log(variance)) / 2
-        return (mean + gain * error, covariance - gain[:, None] * column, nll), None
+        return (mean + gain * error, covariance - gain[:, None] * covariance[j], nll), None
 
     size = len(measured)
     start: Any = (belief.mean, raised(cast(Array, belief.covariance)), jnp.zeros(()))
@@ -146,13 +146,18 @@ def anticipate_diagonal(
 
 
 def gained(prior: Float[Array, "n obs obs"], noise: Float[Array, "n obs"]) -> Float[Array, "n obs obs"]:
-    """Returns P (P + diag(noise))⁻¹ P for many P, by which observations reduce covariances."""
+    """Returns P (P + diag(noise))⁻¹ P for many P, by which observations reduce covariances.
+
+    Its variances are at most those of P, also where rounding errors made P indefinite: a covariance
+    counts for at most the product of both deviations.
+    """
 
     def one(prior: Float[Array, "obs obs"], noise: Float[Array, "obs"]) -> Float[Array, "obs obs"]:
         def dimension(carry: tuple[Array, Array], j: Array) -> tuple[tuple[Array, Array], None]:
             covariance, known = carry
-            column, variance = _observed(covariance, noise, j)
-            more = column[:, None] * (column / variance)
+            deviations = jnp.sqrt(jnp.maximum(jnp.diagonal(covariance), 0))
+            column = jnp.clip(covariance[:, j], -(most := deviations * deviations[j]), most)
+            more = column[:, None] * (column / jnp.maximum(most[j] + noise[j], jnp.finfo(prior.dtype).tiny))
             return (covariance - more, known + more), None
 
         start = (raised(prior), jnp.zeros_like(prior))
@@ -167,29 +172,14 @@ def gains(prior: Float[Array, "n obs obs"], noise: Float[Array, "n obs"]) -> Flo
     def one(prior: Float[Array, "obs obs"], noise: Float[Array, "obs"]) -> Float[Array, "obs obs"]:
         def dimension(carry: tuple[Array, Array], j: Array) -> tuple[tuple[Array, Array], None]:
             covariance, gain = carry
-            column, variance = _observed(covariance, noise, j)
-            own = column / variance
+            own = covariance[:, j] / jnp.maximum(covariance[j, j] + noise[j], jnp.finfo(prior.dtype).tiny)
             innovation = (jnp.arange(len(noise)) == j) - gain[j]  # less what is known from the dimensions before
-            return (covariance - own[:, None] * column, gain + own[:, None] * innovation), None
+            return (covariance - own[:, None] * covariance[j], gain + own[:, None] * innovation), None
 
         start = (raised(prior), jnp.zeros_like(prior))
         return jax.lax.scan(dimension, start, jnp.arange(len(noise)), unroll=min(len(noise), 8))[0][1]
 
     return jax.vmap(one)(prior, noise)
-
-
-def _observed(
-    covariance: Float[Array, "obs obs"], noise: Float[Array, "obs"], j: Array
-) -> tuple[Float[Array, "obs"], Float[Array, ""]]:
-    """Returns covariances with dimension j, and the variance of its observation.
-
-    A covariance is at most the product of both deviations, also where rounding errors say
-    otherwise: so no variance becomes negative.
-    """
-    deviations = jnp.sqrt(jnp.maximum(jnp.diagonal(covariance), 0))
-    most = deviations * deviations[j]
-    variance = jnp.maximum(most[j] + noise[j], jnp.finfo(noise.dtype).tiny)
-    return jnp.clip(covariance[:, j], -most, most), variance
 
 
 def raised(covariance: Float[Array, "*n obs obs"]) -> Float[Array, "*n obs obs"]:

@@ -12,8 +12,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from moca.belief import UNSEEN, Belief, update
+from moca.belief import UNSEEN, Belief, raised, update
 from moca.dynamics import GaussianEnsemble
+from moca.nets import product
 from moca.noise_levels import Linear, linearise
 from moca.replay import Transition
 
@@ -61,7 +62,7 @@ def filter_forward(linear: Linear, noise: Float[Array, "n obs"], first: Float[Ar
         fresh = Belief(each.start, jnp.diag(first))
         before = jax.tree.map(lambda a, b: jnp.where(each.starts, a, b), fresh, belief)
         mean = each.mean + each.slope @ (before.mean - each.at)
-        covariance = each.slope @ before.covariance @ each.slope.T + each.aleatoric + each.epistemic
+        covariance = product(product(each.slope, before.covariance), each.slope.T) + each.aleatoric + each.epistemic
         prior = Belief(mean, (covariance + covariance.T) / 2)
         after, _ = update(prior, each.measured, jnp.where(each.missing, UNSEEN, noise))
         return after, Filtered(before, prior, after)
@@ -82,12 +83,13 @@ def smooth_backward(linear: Linear, filtered: Filtered) -> Smoothed:
         each, (before, prior, after), ends = x
         following = jax.tree.map(lambda a, b: jnp.where(ends, a, b), after, later)
         known, ahead, own = (cast(Array, belief.covariance) for belief in (before, prior, following))
-        gain = jax.scipy.linalg.solve(ahead, each.slope @ known, assume_a="pos").T
+        gain = jax.scipy.linalg.solve(raised(ahead), product(each.slope, known), assume_a="pos").T
         mean = before.mean + gain @ (following.mean - prior.mean)
-        rest = jnp.eye(len(mean)) - gain @ each.slope
-        covariance = rest @ known @ rest.T + gain @ (each.aleatoric + each.epistemic + own) @ gain.T
+        rest = jnp.eye(len(mean)) - product(gain, each.slope)
+        added = each.aleatoric + each.epistemic + own
+        covariance = product(product(rest, known), rest.T) + product(product(gain, added), gain.T)
         covariance = (covariance + covariance.T) / 2
-        return Belief(mean, covariance), Smoothed(mean, covariance, following.mean, own, gain @ own)
+        return Belief(mean, covariance), Smoothed(mean, covariance, following.mean, own, product(gain, own))
 
     ends = jnp.concatenate([linear.starts[1:], jnp.array([True])])
     last = jax.tree.map(lambda leaf: leaf[-1], filtered.after)

@@ -78,7 +78,7 @@ def predict(
         return mixture.mean, mixture
 
     derivative, mixture = jax.jacfwd(mean_of, has_aux=True)(belief.mean)
-    carried = product(product(derivative, belief.covariance), derivative.T)
+    carried = product(product(derivative, cast(Array, belief.covariance)), derivative.T)
     mean, aleatoric, epistemic = mm.decompose(mixture, full=True)
     return Belief(mean, carried + aleatoric + epistemic), carried
 

@@ -116,7 +116,7 @@ def test_no_checkpoint_is_written_where_the_lock_was_lost(half):
     trainer = stub.Trainer([directory.config], [1, 2], None)
     with directory.locked():
         (half / "lock").unlink()
-        saver = saving.Saver(trainer, directory, 0.0, 9)
+        saver = saving.Saver(trainer, directory, 0.0, 9, list)
         saver.save()
         with pytest.raises(files.DiskError, match="was moved or removed"):
             saver.wait()

@@ -231,6 +231,10 @@ class Run:
             jax.eval_shape(lambda: jax.random.split(jax.random.key(0), len(directory.runs))),
         )
         if self.which == BEST:
+            from moca.runs.callbacks import read_scores  # which needs this module
+
+            if (self.path / f"{BEST}.json").exists():
+                read_scores(self)  # raises if it scores other policies
             return directory.load_policy(like.learner, f"{BEST}.npz")
         ended = directory.over or directory.status["state"] == "stopped"
         found = None if ended else saving.newest_learners(directory, like)

@@ -26,7 +26,8 @@ small |= {"value__low": low, "value__high": high, "value__lengthscales": (1,) * 
 config = probes.tiny(agent=agent, train__steps=600, seeds=2, noise__sigma=0.1, belief__filter=True, **small)
 if env == "host":
     config = moca.config.override(config, {"env.name": "gymnasium:Pendulum-v1"})
-moca.train(config, path, env=probes.Drift() if env == "drift" else None, callback=moca.KeepBest(2), checkpoint_every=0.0)
+own = probes.Drift() if env == "drift" else None
+moca.train(config, path, env=own, callback=moca.KeepBest(2), checkpoint_every=0.0)
 """
 STUDY = """
 import sys

@@ -182,6 +182,15 @@ def test_damaged_best_policies_do_not_stop_a_run(copy, capsys):
     assert (copy / "best.json").read_text() == "{{{"
 
 
+def test_a_path_with_brackets_is_printed_whole(copy, capsys):
+    """In the note about best policies that are not kept: it is no markup, and not broken into lines."""
+    path = copy.rename(copy.with_name(f"run [bold]x[link] [1] {'long ' * 30}"))
+    (path / "best.json").write_text("{{{")
+    moca.resume(path, steps=4 * LENGTH, env=probes.Drift(), console=True)
+    note = f"note: the best policies are not kept any longer: {path / 'best.json'} cannot be read"
+    assert note in capsys.readouterr().out
+
+
 def test_a_run_that_died_while_it_compared_has_its_last_policy_as_best(copy):
     status = json.loads((copy / "status.json").read_text())
     (copy / "status.json").write_text(json.dumps(status | {"state": "running"}))

@@ -95,6 +95,12 @@ def as_callback(given: Any) -> Callback:
     )
 
 
+def refuse_other_scores(callback: Callback, run: Run) -> None:
+    """Raises if the callback keeps the best policies, and cannot go on from those that the run has."""
+    if callback.keeps_best and (run.path / f"{BEST}.json").exists():
+        read_scores(run)
+
+
 def keeping_best(callback: Callback, run: Run, candidates: bool, console: Console) -> Callback:
     """Returns a callback that also keeps the best policies, if the run has kept some, or candidates."""
     kept = (run.path / f"{BEST}.json").exists()
@@ -103,7 +109,7 @@ def keeping_best(callback: Callback, run: Run, candidates: bool, console: Consol
     try:
         _ = kept and (read_scores(run), run.best.learners)
     except (ConfigError, OSError) as error:
-        console.print(f"note: the best policies are not kept any longer: {error}", markup=False)
+        console.print(f"note: the best policies are not kept any longer: {error}", markup=False, soft_wrap=True)
         return callback
     return _Several([callback, KeepBest()])
 

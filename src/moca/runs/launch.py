@@ -24,7 +24,7 @@ from moca.envs.trust import import_trusted, remember
 from moca.moments import NoClosedFormError
 from moca.names import OWN
 from moca.runs import BEST, interrupts, refuse_foreign, starting
-from moca.runs.callbacks import Callback, Training, as_callback, keeping_best, read_scores, stops
+from moca.runs.callbacks import Callback, Training, as_callback, keeping_best, read_scores, refuse_other_scores, stops
 from moca.runs.directory import RunDirectory
 from moca.runs.display import Display, label, learning_curve, make_console, title, working
 from moca.runs.events import EventFile
@@ -164,6 +164,7 @@ def _train(directory: RunDirectory, env: Spaces | None, overlap: bool, options: 
     console = options.console
     run = Run(directory, env)
     run.refuse_without_env()
+    refuse_other_scores(options.callback, run)
     callback, config, runs, step = options.callback, directory.config, directory.runs, directory.status["step"]
 
     def leave(signal: str) -> None:

@@ -167,8 +167,8 @@ def go_back_to_checkpoint(trainer: Trainer, directory: RunDirectory, console: Co
         back = "going back to the one before" if found or number < len(complaints) else "starting over"
         console.print(f"{complaint}; {back}", markup=False, soft_wrap=True)
     if found is None:
+        trainer.state = starting.begun(directory, trainer.state)  # raises if it cannot
         directory.cut(dict.fromkeys(LOGS, 0))
-        trainer.state = starting.begun(directory, trainer.state)
         return []
     state, candidates = _parts(found.arrays, trainer.state)
     trainer.state = checkpoint.from_host(checkpoint.grown(state, trainer.state), trainer.state)

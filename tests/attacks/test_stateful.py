@@ -189,11 +189,9 @@ class Directories(RuleBasedStateMachine):
     @rule(dies_at=DEATHS, told=st.booleans())
     def resume(self, dies_at, told=True):
         """Told again to keep the best policies, or not: a run that goes on keeps them anyway."""
-        finished = self.is_finished()
-        answer = self.run(
-            self.holds, "resume", dies_at=dies_at, **({} if told else {"options": RUNS[self.holds][2][1:]})
-        )
-        if not told and self.holds == "a" and answer.code in (0, stub.KILLED):
+        finished, told = self.is_finished(), told or self.holds != "a"
+        answer = self.run(self.holds, "resume", dies_at=dies_at, **({} if told else {"options": ()}))
+        if not told and answer.code in (0, stub.KILLED):
             self.keeps = self.keeps and "resuming from step" in answer.out
         if self.edited or self.held:
             assert answer.code in (2, stub.KILLED), "an edited config.json, or one in use"
@@ -363,6 +361,18 @@ class Directories(RuleBasedStateMachine):
     def half_a_row(self, name):
         with (self.path / name).open("ab") as file:
             file.write(b'{"step": 1')
+
+    @precondition(lambda self: not (self.held or self.edited or self.foreign or self.is_finished()) and self.newest())
+    @precondition(lambda self: not self.lacks_weights)
+    @rule()
+    def forge_a_row(self):
+        """Of a step that the first episode did not end at."""
+        log = self.path / "metrics.jsonl"
+        content = log.read_bytes() if log.exists() else b""
+        if content.startswith(b'{"step": 10,'):
+            log.write_bytes(content.replace(b'{"step": 10,', b'{"step": 90,', 1))
+            self.cut = True
+            self.resume(None)
 
     @precondition(lambda self: not self.held and not self.is_finished())
     @rule(part=st.sampled_from(range(4)), place=st.integers(0, 2**20), bit=st.integers(0, 7), at_once=st.booleans())

@@ -39,7 +39,7 @@ class Callback:
     keeps_best = False  # whether it writes best.json
 
     def take(self, candidates: list[np.ndarray], like: Any) -> None:
-        """Called before `start`, with the `candidates` in the checkpoint that training resumes from.
+        """Called before `start`, with the `candidates` in the checkpoint to resume from.
 
         Args:
             candidates: Arrays, none if training starts from the beginning.
@@ -96,13 +96,13 @@ def as_callback(given: Any) -> Callback:
 
 
 def refuse_other_scores(callback: Callback, run: Run) -> None:
-    """Raises if the callback keeps the best policies, and cannot go on from those that the run has."""
+    """Raises if the callback keeps the best policies, but those in the directory are damaged."""
     if callback.keeps_best and (run.path / f"{BEST}.json").exists():
         read_scores(run)
 
 
 def keeping_best(callback: Callback, run: Run, candidates: bool, console: Console) -> Callback:
-    """Returns a callback that also keeps the best policies, if the run has kept some, or candidates."""
+    """Returns a callback that also keeps the best policies, if the run kept some or candidates."""
     kept = (run.path / f"{BEST}.json").exists()
     if callback.keeps_best or not (kept or candidates):
         return callback
@@ -215,7 +215,7 @@ class KeepBest(Callback):
         self._saved = candidates, jax.tree.structure(like)
 
     def start(self, run: Run) -> None:
-        """Takes the candidates of the checkpoint, or the policies kept earlier, as the first ones."""
+        """Starts with the candidates of the checkpoint, or the policies kept earlier."""
         runs, rows, (saved, structure) = len(run.directory.runs), run.rows, self._saved
         self._highest = np.full(runs, -np.inf)
         self._seen = np.zeros(runs, np.int64)  # candidates of each run so far
@@ -237,7 +237,7 @@ class KeepBest(Callback):
         self._seen = np.ones(len(scores), np.int64)
 
     def candidates(self) -> list[np.ndarray]:
-        """Returns copies: numbers of candidates, highest returns, steps, and the learners' arrays."""
+        """Returns the numbers of candidates, highest returns, steps, and learners, as copies."""
         if not self._held:
             return []
         held = [[*jax.tree.leaves(learners), steps] for learners, steps in self._held]

@@ -362,6 +362,7 @@ SUITES = {
             "tests/attacks/test_directories.py",
             "tests/attacks/test_stateful.py",
             "tests/runs/test_checkpoint.py",
+            "tests/runs/test_steering.py",
             "-m",
             "not slow",
         ],

@@ -157,8 +157,8 @@ class Directories(RuleBasedStateMachine):
 
     def is_empty(self):
         """Whether it has a log without a row, and no checkpoint: to some that is a run, and to some it is none yet."""
-        logs = (self.path / name for name in LOGS)
-        return not self.newest() and not any(log.exists() and log.stat().st_size for log in logs)
+        log = self.path / "metrics.jsonl"
+        return not self.newest() and not (log.exists() and log.stat().st_size)
 
     def newest(self):
         return max((self.path / "checkpoints").glob("*.checkpoint"), default=None)
@@ -184,6 +184,12 @@ class Directories(RuleBasedStateMachine):
         if dies_at is None and not (self.held or edited or self.foreign or finished or other or longer):
             assert answer.code == 0, answer
             self.whole(name, answer)
+
+    @precondition(lambda self: self.holds and self.has_begun() and not self.is_empty())
+    @rule()
+    def try_the_other_runs(self):
+        for name in RUNS:
+            assert name == self.holds or self.run(name).code == 2, "another run was gone on with"
 
     @precondition(lambda self: self.holds)
     @rule(dies_at=DEATHS, told=st.booleans())

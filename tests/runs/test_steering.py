@@ -186,7 +186,7 @@ def test_a_path_with_brackets_is_printed_whole(copy, capsys):
     """In the note about best policies that are not kept: it is no markup, and not broken into lines."""
     path = copy.rename(copy.with_name(f"run [bold]x[link] [1] {'long ' * 30}"))
     (path / "best.json").write_text("{{{")
-    moca.resume(path, steps=4 * LENGTH, env=probes.Drift(), console=True)
+    moca.resume(path, steps=4 * LENGTH, env=probes.Drift(), console=Console(width=80))
     note = f"note: the best policies are not kept any longer: {path / 'best.json'} cannot be read"
     assert note in capsys.readouterr().out
 
@@ -388,6 +388,21 @@ def test_an_interrupted_run_has_the_candidates_of_the_unbroken_one(tmp_path):
     moca.resume(run, env=env, callback=Tracked(rising[2:], episodes=4))
     assert (run / "best.json").read_bytes() == (whole.path / "best.json").read_bytes()
     assert (run / "best.npz").read_bytes() == (whole.path / "best.npz").read_bytes()
+
+
+def test_a_run_that_starts_over_has_no_candidates_from_before(tmp_path):
+    """Not even the policies kept from the episodes that are trained again."""
+    env, path, returns = probes.Drift(), tmp_path / "run", [[np.nan, np.nan], [9.0, 9.0]]
+    moca.train(config(2), path, env=env, callback=Tracked([[9.0, 9.0], [1.0, 1.0]], episodes=4))
+    (path / "status.json").unlink()
+    for each in (path / "checkpoints").iterdir():
+        each.unlink()
+    keep = Tracked(returns, episodes=4)
+    moca.resume(path, env=env, callback=keep)
+    assert len(keep.learners) == 2  # both episodes again
+    whole = moca.train(config(2), tmp_path / "whole", env=env, callback=Tracked(returns, episodes=4))
+    assert (path / "best.json").read_bytes() == (whole.path / "best.json").read_bytes()
+    assert (path / "best.npz").read_bytes() == (whole.path / "best.npz").read_bytes()
 
 
 def test_candidates_that_no_run_can_have_are_damage(tmp_path, capsys):

@@ -10,6 +10,7 @@ import jax
 from moca.config import Config, ConfigError
 
 MODELS = ("model", "latent")  # fields of a learner whose size depends on dynamics.*
+MODELLED = ("moca", "moca-ce", "moca-mc", "moca-mixture", "moca-plan")  # agents with a model
 
 
 def refuse_too_large(config: Config, state: Any, runs: int, observed: int, acted: int) -> None:
@@ -23,7 +24,7 @@ def refuse_too_large(config: Config, state: Any, runs: int, observed: int, acted
         acted: Size of an action.
     """
     parts = _of_state(config, state)
-    for what, size in _in_between(config, observed, acted).items():
+    for what, size in (_in_between(config, observed, acted) | _in_planning(config, observed, acted)).items():
         parts[what] = parts.get(what, 0) + runs * size
     need, have = sum(parts.values()), available()
     if need > have:
@@ -51,7 +52,7 @@ def _in_between(config: Config, observed: int, acted: int) -> dict[str, int]:
     """Returns the bytes that one run needs for batches, samples and evaluations, by setting."""
     train, dynamics = config.train, config.dynamics
     decisions = config.env.episode_length // config.env.action_repeat
-    modelled = config.agent in ("moca", "moca-ce", "moca-mc", "moca-mixture", "moca-plan") or config.belief.filter
+    modelled = config.agent in MODELLED or config.belief.filter
     hidden = dynamics.members * dynamics.width * dynamics.depth if modelled else 0
     samples = dynamics.samples * observed if config.agent == "moca-mc" else 0
     return {
@@ -59,6 +60,25 @@ def _in_between(config: Config, observed: int, acted: int) -> dict[str, int]:
         "train.batch, dynamics.members or dynamics.samples": 4 * train.batch * (hidden + samples),
         "train.eval_episodes or env.episode_length": 4 * 2 * train.eval_episodes * decisions * 3,
     }
+
+
+def _in_planning(config: Config, observed: int, acted: int) -> dict[str, int]:
+    """Returns the bytes that one run needs for predictions of several steps, by setting.
+
+    Predictions of a batch are derived by state and action, except those of points. The search of a
+    plan keeps every step of it, for the gradient, in all episodes of an evaluation at once.
+    """
+    plan, train, dynamics, parts = config.plan, config.train, config.dynamics, {}
+    layer = dynamics.members * dynamics.width
+    if config.agent in MODELLED and plan.horizon > 1:
+        branches = {"moca-mixture": dynamics.members, "moca-mc": dynamics.samples}.get(config.agent, 1)
+        point = config.agent in ("moca-ce", "moca-mc")
+        each = layer * (1 if point else dynamics.depth + observed + acted) + plan.bases
+        parts["train.batch, plan.horizon or plan.bases"] = 4 * train.batch * branches * each
+    if config.agent == "moca-plan":
+        each = layer * dynamics.depth * (1 + observed) + plan.bases
+        parts["plan.length, plan.bases or train.eval_episodes"] = 4 * max(train.eval_episodes, 1) * plan.length * each
+    return parts
 
 
 def _bytes(tree: Any) -> int:

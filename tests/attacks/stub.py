@@ -19,6 +19,7 @@ import tempfile
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,12 +29,20 @@ from moca.loop import RunState
 from moca.runs import checkpoint, launch, origin, saving
 from moca.runs.directory import LOGS
 from moca.runs.interrupts import own_process
+from moca.runs.run import Run
 
 EPISODES, LENGTH = 5, 10
-NUMBERS = 112  # bytes of the arrays of a checkpoint, at its end
+NUMBERS = 120  # bytes of the arrays of a checkpoint, at its end
 DIVERGES = 0.25  # the discount with which all runs do, in the third episode
 ROOT = Path(__file__).parents[2]
 KILLED = 99
+
+
+class Learner(NamedTuple):
+    """Weights, and how often they were changed."""
+
+    weights: np.ndarray
+    updates: np.ndarray
 
 
 class Trainer:
@@ -44,18 +53,22 @@ class Trainer:
     folder = Path()  # of the run
 
     def __init__(self, configs, seeds, env, overlap=False):
-        self.config, self.env, self.episode, self.episodes = configs[0], SimpleNamespace(), 0, EPISODES
+        self.config, self.env, self.episode = configs[0], SimpleNamespace(), 0
         self.schedule = Schedule(LENGTH, [EPISODES * LENGTH])
         self._seeds = np.array(seeds, np.float32)
         runs = len(seeds)
         self.state = RunState(
-            np.ones((runs, 3), np.float32), np.zeros(runs, np.int32),
+            Learner(np.ones((runs, 3), np.float32), np.zeros(runs, np.int32)), np.zeros(runs, np.int32),
             np.zeros((runs, 4, 2), np.float32), np.zeros((runs, 2), np.uint32),
         )  # fmt: skip
 
     @property
     def step(self):
         return self.episode * LENGTH
+
+    @property
+    def episodes(self):
+        return self.schedule.episodes
 
     @property
     def learners(self):
@@ -81,25 +94,53 @@ class Trainer:
                 self.folder.joinpath("held.test").touch()
                 while not self.folder.with_name("go").exists():
                     time.sleep(0.005)
-            w = 0.5 * self.state.learner + np.sin(self._seeds + self.config.train.gamma * (self.episode + 1))[:, None]
-            self.state = self.state._replace(learner=w.astype(np.float32), replay=self.state.replay + 1)
+            before = self.state.learner
+            change = np.sin(self._seeds + self.config.train.gamma * (self.episode + 1))[:, None]
+            learner = Learner((0.5 * before.weights + change).astype(np.float32), before.updates + np.int32(1))
+            self.state = self.state._replace(learner=learner, replay=self.state.replay + 1)
             self.episode += 1
-            score = self.state.learner[:, 0]
+            score = learner.weights[:, 0]
             diverged = np.full(len(score), float(self.config.train.gamma == DIVERGES and self.episode == 3))
             metrics = {"return_mean": score, "return_noise_free": score, "diverged": diverged}
             yield Report(self.step, metrics)
 
 
-def expected(gamma, seed):
-    """The bytes of metrics.jsonl and the policy of a run that nothing happened to."""
+def episodes(gamma, seed, start=None, count=EPISODES):
+    """The rows that each episode adds to metrics.jsonl, and the weights after it, if nothing happens to the run."""
     config = SimpleNamespace(train=SimpleNamespace(gamma=gamma))
     trainer = Trainer([config], [seed, seed + 1], None)
-    lines = []
+    trainer.schedule = Schedule(LENGTH, [count * LENGTH])
+    if start is not None:
+        trainer.state = trainer.state._replace(learner=trainer.learners._replace(weights=start))
     for report in trainer:
+        lines = []
         for number, own in enumerate((seed, seed + 1)):
             row = {"step": report.step, "seed": own}
             lines.append(json.dumps(row | {name: float(value[number]) for name, value in report.metrics.items()}))
-    return ("\n".join(lines) + "\n").encode(), trainer.learners
+        yield ("\n".join(lines) + "\n").encode(), trainer.learners.weights
+
+
+def expected(gamma, seed):
+    """The bytes of metrics.jsonl and the weights of a run that nothing happened to."""
+    rows, weights = zip(*episodes(gamma, seed), strict=True)
+    return b"".join(rows), weights[-1]
+
+
+def scores(weights, seed):
+    """The returns of policies over new episodes, which their weights and the seed of the episodes make."""
+    return np.cos(3 * weights.sum(axis=1) + seed % 7)
+
+
+def _like(run):
+    return Trainer(run.directory.configs, [own["seed"] for own in run.directory.runs], None).state
+
+
+def _evaluate(run, learners, episodes, seed):
+    found = scores(learners.weights, seed)
+    return [
+        {**own, "return_mean": float(mean), "return_std": 0.1}
+        for own, mean in zip(run.directory.runs, found, strict=True)
+    ]
 
 
 def _operations(dies_at, shortens):
@@ -159,6 +200,7 @@ def _child(command):
         arguments += [text for name, value in numbers.items() for text in ("--set", f"{name}={value}")]
     else:
         arguments += ["--resume", command["path"]]
+    arguments += command.get("options", ())
     try:
         cli.main(arguments)
     except SystemExit as stopped:
@@ -200,6 +242,9 @@ def serve():
     launch.learning_curve = lambda *_: None
     origin.describe = lambda: {"versions": {}}
     checkpoint.from_host = checkpoint.unflatten
+    Run.environment = Run._programs = None
+    Run._like = property(_like)
+    Run.evaluate_learners = _evaluate
     with tempfile.TemporaryDirectory() as folder:
         for line in sys.stdin:
             command = json.loads(line)

@@ -59,7 +59,7 @@ def whole(path, numbers=A):
     rows, policy = stub.expected(**numbers)
     assert (path / "metrics.jsonl").read_bytes() == rows
     with np.load(path / "policy.npz") as file:
-        np.testing.assert_array_equal(file["array"], policy)
+        np.testing.assert_array_equal(file["weights"], policy)
     return True
 
 
@@ -116,7 +116,7 @@ def test_no_checkpoint_is_written_where_the_lock_was_lost(half):
     trainer = stub.Trainer([directory.config], [1, 2], None)
     with directory.locked():
         (half / "lock").unlink()
-        saver = saving.Saver(trainer, directory, 0.0, 9)
+        saver = saving.Saver(trainer, directory, 0.0, 9, list)
         saver.save()
         with pytest.raises(files.DiskError, match="was moved or removed"):
             saver.wait()
@@ -355,7 +355,7 @@ def test_a_checkpoint_is_of_the_step_that_its_name_says(server, half, episode):
     assert whole(half)
 
 
-@pytest.mark.parametrize(("number", "value"), [(0, np.nan), (0, np.inf), (1, -1), (1, 99), (2, np.nan)])
+@pytest.mark.parametrize(("number", "value"), [(0, np.nan), (0, np.inf), (1, -1), (2, -1), (2, 99), (3, np.nan)])
 def test_numbers_that_no_run_can_have(server, half, number, value):
     newest = max((half / "checkpoints").iterdir())
     facts, arrays = checkpoint.load(newest)
@@ -505,7 +505,7 @@ def test_a_run_that_replaces_its_checkpoint_is_asked_again(half, monkeypatch):
         return load(path, expected)
 
     monkeypatch.setattr(checkpoint, "load", later)
-    np.testing.assert_array_equal(saving.newest_learners(directory, state), arrays[0] + 1)
+    np.testing.assert_array_equal(saving.newest_learners(directory, state).weights, arrays[0] + 1)
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENOMEM])

@@ -26,7 +26,8 @@ small |= {"value__low": low, "value__high": high, "value__lengthscales": (1,) * 
 config = probes.tiny(agent=agent, train__steps=600, seeds=2, noise__sigma=0.1, belief__filter=True, **small)
 if env == "host":
     config = moca.config.override(config, {"env.name": "gymnasium:Pendulum-v1"})
-moca.train(config, path, env=probes.Drift() if env == "drift" else None, checkpoint_every=0.0)
+own = probes.Drift() if env == "drift" else None
+moca.train(config, path, env=own, callback=moca.KeepBest(2), checkpoint_every=0.0)
 """
 STUDY = """
 import sys
@@ -74,6 +75,8 @@ def test_a_killed_run_is_the_unbroken_one(tmp_path, agent, env):
     random = np.random.default_rng([*agent.encode(), *env.encode()])
     kill_at_random_moments(RUN, tmp_path / "killed", 60, KILLS, random, agent, env)
     assert digest(tmp_path / "killed") == digest(tmp_path / "whole")
+    for name in ("best.json", "best.npz"):
+        assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
 @pytest.mark.slow

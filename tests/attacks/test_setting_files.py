@@ -8,10 +8,13 @@ import jax
 import pytest
 
 import moca
-from moca import cli, config, memory, presets, sweep
+from moca import cli, config, memory, moments, presets, sweep
+from moca.agents import make_agent
+from moca.backup import one_gaussian
 from moca.config import ConfigError
 from moca.drivers import ScanTrainer
 from moca.names import folder_name
+from moca.planning import look_ahead
 from moca.runs import launch
 from moca.runs.cli import _start
 from tests import probes
@@ -216,6 +219,9 @@ TOO_LARGE = {
     "dynamics.width": ({"dynamics.width": 2**16}, "dynamics.width"),
     "dynamics.members": ({"dynamics.members": 2**31 - 1}, "dynamics.members"),
     "dynamics.samples": ({"agent": "moca-mc", "dynamics.samples": 2**31 - 1}, "dynamics.samples"),
+    "plan.bases": ({"agent": "moca-plan", "plan.bases": 2**30}, "plan.bases"),
+    "plan.horizon": ({"plan.horizon": 5, "train.batch": 2**22, "train.capacity": 2**22}, "plan.horizon"),
+    "plan.length": ({"agent": "moca-plan", "plan.length": 1000, "train.eval_episodes": 10**4}, "plan.length"),
     "sac.width": ({"agent": "sac", "sac.width": 2**16}, "sac.width"),
 }  # fmt: skip
 
@@ -241,6 +247,46 @@ def test_the_estimate_is_what_the_runs_carry(agent, monkeypatch):
     trainer = ScanTrainer([presets.build("tuned", None, TASK | {"agent": agent})] * 2, [0, 1], probes.Drift())
     carried = sum(leaf.nbytes for leaf in jax.tree.leaves((trainer.state.learner, trainer.state.replay)))
     assert sum(found[0].values()) == carried
+
+
+PLANS = {
+    "plain": {},
+    "long": {"plan.length": 100, "plan.horizon": 30},
+    "wide": {"dynamics.width": 64},
+    "deep": {"dynamics.depth": 6},
+    "many bases": {"plan.bases": 256},
+    "many episodes": {"train.eval_episodes": 20, "train.batch": 64},
+}
+SIX = {"value.low": (-1.0,) * 6, "value.high": (1.0,) * 6, "value.lengthscales": (1.0,) * 6}
+
+
+def temporary(function, *shapes):
+    """The bytes that a compiled program takes besides what it is given and returns."""
+    return jax.jit(function).lower(*shapes).compile().memory_analysis().temp_size_in_bytes
+
+
+@pytest.mark.parametrize("name", ["six dimensions", *(pytest.param(name, marks=pytest.mark.slow) for name in PLANS)])
+def test_the_estimate_of_planning_is_at_most_what_is_measured(name):
+    """And not much less."""
+    env = probes.Drift(observation_size=6 if name == "six dimensions" else 2)
+    small = TASK | {"agent": "moca-plan", "plan.horizon": 3, "plan.bases": 8}
+    config = presets.build("tuned", None, small | (SIX if name == "six dimensions" else PLANS[name]))
+    agent, size, plan = make_agent(config, env), env.observation_size, config.plan
+    state, key = jax.eval_shape(agent.init, jax.random.key(0)), jax.eval_shape(lambda: jax.random.key(0))
+
+    def decide(state, observations):
+        return jax.vmap(lambda each: agent.act(state, each))(observations)
+
+    def ahead(state, mean, covariance, key):
+        first = moments.Gaussian(mean, covariance)
+        return look_ahead(agent.world(state), one_gaussian, first, None, 0.9, plan.horizon - 1, key)
+
+    shapes = [jax.ShapeDtypeStruct((config.train.batch, *[size] * order), "float32") for order in (1, 2)]
+    episodes = jax.ShapeDtypeStruct((config.train.eval_episodes, size), "float32")
+    measured = [temporary(ahead, state, *shapes, key), temporary(decide, state, episodes)]
+    estimated = memory._in_planning(config, size, env.action_size).values()
+    for least, found in zip(estimated, measured, strict=True):
+        assert least <= found <= 16 * least, (least, found)
 
 
 def test_settings_of_another_dimension_are_refused_whatever_the_environment():

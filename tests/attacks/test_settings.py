@@ -16,12 +16,14 @@ import sys
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
 
 from moca import cli, presets
 from moca import config as c
+from moca.runs.options import given_options
 
 NAMES = c.flatten(c.Config())
 BASE = presets.build("tuned", "CartpoleBalance", {})
@@ -101,31 +103,37 @@ ODD_NAMES = [
     *("train gamma", "env.name ", "\ud800", "[/]", "a" * 5000, "train.gama", "seed.", "env..name", 5, None, b"seed"),
 ]  # fmt: skip
 
-OPTIONS = {
-    "--agent": "agent",
-    "--seed": "seed",
-    "--seeds": "seeds",
-    "--action-repeat": "env.action_repeat",
-    "--noise": "noise.kind",
-    "--sigma": "noise.sigma",
-    "--drop": "sensor.drop",
-    "--delay": "sensor.delay",
-    "--observed": "sensor.observed",
-    "--steps": "train.steps",
-    "--value": "value.kind",
-    "--env": "env.name",
-    "--preset": None,
-    "--keep": None,
-    "--checkpoint-every": None,
+PARSERS = cli._parser()[1]
+# What stands after an option, so that a command with it ends before it has much to do.
+AFTER = {
+    "benchmark": ("nowhere",),
+    "check": ("nowhere",),
+    "demo": ("--nowhere",),
+    "doctor": ("--nowhere",),
+    "evaluate": ("nowhere",),
+    "export": ("nowhere",),
+    "figure": ("nowhere",),
+    "inspect": ("nowhere",),
+    "render": ("nowhere",),
+    "report": ("nowhere",),
+    "settings": ("critic",),
+    "study": ("cartpole", "--dry-run"),
+    "sweep": ("--dry-run", "--random=sac.tau=1e-3:1e-2"),
+    "train": ("--dry-run",),
 }
-COMMANDS = {
-    ("evaluate", "nowhere"): ("--episodes", "--seed"),
-    ("render", "nowhere"): ("--run", "--seed"),
-    ("inspect", "nowhere"): ("--run", "--episode", "--steps", "--beside-run"),
-    ("export", "nowhere"): ("--run",),
-    ("study", "cartpole", "--dry-run"): ("--seeds", "--seed", "--steps", "--agents", "--presets", "--parallel"),
-    ("sweep", "--dry-run", "--random=critic.lr=1e-4:1e-3"): ("--samples", "--grid", "--random"),
-}
+
+
+def options(command):
+    """All options of a command that take a value or could be given one."""
+    return [action.option_strings[-1] for action in PARSERS[command]._actions if action.option_strings][1:]  # no --help
+
+
+def setting_of(option):
+    """The setting that an option of `train` is for, if it is for one."""
+    with contextlib.suppress(SystemExit, c.ConfigError), contextlib.redirect_stderr(io.StringIO()):
+        return next(iter(given_options(PARSERS["train"].parse_args([f"{option}=1"]))), None)
+
+
 AXES = ("critic.lr", "train.gamma", "value.least", "noise.scales", "seed", "nothing")
 
 
@@ -162,14 +170,12 @@ def cases():
         yield from (("--set", name, text) for text in texts[number % 4 :: 4])
         yield from (("constructor", name, value) for value in values[number % 3 :: 3])
         yield from (("json", name, value) for value in values[number % 3 :: 3])
-    for number, option in enumerate(OPTIONS):
-        yield from (("option", option, text) for text in TEXTS[number % 3 :: 3])
-    for command, options in COMMANDS.items():
-        for number, option in enumerate(options):
+    for command in PARSERS:
+        for number, option in enumerate(options(command)):
             yield from ((command, option, text) for text in TEXTS[number % 3 :: 3])
     for number, (option, axis) in enumerate(itertools.product(("--grid", "--random"), AXES)):
         texts = [*TEXTS[number % 4 :: 4], "1:2", "0:1e400", "1e-50:1", "0.5,0.5", "1e-3,1e-50"]
-        yield from ((("sweep", "--dry-run"), option, f"{axis}={text}") for text in texts)
+        yield from (("sweep", option, f"{axis}={text}") for text in texts)
     yield from (("override", name, value) for name in ODD_NAMES for value in (1, "1"))
     yield from (("--set", name, "1") for name in ODD_NAMES if isinstance(name, str))
 
@@ -178,7 +184,9 @@ def run(arguments):
     """Exit code, output and errors of a command; whatever it raises goes on."""
     out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", errors="backslashreplace") for _ in range(2))
     code = 0
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    measured = {"sensor.scales": (1.0,), "value.low": (-1.0,), "value.high": (1.0,), "value.lengthscales": (1.0,)}
+    no_measuring = mock.patch("moca.envs.defaults.defaults", return_value=measured)  # which takes minutes
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), no_measuring:
         try:
             cli.main(arguments)
         except SystemExit as stopped:
@@ -283,13 +291,13 @@ def verdict(route, name, value):
         elif route == "--set":
             code, out, err = run(["train", "--env", "CartpoleBalance", "--dry-run", f"--set={name}={value}"])
             config, given = told(code, out, err, name), value
-        elif route == "option":
-            code, out, err = run(["train", "--dry-run", f"{name}={value}"])
-            config, given, name = told(code, out, err, name), value, OPTIONS[name]
+        elif route == "train":
+            code, out, err = run(["train", f"{name}={value}", *AFTER["train"]])
+            config, given, name = told(code, out, err, name), value, setting_of(name)
         else:
-            code, out, err = run([*route, f"{name}={value}"])
+            code, out, err = run([route, f"{name}={value}", *AFTER[route]])
             sentence(code, err)
-            points = re.findall(r"([\w.]+) = (\S+?)(?:,|\n|$)", out) if route[0] == "sweep" and not code else []
+            points = re.findall(r"([\w.]+) = (\S+?)(?:,|\n|$)", out) if route == "sweep" and not code else []
             problems = {fault for point, number in points for fault in number_faults(point, float(number))}
             return ("accepted", "; ".join(problems)) if problems else None
     except c.ConfigError as error:
@@ -353,6 +361,17 @@ def _shown(value):
         return f"{value!r:.60}"
     except Exception:
         return type(value).__name__
+
+
+def test_every_option_is_tried():
+    assert PARSERS.keys() == AFTER.keys()
+    tried = {(route, name) for route, name, _ in cases()}
+    for command, parser in PARSERS.items():
+        known = {word for action in parser._actions for word in action.option_strings[-1:]} - {"--help"}
+        assert known == {name for route, name in tried if route == command}
+    assert {("train", "--history"), ("check", "--seed"), ("train", "--from")} <= tried
+    assert setting_of("--history") == "sensor.history"
+    assert setting_of("--keep") is None
 
 
 def test_a_sample():

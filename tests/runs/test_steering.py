@@ -12,13 +12,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from rich.console import Console
 
 import moca
 from moca.config import ConfigError
+from moca.drivers import make_trainer
 from moca.files import DiskError
+from moca.runs import checkpoint, saving
 from moca.runs.callbacks import as_callback, stops
 from moca.runs.checkpoint import SUFFIX
-from moca.runs.directory import RunDirectory
+from moca.runs.directory import LOGS, RunDirectory
 from moca.runs.interrupts import InterruptedRun
 from tests import probes
 
@@ -203,6 +206,15 @@ def test_damaged_best_policies_do_not_stop_a_run(copy, capsys):
     assert (copy / "best.json").read_text() == "{{{"
 
 
+def test_a_path_with_brackets_is_printed_whole(copy, capsys):
+    """In the note about best policies that are not kept: it is no markup, and not broken into lines."""
+    path = copy.rename(copy.with_name(f"run [bold]x[link] [1] {'long ' * 30}"))
+    (path / "best.json").write_text("{{{")
+    moca.resume(path, steps=4 * LENGTH, env=probes.Drift(), console=Console(width=80))
+    note = f"note: the best policies are not kept any longer: {path / 'best.json'} cannot be read"
+    assert note in capsys.readouterr().out
+
+
 def test_a_run_that_died_while_it_compared_has_its_last_policy_as_best(copy):
     status = json.loads((copy / "status.json").read_text())
     (copy / "status.json").write_text(json.dumps(status | {"state": "running"}))
@@ -278,9 +290,27 @@ def test_early_stopping_goes_on_counting_after_an_interruption():
     answer = lambda x: stop(moca.Training(0, {"return_mean": np.full(2, np.nan if x is None else x)}, None, None))  # noqa: E731
     for held, last in ((0, 5), (2, 5), (4, 5), (6, 9)):  # after a stop, it counts anew
         rows = [{"return_mean": x} for x in seen[:held] for _ in range(2)]
-        stop.start(SimpleNamespace(rows=rows, directory=SimpleNamespace(runs=[{}, {}])))
+        state = "stopped" if held == 6 else "interrupted"
+        run = SimpleNamespace(rows=rows, directory=SimpleNamespace(runs=[{}, {}], status={"state": state}))
+        assert stop.start(run) is None
         answers = [answer(x) for x in seen[held:]]
         assert answers.index(False) + held == last, held
+    for state in ("running", "interrupted", "failed"):  # it died before it could stop
+        run.directory.status = {"state": state}
+        assert stop.start(run) is False
+
+
+def test_a_run_that_died_as_it_stopped_stops(tmp_path):
+    path, env = tmp_path / "run", probes.Drift()
+    falling = [moca.EarlyStopping(1, rise=1e9), moca.KeepBest(episodes=2)]
+    run = moca.train(config(4), path, env=env, callback=falling)
+    assert run.directory.status == {"state": "stopped", "step": 40}
+    before = (path / "metrics.jsonl").read_bytes()
+    (path / "status.json").write_text('{"state": "running", "step": 40}')
+    run = moca.resume(path, env=env, callback=falling)
+    assert run.directory.status == {"state": "stopped", "step": 40}
+    assert (path / "metrics.jsonl").read_bytes() == before
+    assert moca.resume(path, env=env, callback=falling).directory.status["step"] == 80
 
 
 class Tracked(moca.KeepBest):
@@ -324,8 +354,10 @@ def test_what_was_kept_before_is_a_candidate_too(tmp_path):
 
 
 def test_no_score_stands_beside_another_policy(tmp_path, monkeypatch):
-    """A run that dies as it writes the one and not yet the other goes on without them."""
-    run = moca.train(config(2), tmp_path / "run", env=probes.Drift(), callback=Tracked([[9.0, 9.0], [1.0, 1.0]]))
+    """A run that dies as it writes the one and not yet the other compares again."""
+    made = (moca.train(config(2), tmp_path / name, env=probes.Drift(), callback=Tracked([[9.0, 9.0], [1.0, 1.0]]))
+            for name in ("run", "whole"))  # fmt: skip
+    run, whole = made
     write = moca.files.write
 
     def die(path, *parts, **options):
@@ -338,10 +370,90 @@ def test_no_score_stands_beside_another_policy(tmp_path, monkeypatch):
         run.learn(20, Tracked([[1e9, 1e9]]))
     assert not (run.path / "best.json").exists()
     monkeypatch.undo()
-    for _ in range(2):  # to the end that was planned, and beyond
-        run.learn(20, Tracked([[1.0, 1.0]]))
-    scores = json.loads((run.path / "best.json").read_text())
-    assert {row["step"] for row in scores} <= {60, 80}  # what was learned after that, or the last one before
+    run.learn(20, Tracked([]))  # to the end that was planned: the candidates were saved
+    whole.learn(20, Tracked([[1e9, 1e9]]))
+    assert (run.path / "best.json").read_bytes() == (whole.path / "best.json").read_bytes()
+    assert (run.path / "best.npz").read_bytes() == (whole.path / "best.npz").read_bytes()
+
+
+def test_scores_of_other_policies_are_refused(copy):
+    env, before = probes.Drift(), (copy / "policy.npz").read_bytes()
+    run = moca.resume(copy, steps=4 * LENGTH, env=env, callback=moca.KeepBest(episodes=2))
+    kept = (copy / "best.npz").read_bytes()
+    assert len(moca.load(copy, env=env, which="best").evaluate(1)) == 2
+    for other in (before, kept + b"\0", None):
+        (copy / "best.npz").unlink()
+        if other is not None:
+            (copy / "best.npz").write_bytes(other)
+        for refused in (lambda: moca.load(copy, env=env, which="best").learners, lambda: run.best.best_run):
+            with pytest.raises(ConfigError, match=r"best\.json scores other policies than those in best\.npz"):
+                refused()
+        with pytest.raises(ConfigError, match="scores other policies"):
+            moca.resume(copy, steps=5 * LENGTH, env=env, callback=moca.KeepBest(episodes=2))
+    moca.resume(copy, steps=5 * LENGTH, env=env)  # and without the option a note, and they are left alone
+    assert not (copy / "best.npz").exists()
+
+
+def test_an_interrupted_run_has_the_candidates_of_the_unbroken_one(tmp_path):
+    """Three rising evaluations, the first of which is the best policy on new episodes for at least one run."""
+    env, rising = probes.Drift(), [[1.0, 1.0], [2.0, 2.0], [3.0, 0.0], [0.0, 0.0]]
+
+    def die(training):
+        if training.step == 40:
+            raise KeyboardInterrupt
+
+    whole = moca.train(config(4), tmp_path / "whole", env=env, callback=Tracked(rising, episodes=4))
+    run = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):  # at the second one, which has not been saved
+        moca.train(config(4), run, env=env, callback=[Tracked(rising, episodes=4), die], checkpoint_every=0)
+    interrupt = lambda training: os.kill(os.getpid(), signal.SIGTERM)  # noqa: E731
+    with pytest.raises(InterruptedRun):
+        moca.resume(run, env=env, callback=[Tracked(rising[1:], episodes=4), interrupt])
+    moca.resume(run, env=env, callback=Tracked(rising[2:], episodes=4))
+    assert (run / "best.json").read_bytes() == (whole.path / "best.json").read_bytes()
+    assert (run / "best.npz").read_bytes() == (whole.path / "best.npz").read_bytes()
+
+
+def test_a_run_that_starts_over_has_no_candidates_from_before(tmp_path):
+    """Not even the policies kept from the episodes that are trained again."""
+    env, path, returns = probes.Drift(), tmp_path / "run", [[np.nan, np.nan], [9.0, 9.0]]
+    moca.train(config(2), path, env=env, callback=Tracked([[9.0, 9.0], [1.0, 1.0]], episodes=4))
+    (path / "status.json").unlink()
+    for each in (path / "checkpoints").iterdir():
+        each.unlink()
+    keep = Tracked(returns, episodes=4)
+    moca.resume(path, env=env, callback=keep)
+    assert len(keep.learners) == 2  # both episodes again
+    whole = moca.train(config(2), tmp_path / "whole", env=env, callback=Tracked(returns, episodes=4))
+    assert (path / "best.json").read_bytes() == (whole.path / "best.json").read_bytes()
+    assert (path / "best.npz").read_bytes() == (whole.path / "best.npz").read_bytes()
+
+
+def test_candidates_that_no_run_can_have_are_damage(tmp_path, capsys):
+    """In a checkpoint whose hash was made anew."""
+    env, path = probes.Drift(), tmp_path / "run"
+    interrupt = lambda training: os.kill(os.getpid(), signal.SIGTERM) if training.step == 40 else None  # noqa: E731
+    with pytest.raises(InterruptedRun):
+        moca.train(config(3), path, env=env, callback=[moca.KeepBest(2), interrupt], checkpoint_every=0, keep=9)
+    (path / "best.json").unlink()
+    newest = max((path / "checkpoints").iterdir())
+    facts, arrays = checkpoint.load(newest)
+    directory = RunDirectory.open(path)
+    state = make_trainer(directory.configs, [0, 1], env).state
+    assert [[array.dtype.name, array.shape] for array in arrays] in [
+        [list(each) for each in layout] for layout in saving.layouts(directory, state)
+    ]
+    count, logs = len(jax.tree.leaves(state)), {name: (path / name).read_bytes() for name in LOGS}
+    for place, value in ((count, -1), (count + 2, 10**6), (count + 2, -1), (count + 3, np.nan)):
+        forged = [array.copy() for array in arrays]
+        forged[place].flat[0] = value
+        checkpoint.save(newest.parent, int(newest.stem), checkpoint.Checkpoint(facts, forged), 9)
+        trainer = make_trainer(directory.configs, [0, 1], env)
+        for name, content in logs.items():
+            (path / name).write_bytes(content)
+        saving.go_back_to_checkpoint(trainer, directory, Console(width=1000))
+        assert trainer.step == 20, (place, value)
+        assert "contains invalid numbers; going back" in capsys.readouterr().out
 
 
 def test_a_run_can_be_asked_before_it_has_ended(tmp_path):
@@ -469,8 +581,11 @@ def test_weights_that_were_copied_and_not_noted_are_copied_again(short, tmp_path
 
 def test_a_run_without_an_evaluation_has_no_score(tmp_path):
     """Interrupted when only one of two had any."""
-    keep = Tracked([[1.0, np.nan]])
+    keep = Tracked([[1.0, np.nan]] * 2)
     run = moca.train(config(2), tmp_path / "run", env=probes.Drift(), callback=[keep, lambda training: False])
+    (run.path / "best.json").unlink()
+    keep.start(run)
+    keep(moca.Training(20, {}, keep.learners[0], run))
     keep.end(moca.Training(20, {}, keep.learners[0], run), interrupted=True)
     assert [row["return_mean"] for row in moca.runs.callbacks.read_scores(run)] == [1.0, None]
     keep.start(run)

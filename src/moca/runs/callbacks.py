@@ -1,7 +1,9 @@
 """Callbacks after each episode: your own functions, early stopping, keeping the best policies."""
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -14,6 +16,7 @@ from moca.config import ConfigError, real, shown, whole
 from moca.received import read_json
 from moca.runs import BEST
 from moca.runs.run import Run
+from moca.runs.saving import CANDIDATES
 from moca.runs.shapes import is_number
 
 FRESH = 1 << 30  # first seed for choosing among candidates; the next seeds score the chosen one
@@ -35,11 +38,26 @@ class Callback:
     ending = ""  # what `end` does, if it takes long
     keeps_best = False  # whether it writes best.json
 
-    def start(self, run: Run) -> None:
-        """Called once, after compilation. If it raises, the run is as before."""
+    def take(self, candidates: list[np.ndarray], like: Any) -> None:
+        """Called before `start`, with the `candidates` in the checkpoint to resume from.
+
+        Args:
+            candidates: Arrays, none if training starts from the beginning.
+            like: Learners, for their structure.
+        """
+
+    def start(self, run: Run) -> bool | None:
+        """Called once, after compilation; False ends training at once.
+
+        If it raises, the run is as before.
+        """
 
     def __call__(self, training: Training) -> bool | None:
         """Called after each episode; False stops training."""
+
+    def candidates(self) -> list[np.ndarray]:
+        """Returns the candidates that `KeepBest` holds, which are saved with each checkpoint."""
+        return []
 
     def end(self, training: Training, interrupted: bool) -> None:
         """Called once at the end. After an interruption there is little time left."""
@@ -77,14 +95,21 @@ def as_callback(given: Any) -> Callback:
     )
 
 
-def keeping_best(callback: Callback, run: Run, console: Console) -> Callback:
-    """Returns a callback that also keeps the best policies, if the run has some already."""
-    if callback.keeps_best or not (run.path / f"{BEST}.json").exists():
+def refuse_other_scores(callback: Callback, run: Run) -> None:
+    """Raises if the callback keeps the best policies, but those in the directory are damaged."""
+    if callback.keeps_best and (run.path / f"{BEST}.json").exists():
+        read_scores(run)
+
+
+def keeping_best(callback: Callback, run: Run, candidates: bool, console: Console) -> Callback:
+    """Returns a callback that also keeps the best policies, if the run kept some or candidates."""
+    kept = (run.path / f"{BEST}.json").exists()
+    if callback.keeps_best or not (kept or candidates):
         return callback
     try:
-        _ = read_scores(run), run.best.learners
+        _ = kept and (read_scores(run), run.best.learners)
     except (ConfigError, OSError) as error:
-        console.print(f"note: the best policies are not kept any longer: {error}", markup=False)
+        console.print(f"note: the best policies are not kept any longer: {error}", markup=False, soft_wrap=True)
         return callback
     return _Several([callback, KeepBest()])
 
@@ -96,13 +121,20 @@ class _Several(Callback):
         self.ending = "; ".join(each.ending for each in callbacks if each.ending)
         self.keeps_best = any(each.keeps_best for each in callbacks)
 
-    def start(self, run: Run) -> None:
+    def take(self, candidates: list[np.ndarray], like: Any) -> None:
         for each in self._callbacks:
-            each.start(run)
+            each.take(candidates, like)
+
+    def start(self, run: Run) -> bool | None:
+        answers = [each.start(run) for each in self._callbacks]
+        return False if any(map(stops, answers)) else None
 
     def __call__(self, training: Training) -> bool | None:
         answers = [each(training) for each in self._callbacks]  # all are called for every episode
         return False if any(map(stops, answers)) else None
+
+    def candidates(self) -> list[np.ndarray]:
+        return next((each.candidates() for each in self._callbacks if each.keeps_best), [])
 
     def end(self, training: Training, interrupted: bool) -> None:
         for each in self._callbacks:
@@ -128,14 +160,18 @@ class EarlyStopping(Callback):
         self._goal = np.inf if goal is None else real("goal", goal, -np.inf)
         self.options = f"--patience {self._patience}"
 
-    def start(self, run: Run) -> None:
-        """Replays the evaluations of an interrupted run; after a stop, the count starts at zero."""
+    def start(self, run: Run) -> bool | None:
+        """Replays the evaluations of an interrupted run; after a stop, the count starts at zero.
+
+        Returns False if the last episode was one to stop at, and the run died before it did.
+        """
         self._best, self._since = -np.inf, 0
-        rows, runs = run.rows, len(run.directory.runs)
+        rows, runs, ended = run.rows, len(run.directory.runs), False
         for first in range(0, len(rows), runs):
             values = np.array([row.get(self._metric) for row in rows[first : first + runs]], float)
-            if self._stops(values):
+            if ended := self._stops(values):
                 self._best, self._since = -np.inf, 0
+        return False if ended and run.directory.status["state"] != "stopped" else None
 
     def __call__(self, training: Training) -> bool | None:
         """Checks the metric, if it was measured."""
@@ -170,20 +206,43 @@ class KeepBest(Callback):
 
     def __init__(self, episodes: int = 30, candidates: int = 3) -> None:
         self._episodes = whole("episodes", episodes, 2, MOST)
-        self._most = whole("candidates", candidates, 2, 100)
+        self._most = whole("candidates", candidates, 2, CANDIDATES)
         self.ending = f"Comparing the best policies over {self._episodes} new episodes each …"
+        self._saved: tuple[list[np.ndarray], Any] = [], None
+
+    def take(self, candidates: list[np.ndarray], like: Any) -> None:
+        """Stores the candidates of a checkpoint."""
+        self._saved = candidates, jax.tree.structure(like)
 
     def start(self, run: Run) -> None:
-        """Takes the policies kept earlier as first candidates."""
-        runs = len(run.directory.runs)
+        """Starts with the candidates of the checkpoint, or the policies kept earlier."""
+        runs, rows, (saved, structure) = len(run.directory.runs), run.rows, self._saved
         self._highest = np.full(runs, -np.inf)
-        self._seen = np.zeros(runs, int)  # candidates of each run so far
+        self._seen = np.zeros(runs, np.int64)  # candidates of each run so far
         self._held: list[tuple[Any, np.ndarray]] = []  # learners and their steps, by run
-        if (run.path / f"{BEST}.json").exists():  # else best.npz has no score, since the run died
-            scores = read_scores(run)
-            self._held = [(jax.tree.map(np.array, run.best.learners), np.array([row["step"] for row in scores]))]
-            self._highest = np.array([-np.inf if row["return_mean"] is None else row["return_mean"] for row in scores])
-            self._seen += 1
+        scores = read_scores(run) if (run.path / f"{BEST}.json").exists() else []  # none if the run died
+        if saved:
+            self._seen, self._highest, steps, *leaves = saved
+            self._held = [
+                (jax.tree.unflatten(structure, [leaf[place] for leaf in leaves]), own)
+                for place, own in enumerate(steps)
+            ]
+        elif scores and max(row["step"] for row in scores) <= (rows[-1]["step"] if rows else 0):
+            self._keep_only(jax.tree.map(np.array, run.best.learners), scores)
+
+    def _keep_only(self, learners: Any, scores: list[dict[str, Any]]) -> None:
+        """Makes these policies the only candidates."""
+        self._held = [(learners, np.array([row["step"] for row in scores], np.int64))]
+        self._highest = np.array([-np.inf if row["return_mean"] is None else row["return_mean"] for row in scores])
+        self._seen = np.ones(len(scores), np.int64)
+
+    def candidates(self) -> list[np.ndarray]:
+        """Returns the numbers of candidates, highest returns, steps, and learners, as copies."""
+        if not self._held:
+            return []
+        held = [[*jax.tree.leaves(learners), steps] for learners, steps in self._held]
+        *leaves, steps = map(np.stack, zip(*held, strict=True))
+        return [self._seen.copy(), self._highest.copy(), steps, *leaves]
 
     def __call__(self, training: Training) -> None:
         """Stores new candidates."""
@@ -193,7 +252,7 @@ class KeepBest(Callback):
             return
         learners = jax.device_get(training.learners)
         for run in better:
-            place = self._seen[run] % self._most
+            place = min(self._seen[run] % self._most, len(self._held))
             if place == len(self._held):
                 copy = jax.tree.map(np.array, learners)
                 self._held.append((copy, np.full(len(returns), training.step)))
@@ -231,8 +290,11 @@ class KeepBest(Callback):
                 for i, each in enumerate(run.directory.runs)
             ]  # fmt: skip
             (run.path / f"{BEST}.json").unlink(missing_ok=True)  # it scores the policies that are now replaced
-            run.directory.save_policy(picked, f"{BEST}.npz")
-            files.write(run.path / f"{BEST}.json", (json.dumps(rows, indent=1) + "\n").encode())
+            digest = _digest(run.directory.save_policy(picked, f"{BEST}.npz"))
+            told = [row | {"sha256": digest} for row in rows]
+            files.write(run.path / f"{BEST}.json", (json.dumps(told, indent=1) + "\n").encode())
+        if not interrupted:
+            self._keep_only(picked, rows)
 
     def _scores(self, run: Run, learners: Any, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Returns mean returns over new episodes, and half the width of their 95 % intervals."""
@@ -241,8 +303,21 @@ class KeepBest(Callback):
         return np.array([row["return_mean"] for row in rows]), 1.96 * spread
 
 
+def _digest(path: Path) -> str:
+    """Returns the SHA-256 of a file; empty if it cannot be read."""
+    try:
+        with files.open_to_read(path) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return ""
+
+
 def read_scores(run: Run) -> list[dict[str, Any]]:
-    """Returns the scores of the best policies, one row per run: see `KeepBest`."""
+    """Returns the scores of the best policies, one row per run: see `KeepBest`.
+
+    Raises:
+        ConfigError: If there are none, or if best.npz holds other policies than were scored.
+    """
     path = run.path / f"{BEST}.json"
     try:
         rows = read_json(path)
@@ -257,4 +332,7 @@ def read_scores(run: Run) -> list[dict[str, Any]]:
         or not all(row["return_mean"] is None or is_number(row["return_mean"]) for row in rows)
     ):
         raise ConfigError(f"{path} does not list a score for each run: remove it together with {BEST}.npz")
+    told = {str(row["sha256"]) for row in rows if "sha256" in row}  # none in version 0.1.0
+    if told and told != {_digest(run.path / f"{BEST}.npz")}:
+        raise ConfigError(f"{path} scores other policies than those in {BEST}.npz: remove both")
     return rows

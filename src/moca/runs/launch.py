@@ -24,7 +24,7 @@ from moca.envs.trust import import_trusted, remember
 from moca.moments import NoClosedFormError
 from moca.names import OWN
 from moca.runs import BEST, interrupts, refuse_foreign, starting
-from moca.runs.callbacks import Callback, Training, as_callback, keeping_best, read_scores, stops
+from moca.runs.callbacks import Callback, Training, as_callback, keeping_best, read_scores, refuse_other_scores, stops
 from moca.runs.directory import RunDirectory
 from moca.runs.display import Display, label, learning_curve, make_console, title, working
 from moca.runs.events import EventFile
@@ -165,8 +165,8 @@ def _train(directory: RunDirectory, env: Spaces | None, overlap: bool, options: 
     console = options.console
     run = Run(directory, env)
     run.refuse_without_env()
-    callback = keeping_best(options.callback, run, console)
-    config, runs, step = directory.config, directory.runs, directory.status["step"]
+    refuse_other_scores(options.callback, run)
+    callback, config, runs, step = options.callback, directory.config, directory.runs, directory.status["step"]
 
     def leave(signal: str) -> None:
         directory.write_status("interrupted", step)
@@ -179,7 +179,9 @@ def _train(directory: RunDirectory, env: Spaces | None, overlap: bool, options: 
                 seeds = [int(each["seed"]) for each in runs]
                 trainer = make_trainer(directory.configs, seeds, env, overlap)
                 trainer.schedule = Schedule(config.env.episode_length, directory.totals)
-                go_back_to_checkpoint(trainer, directory, console)
+                candidates = go_back_to_checkpoint(trainer, directory, console)
+                callback = keeping_best(callback, run, bool(candidates), console)
+                callback.take(candidates, trainer.learners)
                 step = trainer.step
                 directory.keep_extension()
             for sentence in _reconciled(config, trainer.env):
@@ -197,7 +199,7 @@ def _train(directory: RunDirectory, env: Spaces | None, overlap: bool, options: 
         console.print(
             f"{trainer.ready} in {time.perf_counter() - started:.0f} s; training {len(runs)} run{'s' * (len(runs) > 1)}"
         )
-        saver = Saver(trainer, directory, options.checkpoint_every, options.keep)
+        saver = Saver(trainer, directory, options.checkpoint_every, options.keep, callback.candidates)
         _follow(trainer, run, console, saver, callback, request)
     with directory.writing("a figure "):
         learning_curve(directory.rows(), directory.points, title(config, directory.points), directory.path / "figures")
@@ -248,8 +250,8 @@ def _follow(
     points, runs, behind = directory.points, len(directory.runs), trainer.step
     config = trainer.config.train
     display = Display(console, config.steps, runs, trainer.step, config.warmup)
-    state, all_diverged, stopped, training = "failed", False, False, None
-    callback.start(run)
+    state, all_diverged, training = "failed", False, None
+    stopped = stops(callback.start(run))
     try:
         with directory.writing():
             purge = trainer.step + 1 if trainer.step else None
@@ -258,7 +260,7 @@ def _follow(
         directory.write_status("running", trainer.step)
         with display.live():
             before = time.perf_counter()
-            for report in trainer:
+            for report in () if stopped else trainer:
                 now = time.perf_counter()
                 directory.append(report, now - before)
                 display.update(report, now - before, report.step - behind)
@@ -269,9 +271,9 @@ def _follow(
                     with directory.writing():
                         event.add(report.step, scalars)
                 all_diverged = bool((report.metrics["diverged"] > 0).all())
-                saver.save_if_due()
                 training = Training(report.step, report.metrics, trainer.learners, run)
                 stopped = stops(callback(training))
+                saver.save_if_due()  # with what the callback has made of this episode
                 before = time.perf_counter()
                 if request or all_diverged or stopped:
                     break
@@ -284,6 +286,9 @@ def _follow(
         training = training or Training(trainer.step, {}, trainer.learners, run)
         with working(console, callback.ending) if callback.ending and ended != "interrupted" else nullcontext():
             callback.end(training, interrupted=ended == "interrupted")
+        if callback.keeps_best and ended != "interrupted":
+            saver.save()  # with the policies that were kept as the only candidates
+            saver.wait()
         state = "diverged" if all_diverged else ended
     finally:
         diverged = _diverged(directory)

@@ -227,16 +227,25 @@ class Run:
     @cached_property
     def learners(self) -> Any:
         """The learners of all runs, stacked: final ones, or those of the newest checkpoint."""
-        config, env, directory = self.config, self.environment, self.directory
-        like = jax.eval_shape(
-            jax.vmap(lambda key: init_run(config, env, key)),
-            jax.eval_shape(lambda: jax.random.split(jax.random.key(0), len(directory.runs))),
-        )
+        directory, like = self.directory, self._like
         if self.which == BEST:
+            from moca.runs.callbacks import read_scores  # which needs this module
+
+            if (self.path / f"{BEST}.json").exists():
+                read_scores(self)  # raises if it scores other policies
             return directory.load_policy(like.learner, f"{BEST}.npz")
         ended = directory.over or directory.status["state"] == "stopped"
         found = None if ended else saving.newest_learners(directory, like)
         return directory.load_policy(like.learner) if found is None else found
+
+    @cached_property
+    def _like(self) -> Any:
+        """The shapes of the states of all runs, stacked."""
+        config, env = self.config, self.environment
+        return jax.eval_shape(
+            jax.vmap(lambda key: init_run(config, env, key)),
+            jax.eval_shape(lambda: jax.random.split(jax.random.key(0), len(self.directory.runs))),
+        )
 
     @cached_property
     def environment(self) -> Any:

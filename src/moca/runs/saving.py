@@ -3,12 +3,13 @@
 import math
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 from rich.console import Console
 
 from moca.config import ConfigError
@@ -22,15 +23,22 @@ from moca.runs import checkpoint, starting
 from moca.runs.directory import LOGS, RunDirectory
 from moca.runs.shapes import is_row, is_time
 
+CANDIDATES = 100  # the most policies of a run among which `KeepBest` chooses
+Arrays = list[np.ndarray]
+
 
 class Saver:
     """Saves the trainer from time to time, in a thread, without delaying training.
 
-    The first save of a run is due at once, so that its policies can be used from then on.
+    The first save of a run is due at once, so that its policies can be used from then on. The
+    arrays that `candidates` returns are saved with it.
     """
 
-    def __init__(self, trainer: Trainer, directory: RunDirectory, every: float, keep: int) -> None:
+    def __init__(
+        self, trainer: Trainer, directory: RunDirectory, every: float, keep: int, candidates: Callable[[], Arrays]
+    ) -> None:
         self._trainer, self._directory, self._every, self._keep = trainer, directory, every, keep
+        self._candidates = candidates
         self._thread = ThreadPoolExecutor(1)
         self._pending: Future | None = None
         self._last = time.perf_counter() if any(directory.checkpoints.glob("*")) else -math.inf
@@ -45,7 +53,7 @@ class Saver:
         self.wait()
         trainer, directory = self._trainer, self._directory
         facts = checkpoint.Facts(trainer.episode, directory.lengths(), directory.meta.get("identity"))
-        held = checkpoint.Checkpoint(facts, checkpoint.to_host(trainer.state))
+        held = checkpoint.Checkpoint(facts, checkpoint.to_host(trainer.state) + self._candidates())
         step = trainer.step
 
         def write() -> None:
@@ -67,12 +75,30 @@ class Saver:
 def layouts(directory: RunDirectory, state: Any) -> list[checkpoint.Layout]:
     """Returns the possible layouts of checkpoints.
 
-    When another number of steps was requested, the replay buffer had another size.
+    When another number of steps was requested, the replay buffer had another size. The candidates
+    of `KeepBest` may follow.
     """
     runs, most, row = state.replay.shape
     others = {replay_size(directory.config, steps) for steps in directory.requested} - {most}
     memories = [jax.ShapeDtypeStruct((runs, size, row), state.replay.dtype) for size in others]
-    return [checkpoint.layout(state), *(checkpoint.layout(state._replace(replay=memory)) for memory in memories)]
+    states = [checkpoint.layout(state._replace(replay=memory)) for memory in (state.replay, *memories)]
+    learner = checkpoint.layout(state.learner)
+    candidates: list[checkpoint.Layout] = [
+        [
+            ("int64", (runs,)),
+            ("float64", (runs,)),
+            ("int64", (n, runs)),
+            *((kind, (n, *each)) for kind, each in learner),
+        ]
+        for n in range(1, CANDIDATES + 1)
+    ]
+    return [before + after for before in states for after in ([], *candidates)]
+
+
+def _parts(arrays: Arrays, like: Any) -> tuple[Arrays, Arrays]:
+    """Returns the arrays of a state that is like this one, and those of the candidates."""
+    count = len(jax.tree.leaves(like))
+    return arrays[:count], arrays[count:]
 
 
 def newest_learners(directory: RunDirectory, like: Any) -> Any | None:
@@ -87,7 +113,7 @@ def newest_learners(directory: RunDirectory, like: Any) -> Any | None:
             if not os.path.lexists(path):  # the run goes on, and has replaced it by a newer one
                 return newest_learners(directory, like)
             continue
-        state = checkpoint.unflatten(found.arrays, like)
+        state = checkpoint.unflatten(_parts(found.arrays, like)[0], like)
         if found.facts.identity == directory.meta.get("identity") and plausible(state, may_miss(directory.config)):
             return state.learner
     return None
@@ -116,8 +142,11 @@ def _other_log(directory: RunDirectory, lengths: Mapping[str, int], ends: list[i
     return None
 
 
-def go_back_to_checkpoint(trainer: Trainer, directory: RunDirectory, console: Console) -> None:
-    """Restores trainer and logs from the newest valid checkpoint, or to the start."""
+def go_back_to_checkpoint(trainer: Trainer, directory: RunDirectory, console: Console) -> Arrays:
+    """Restores trainer and logs from the newest valid checkpoint, or to the start.
+
+    Returns the candidates of `KeepBest` in it.
+    """
 
     def accept(path: Path, found: checkpoint.Checkpoint) -> None:
         episode, lengths, identity = found.facts
@@ -130,7 +159,10 @@ def go_back_to_checkpoint(trainer: Trainer, directory: RunDirectory, console: Co
         ends = [trainer.schedule.steps(number + 1) for number in range(episode)]
         if other := _other_log(directory, lengths, ends):
             raise checkpoint.DamagedError(f"{path} refers to rows that {other} does not have")
-        if not plausible(checkpoint.unflatten(found.arrays, trainer.state), may_miss(trainer.config)):
+        state, candidates = _parts(found.arrays, trainer.state)
+        if not plausible(checkpoint.unflatten(state, trainer.state), may_miss(trainer.config)):
+            raise checkpoint.DamagedError(f"{path} contains invalid numbers")
+        if candidates and not _are_candidates(candidates, int(path.stem)):
             raise checkpoint.DamagedError(f"{path} contains invalid numbers")
 
     found, complaints = checkpoint.newest(directory.checkpoints, layouts(directory, trainer.state), accept)
@@ -138,10 +170,19 @@ def go_back_to_checkpoint(trainer: Trainer, directory: RunDirectory, console: Co
         back = "going back to the one before" if found or number < len(complaints) else "starting over"
         console.print(f"{complaint}; {back}", markup=False, soft_wrap=True)
     if found is None:
+        trainer.state = starting.begun(directory, trainer.state)  # raises if it cannot
         directory.cut(dict.fromkeys(LOGS, 0))
-        trainer.state = starting.begun(directory, trainer.state)
-        return
-    trainer.state = checkpoint.from_host(checkpoint.fitted(found.arrays, trainer.state), trainer.state)
+        return []
+    state, candidates = _parts(found.arrays, trainer.state)
+    trainer.state = checkpoint.from_host(checkpoint.fitted(state, trainer.state), trainer.state)
     trainer.episode = found.facts.episode
     directory.cut(found.facts.lengths)
     console.print(f"resuming from step {trainer.step:,}")
+    return candidates
+
+
+def _are_candidates(arrays: Arrays, step: int) -> bool:
+    """Returns True if they can be the candidates of a run at that step: see `KeepBest`."""
+    seen, _, steps, *learners = arrays
+    counted = (seen >= 0).all() and (steps >= 0).all() and (steps <= step).all()
+    return bool(counted) and all(np.isfinite(each).all() for each in learners)

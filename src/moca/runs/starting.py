@@ -4,12 +4,11 @@ import hashlib
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from moca import files
 from moca.config import ConfigError, shown
-from moca.runs import origin
+from moca.runs import checkpoint, origin
 from moca.runs.directory import RunDirectory
 
 FILE = "start.npz"
@@ -63,9 +62,5 @@ def begun(directory: RunDirectory, state: Any) -> Any:
         found = ""
     if not isinstance(told, dict) or not found or found != told.get("sha256"):
         raise ConfigError(f"{path} does not hold the weights that the run started from: start a new run elsewhere")
-    like = jax.eval_shape(lambda: state.learner)
-    learner = directory.load_policy(like, FILE)._replace(updates=state.learner.updates)
-    placed = jax.tree.map(
-        lambda new, old: jax.device_put(jnp.asarray(new, old.dtype), old.sharding), learner, state.learner
-    )
-    return state._replace(learner=placed)
+    learner = directory.load_policy(state.learner, FILE)._replace(updates=state.learner.updates)
+    return state._replace(learner=checkpoint.from_host(jax.tree.leaves(learner), state.learner))

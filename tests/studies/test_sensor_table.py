@@ -30,3 +30,12 @@ def test_the_rule_of_the_light_dark_task_is_met():
     assert found["moca, mean and width"]["percent"] >= 90
     assert found["moca, mean alone"]["percent"] <= 75
     assert script("light_dark").share(found["best_blind"], found) <= 75
+
+
+def test_the_page_says_what_the_filter_costs():
+    found = json.loads((ROOT / "results" / "sensors" / "cost.json").read_text())
+    text = " ".join((ROOT / "docs" / "sensors.md").read_text().split())
+    costs = [found[case]["ratio"] for case in ("learned, full", "learned, diagonal")]
+    assert f"takes {costs[0]:.2f} times the CPU time" in text
+    assert f"{costs[1]:.2f} times with diagonals" in text
+    assert costs[0] <= 1.3

@@ -227,3 +227,12 @@ def test_the_paper_preset_is_what_is_printed():
     cartpole = c.flatten(presets.build("paper", "CartpoleBalance", {}))
     assert cartpole["exploration.anneal"] == 0.5  # "over the first 50 % of training steps"
     assert cartpole["noise.scales"] == (2.4, math.inf, math.inf, 2.0, 3.0)
+
+
+@pytest.mark.parametrize("off", [False, "false"])
+def test_a_preset_whose_filter_learns_the_noise_can_be_used_without_filter(off):
+    """But a user who asks for learned noise without a filter is told that it would not be used."""
+    assert presets.build("tuned", "CartpoleBalance", {}).belief.noise == "learned"
+    assert presets.build("tuned", "CartpoleBalance", {"belief.filter": off}).belief.noise == "known"
+    with pytest.raises(ConfigError, match=r"belief.noise = learned needs belief.filter"):
+        presets.build("tuned", "CartpoleBalance", {"belief.filter": off, "belief.noise": "learned"})

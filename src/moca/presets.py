@@ -228,6 +228,8 @@ def build(preset: str, env: str | None, settings: Mapping[str, Any], found: Mapp
         found = _of_observed(found, told["observed"])
     name = {"env.name": env} if env else {}
     own = layered(preset, env or "", str(settings.get("agent", Config().agent)))
+    if not checked({"belief.filter": settings.get("belief.filter", True)})["belief.filter"]:
+        own["belief.noise"] = Config().belief.noise  # there is no filter that could learn it
     config = override(Config(), {**name, **found, **facts, **own, **settings})
     size = len(facts.get("value.low", config.value.low))
     if len(config.value.low) != size:

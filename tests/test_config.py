@@ -234,5 +234,5 @@ def test_a_preset_whose_filter_learns_the_noise_can_be_used_without_filter(off):
     """But a user who asks for learned noise without a filter is told that it would not be used."""
     assert presets.build("tuned", "CartpoleBalance", {}).belief.noise == "learned"
     assert presets.build("tuned", "CartpoleBalance", {"belief.filter": off}).belief.noise == "known"
-    with pytest.raises(ConfigError, match=r"belief.noise = learned needs belief.filter"):
+    with pytest.raises(c.ConfigError, match=r"belief.noise = learned needs belief.filter"):
         presets.build("tuned", "CartpoleBalance", {"belief.filter": off, "belief.noise": "learned"})

@@ -244,7 +244,7 @@ DIRECTORIES = [
     ("directory.py", 'if status.get("state") not in STATES or ', "if "),
     ("directory.py", "if not isinstance(found, dict):", "if False:"),
     ("directory.py", "if not isinstance(runs, list) or not runs or not all(is_run(run) for run in runs):", "if False:"),
-    ("directory.py", "if steps < self.totals[-1]:", "if False:"),
+    ("directory.py", 'if steps < (least := self.status["step"] if stopped else self.totals[-1]):', "if False:"),
     ("launch.py", "            directory.extend(steps)\n", "            directory.extend(steps)\n            directory.keep_extension()\n"),
     ("launch.py", "                directory.keep_extension()\n", ""),
     ("launch.py", "    refuse_other_scores(options.callback, run)\n", ""),
@@ -317,7 +317,7 @@ PLANNING = [
     ("planning.py", "/ 2 + aleatoric + epistemic", "/ 2 + aleatoric"),
     (
         "planning.py",
-        "carried = slope @ joint @ slope.mT",
+        "carried = product(product(slope, joint), slope.mT)",
         "carried = slope @ (joint * jnp.eye(joint.shape[1])) @ slope.mT",
     ),
     ("planning.py", "return (discount * gamma, mean, covariance)", "return (discount, mean, covariance)"),

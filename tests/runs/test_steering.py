@@ -483,7 +483,7 @@ def test_a_run_can_be_asked_after_its_first_episode(tmp_path):
         return [int(each.stem) for each in sorted((path / "checkpoints").glob(f"*{SUFFIX}"))]
 
     def look(training):
-        if training.step == 20:
+        if training.step == 40:
             until = time.monotonic() + 10
             while not names() and time.monotonic() < until:  # a thread writes it
                 time.sleep(0.01)

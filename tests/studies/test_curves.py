@@ -276,7 +276,7 @@ def test_return_against_noise(tmp_path):
     plan = grid.narrowed(GRIDS["degradation"], seeds=3)
     synthetic.write(tmp_path, plan, diverged=1)
     paths = {path.name: path for path in curves.draw(tmp_path, tmp_path / "out", ("svg",))}
-    found = set(text(paths["degradation-tuned.svg"]))
+    found = set(text(paths["degradation-told.svg"]))
     assert {"mean of 3 seeds with its 95 % interval", "SAC, 2 of 3 seeds", "MoCA", "0.0125", "0.1"} <= found
 
 
@@ -318,8 +318,8 @@ def test_many_tasks_are_one_figure(tmp_path):
     table.loc[table["env"] == "gymnasium:Pendulum-v1", "return_mean"] -= 1500
     table.to_parquet(directory / results.TABLE, index=False)
     drawn = curves.draw(directory, tmp_path / "out", ("svg",))
-    assert "learning-tuned.svg" in [path.name for path in drawn]
-    cells = Cells(table, "tuned")
+    assert "learning-told.svg" in [path.name for path in drawn]
+    cells = Cells(table, "told")
     shown = {title: axes.get_ylim() for title, axes in titles(learning.of_tasks(cells)).items()}
     assert shown["Ball In Cup"] == (0, 1020)
     assert shown["Pendulum-v1"][0] < -1400

@@ -26,7 +26,7 @@ def test_the_papers_grids(name):
 
 
 def test_agents_that_are_a_setting_of_another():
-    jobs = {job.agent: job.config for job in grid.plan(grid.find("pendulum")) if job.preset == "tuned"}
+    jobs = {job.agent: job.config for job in grid.plan(grid.find("pendulum")) if job.preset == "told"}
     assert (jobs["moca-mc-4"].agent, jobs["moca-mc-4"].dynamics.samples) == ("moca-mc", 4)
     assert (jobs["moca-mc-16"].agent, jobs["moca-mc-16"].dynamics.samples) == ("moca-mc", 16)
     assert jobs["naf"].agent == "naf"
@@ -139,7 +139,7 @@ def test_tasks_that_nobody_tuned_are_looked_at_once(tmp_path, monkeypatch):
     assert asked == [block.env for block in whole.blocks]
     jobs = grid.plan(whole)
     assert len(jobs) == 12
-    assert jobs[-1].name == "tuned-gymnasium-Pendulum-v1-moca"
+    assert jobs[-1].name == "told-gymnasium-Pendulum-v1-moca"
     assert jobs[-1].config.value.low == (-1.0, -2.0)
     assert jobs[-1].config.noise.scales == (1.0, float("inf"))
     # What was found is part of the study: another process plans the same, and a second start does not look again.

@@ -26,7 +26,7 @@ SMALL = {
     "dynamics.members": 2, "value.bases": 8, "sac.width": 8, "train.batch": 16,
 }  # fmt: skip
 AGENTS = ("bnaf",)  # one job: every start of one takes half a minute
-STUDY = Grid("small", (Block("PendulumSwingup", AGENTS, ("0", "0.05"), 1500, SMALL),), ("tuned",), 3, 2)
+STUDY = Grid("small", (Block("PendulumSwingup", AGENTS, ("0", "0.05"), 1500, SMALL),), ("told",), 3, 2)
 QUICK = launch.Options(checkpoint_every=0.0, device="cpu")
 
 
@@ -41,7 +41,7 @@ def whole(tmp_path_factory):
 def same(directory, whole):
     """Whether two studies are alike: the table byte for byte, and what the policies do over the plane."""
     assert (directory / results.TABLE).read_bytes() == (whole / results.TABLE).read_bytes()
-    with np.load(directory / "landscape-tuned.npz") as ours, np.load(whole / "landscape-tuned.npz") as theirs:
+    with np.load(directory / "landscape-told.npz") as ours, np.load(whole / "landscape-told.npz") as theirs:
         assert ours.files == theirs.files
         for name in ours.files:
             np.testing.assert_array_equal(ours[name], theirs[name])
@@ -55,14 +55,14 @@ def test_what_a_study_leaves_behind(whole):
     assert table.groupby(["agent", "noise"])["seed"].unique().map(list).tolist() == [[3, 4]] * 2
     assert dict(zip(table["noise"], table["sigma"], strict=True)) == {"0": 0.0, "0.05": 0.05}
     assert table["return_mean"].notna().all()
-    assert not (whole / "cells" / "tuned-PendulumSwingup-bnaf" / "checkpoints").exists()
-    assert set(results.load_origin(whole)) == {f"tuned-PendulumSwingup-{agent}" for agent in AGENTS}
+    assert not (whole / "cells" / "told-PendulumSwingup-bnaf" / "checkpoints").exists()
+    assert set(results.load_origin(whole)) == {f"told-PendulumSwingup-{agent}" for agent in AGENTS}
     # The table says of a run what its own log says.
-    run = moca.load_results(whole / "cells" / "tuned-PendulumSwingup-bnaf")
+    run = moca.load_results(whole / "cells" / "told-PendulumSwingup-bnaf")
     rows = table[(table["sigma"] == 0.05) & (table["seed"] == 4)]
     own = run[(run["sigma"] == 0.05) & (run["seed"] == 4)]
     np.testing.assert_allclose(rows["return_mean"], own["return_mean"], rtol=1e-6)
-    with np.load(whole / "landscape-tuned.npz") as file:
+    with np.load(whole / "landscape-told.npz") as file:
         assert set(file.files) == {"angle", "velocity"} | {
             f"{what}/{agent}/{noise}" for what in ("value", "action") for agent in AGENTS for noise in ("0", "0.05")
         }
@@ -157,7 +157,7 @@ def start(directory, launcher="local"):
 
 
 def wait_for_rows(directory, agent, rows, process):
-    path = directory / "cells" / f"tuned-PendulumSwingup-{agent}" / "metrics.jsonl"
+    path = directory / "cells" / f"told-PendulumSwingup-{agent}" / "metrics.jsonl"
     while process.poll() is None and not (path.exists() and path.read_text().count("\n") >= rows):
         time.sleep(0.005)
     assert process.poll() is None
@@ -189,7 +189,7 @@ def test_killed_twice_it_goes_on_to_the_same_table(tmp_path, whole):
 def test_asked_to_stop_it_saves_and_says_how_to_go_on(tmp_path, whole):
     path = tmp_path / "small.toml"
     path.write_text(
-        f'name = "small"\npresets = ["tuned"]\nseed = 3\nseeds = 2\n[[blocks]]\nenv = "PendulumSwingup"\n'
+        f'name = "small"\npresets = ["told"]\nseed = 3\nseeds = 2\n[[blocks]]\nenv = "PendulumSwingup"\n'
         f"agents = {list(AGENTS)}\nnoises = ['0', '0.05']\nsteps = 1500\n[blocks.settings]\n"
         + "".join(f'"{name}" = {value}\n' for name, value in SMALL.items())
     )
@@ -201,7 +201,7 @@ def test_asked_to_stop_it_saves_and_says_how_to_go_on(tmp_path, whole):
         printed = study.communicate()[0]
     assert study.returncode == 75
     assert "stopped by SIGTERM; run the same command to resume" in printed
-    status = json.loads((directory / "cells" / "tuned-PendulumSwingup-bnaf" / "status.json").read_text())
+    status = json.loads((directory / "cells" / "told-PendulumSwingup-bnaf" / "status.json").read_text())
     assert status["state"] == "interrupted"
     finished = subprocess.run(command, capture_output=True, text=True, check=True)
     assert finished.stdout.split()[-1] == str(directory / results.TABLE)
@@ -211,11 +211,11 @@ def test_asked_to_stop_it_saves_and_says_how_to_go_on(tmp_path, whole):
 
 @pytest.mark.slow
 def test_a_job_that_fails_is_named_and_the_others_are_kept(tmp_path):
-    study = Grid("broken", (Block("PendulumSwingup", ("bnaf", "sac"), ("0",), 100, SMALL),), ("tuned",), 3, 1)
+    study = Grid("broken", (Block("PendulumSwingup", ("bnaf", "sac"), ("0",), 100, SMALL),), ("told",), 3, 1)
     directory = tmp_path / "broken"
     launch.prepare(directory, study)
-    (directory / "cells" / "tuned-PendulumSwingup-sac").write_text("in the way")
-    with pytest.raises(ConfigError, match=r"1 of 2 jobs failed: tuned-PendulumSwingup-sac: cannot write to .*exists"):
+    (directory / "cells" / "told-PendulumSwingup-sac").write_text("in the way")
+    with pytest.raises(ConfigError, match=r"1 of 2 jobs failed: told-PendulumSwingup-sac: cannot write to .*exists"):
         launch.study(study, directory, options=QUICK)
     assert set(moca.load_results(directory)["agent"]) == {"bnaf"}
 
@@ -224,12 +224,12 @@ def test_a_job_that_fails_is_named_and_the_others_are_kept(tmp_path):
 def test_one_job_alone(tmp_path):
     """What a line of a job array does."""
     directory = tmp_path / "alone"
-    study = Grid("two", (Block("PendulumSwingup", ("bnaf", "sac"), ("0",), 100, SMALL),), ("tuned",), 3, 1)
+    study = Grid("two", (Block("PendulumSwingup", ("bnaf", "sac"), ("0",), 100, SMALL),), ("told",), 3, 1)
     launch.prepare(directory, study)
-    launch.work(directory, "tuned-PendulumSwingup-bnaf", launch.Options())
+    launch.work(directory, "told-PendulumSwingup-bnaf", launch.Options())
     assert [results.finished(directory, job) for job in grid.plan(study)] == [True, False]
     with pytest.raises(
-        ConfigError, match=r"only = 'nothing' is not a job of this study. Allowed: 0 to 1, or tuned-Pend"
+        ConfigError, match=r"only = 'nothing' is not a job of this study. Allowed: 0 to 1, or told-Pend"
     ):
         launch.work(directory, "nothing", launch.Options())
 
@@ -238,7 +238,7 @@ def test_the_plan_is_shown(tmp_path):
     command = [sys.executable, "-m", "moca", "study", "cartpole", "--dry-run", "--seeds", "2", "--steps", "3000"]
     printed = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path).stdout
     assert "30 cells in 10 jobs; 180,000 environment steps to go" in printed
-    assert "tuned-CartpoleBalance-moca " in printed
+    assert "told-CartpoleBalance-moca " in printed
     assert not list(tmp_path.iterdir())
 
 

@@ -296,7 +296,7 @@ FIXES = (
     "if status.get(",
     "if not isinstance(found, dict):",
     "if not isinstance(runs, list)",
-    "if steps < self.totals",
+    "if steps < (least",
     "            directory.extend(steps)",
     "                directory.keep_extension()",
     "    refuse_other_scores",

@@ -308,7 +308,6 @@ FIXES = (
     "if any(directory.checkpoints.glob",
     "if not isinstance(told, dict)",
     "if told and told != {",
-    '(run.path / f"{BEST}.json").unlink',
     "if ended and ",
 )
 PLANNING = [

@@ -324,11 +324,20 @@ class Directories(RuleBasedStateMachine):
 
     def begin_anew(self):
         """As Hypothesis leaves rules out, a rule of its own would leave most sequences finished and idle."""
-        shutil.rmtree(self.path)
+        shutil.rmtree(self.path, ignore_errors=True)
         (self.folder / "synced").unlink(missing_ok=True)
         self.forget()
 
     # Accidents and attacks
+
+    def halfway(self, name):
+        """The newest checkpoint of a run that can go on: the one that is there, or this one, which begins anew."""
+        newest = self.newest()
+        over = self.is_finished() or self.edited or self.foreign or self.lacks_weights or not self.meta()
+        if over or newest is None or (newest.name, newest.read_bytes()) == self.spoilt:
+            self.begin_anew()
+            self.train(name, 70, anew=False)
+        return self.newest()
 
     def go_on(self, at_once):
         """In a sequence without the rule that resumes, nothing would be noticed."""
@@ -368,11 +377,11 @@ class Directories(RuleBasedStateMachine):
         with (self.path / name).open("ab") as file:
             file.write(b'{"step": 1')
 
-    @precondition(lambda self: not (self.held or self.edited or self.foreign or self.is_finished()) and self.newest())
-    @precondition(lambda self: not self.lacks_weights)
-    @rule()
-    def forge_a_row(self):
+    @precondition(lambda self: not self.held)
+    @rule(name=st.sampled_from("abc"))
+    def forge_a_row(self, name):
         """Of a step that the first episode did not end at."""
+        self.halfway(name)
         log = self.path / "metrics.jsonl"
         content = log.read_bytes() if log.exists() else b""
         if content.startswith(b'{"step": 10,'):
@@ -380,12 +389,18 @@ class Directories(RuleBasedStateMachine):
             self.cut = True
             self.resume(None)
 
-    @precondition(lambda self: not self.held and not self.is_finished())
-    @rule(part=st.sampled_from(range(4)), place=st.integers(0, 2**20), bit=st.integers(0, 7), at_once=st.booleans())
-    def damage_a_checkpoint(self, part, place, bit, at_once):
+    @precondition(lambda self: not self.held)
+    @rule(
+        name=st.sampled_from("abc"),
+        part=st.sampled_from(range(4)),
+        place=st.integers(0, 2**20),
+        bit=st.integers(0, 7),
+        at_once=st.booleans(),
+    )
+    def damage_a_checkpoint(self, name, part, place, bit, at_once):
         """A bit of its format, its hash, its header or its numbers; what is there already is not flipped back."""
-        newest = self.newest()
-        if newest is None or newest == self.foreign or (newest.name, newest.read_bytes()) == self.spoilt:
+        newest = self.halfway(name)
+        if (newest.name, newest.read_bytes()) == self.spoilt:
             return
         content = bytearray(newest.read_bytes())
         numbers = len(content) - stub.NUMBERS
@@ -395,11 +410,11 @@ class Directories(RuleBasedStateMachine):
         self.spoilt, self.damaged = (newest.name, bytes(content)), True
         self.go_on(at_once)
 
-    @precondition(lambda self: not (self.held or self.foreign or self.is_finished()) and self.newest())
-    @rule(place=st.integers(0, 17), bit=st.integers(0, 7))
-    def damage_the_format_of_a_checkpoint(self, place, bit):
+    @precondition(lambda self: not self.held)
+    @rule(name=st.sampled_from("abc"), place=st.integers(0, 17), bit=st.integers(0, 7))
+    def damage_the_format_of_a_checkpoint(self, name, place, bit):
         """Which no hash is over, in this version."""
-        self.damage_a_checkpoint(0, place, bit, True)
+        self.damage_a_checkpoint(name, 0, place, bit, True)
 
     @precondition(lambda self: not self.held and self.has_begun())
     @rule()
@@ -425,7 +440,7 @@ class Directories(RuleBasedStateMachine):
             facts = checkpoint.load(self.foreign).facts if own else None
         except checkpoint.DamagedError:
             facts = None
-        if facts is None:
+        if facts is None or int(self.foreign.stem) != stub.LENGTH * facts.episode:
             shutil.copy(found, self.foreign)
         else:
             theirs = checkpoint.load(found if self.holds == "a" else self.foreign)
@@ -434,9 +449,8 @@ class Directories(RuleBasedStateMachine):
             checkpoint.save(folder, stub.LENGTH * facts.episode, forged, 9)
         answer = self.run(self.holds, "resume")
         assert answer.code == 2, answer
-        assert self.edited or self.lacks_weights or f"{self.foreign} is a checkpoint of another run" in answer.err, (
-            answer
-        )
+        told = self.edited or self.lacks_weights or f"{self.foreign} is a checkpoint of another run" in answer.err
+        assert told, answer
 
     @precondition(lambda self: self.foreign and not self.held)
     @rule()
@@ -500,12 +514,11 @@ class Directories(RuleBasedStateMachine):
             if os.path.lexists(aside):
                 aside.rename(path)
 
-    @precondition(lambda self: not (self.held or self.edited or self.foreign or self.is_finished()) and self.newest())
-    @precondition(lambda self: not self.lacks_weights)
-    @rule(link=st.booleans())
-    def put_a_link_for_a_checkpoint(self, link):
+    @precondition(lambda self: not self.held)
+    @rule(name=st.sampled_from("abc"), link=st.booleans())
+    def put_a_link_for_a_checkpoint(self, name, link):
         """Or a folder, while a command is tried."""
-        path, aside = self.newest(), self.folder / "aside"
+        path, aside = self.halfway(name), self.folder / "aside"
         path.rename(aside)
         path.symlink_to(aside) if link else path.mkdir()
         answer = self.run(self.holds, "resume")
@@ -514,11 +527,11 @@ class Directories(RuleBasedStateMachine):
         path.unlink() if link else path.rmdir()
         aside.rename(path)
 
-    @precondition(lambda self: not (self.held or self.edited or self.foreign or self.is_finished()) and self.newest())
-    @rule(at_once=st.booleans())
-    def rename_a_checkpoint(self, at_once):
+    @precondition(lambda self: not self.held)
+    @rule(name=st.sampled_from("abc"), at_once=st.booleans())
+    def rename_a_checkpoint(self, name, at_once):
         """To a step that it is not of."""
-        newest = self.newest()
+        newest = self.halfway(name)
         later = newest.rename(newest.with_name(f"{int(newest.stem) + stub.LENGTH:012d}.checkpoint"))
         self.spoilt, self.damaged = (later.name, later.read_bytes()), True
         self.go_on(at_once)

@@ -105,6 +105,7 @@ def test_narrow_and_wide_beliefs_in_single_precision(size):
     assert np.linalg.eigvalsh(spread[2] / scale).min() > -1e-3
 
 
+@pytest.mark.slow
 def test_training_with_it():
     """Equal seeds agree, in one program; another propagation gives another run, from the first update on."""
     ends = {}

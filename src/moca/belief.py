@@ -82,6 +82,26 @@ def predict(
     return Belief(mean, carried + aleatoric + epistemic), carried
 
 
+def predict_by_moments(
+    ensemble: GaussianEnsemble, belief: Belief, action: Float[Array, "act"]
+) -> tuple[Belief, Float[Array, "obs obs"]]:
+    """Returns the same, by the moments of every member's mean over s in place of its derivative.
+
+    Mean and covariance of a member's mean are exact for one hidden layer, and matched layer by
+    layer for more. Its own variance is taken at the mean of the belief [choice]. The prior then has
+    the mean and covariance over s and members together. The covariance inherited from s is the
+    members' average covariance over s. It is one of the prior's parts, so it is positive. Another
+    part is the disagreement of the members' expected means. The target uses their disagreement at
+    the mean of s in its place, and the predictions there: model and target know s by its mean.
+    """
+    both = cast(Array, belief.covariance)
+    over = ensemble.means_over(mm.Gaussian(belief.mean, (both + both.T) / 2), action)
+    known = ensemble.predict(belief.mean, action)
+    mean, carried, epistemic = mm.decompose(mm.GaussianMixture(known.weights, over))
+    aleatoric = mm.decompose(known, full=True).aleatoric
+    return Belief(mean, carried + aleatoric + epistemic), carried
+
+
 def update(
     belief: Belief, measured: Float[Array, "obs"], noise: Float[Array, "obs"]
 ) -> tuple[Belief, Float[Array, ""]]:
@@ -271,7 +291,8 @@ class KalmanFilter(Unfiltered):
         model's first batch its last value.
         """
         alone = self._without_model(model, belief, measured, missing)
-        prior, spread = predict(model.ensemble, belief, self.env.from_bounds(action))
+        foresee = predict_by_moments if self.config.belief.propagation == "moments" else predict
+        prior, spread = foresee(model.ensemble, belief, self.env.from_bounds(action))
         noise = self.noise_variance(model, prior.mean)
         if missing is not None:
             noise, measured = jnp.where(missing, jnp.inf, noise), jnp.where(missing, prior.mean, measured)

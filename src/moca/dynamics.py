@@ -130,21 +130,27 @@ class GaussianEnsemble(eqx.Module):
     def propagate(self, belief: mm.Gaussian, action: Float[Array, "act"]) -> mm.GaussianMixture:
         """Returns the members' predictions for an uncertain state, as a mixture of full Gaussians.
 
-        The moments of each member's mean are matched layer by layer (`mm.MatchedNetwork`). Its own
-        variance is taken at the mean of the belief [choice]. The activation must be gelu or erf:
-        silu has no closed form.
+        Each member's own variance is taken at the mean of the belief [choice].
+        """
+        known, means = self.predict(belief.mean, action), self.means_over(belief, action)
+        components = mm.Gaussian(means.mean, means.covariance + known.components.covariance)
+        return mm.GaussianMixture(known.weights, components)
+
+    def means_over(self, belief: mm.Gaussian, action: Float[Array, "act"]) -> mm.Gaussian:
+        """Returns the Gaussian of each member's mean over an uncertain state, along a leading axis.
+
+        The moments are matched layer by layer (`mm.MatchedNetwork`). The activation must be gelu or
+        erf: silu has no closed form.
         """
         spread, size = self.statistics.deviation[1], belief.dimension
-        known = self.predict(belief.mean, action).components.covariance
 
-        def member(network: MLP, own: Float[Array, "obs obs"]) -> mm.Gaussian:
+        def member(network: MLP) -> mm.Gaussian:
             both = mm.propagate(belief, self._mean_change(network, action), joint=True)
             mean = both.mean[:size] + self.statistics.mean[1] + spread * both.mean[size:]
             onto = jnp.concatenate([jnp.eye(size), jnp.diag(spread)], axis=1)
-            return mm.Gaussian(mean, onto @ both.covariance @ onto.T + own)
+            return mm.Gaussian(mean, onto @ both.covariance @ onto.T)
 
-        components = jax.vmap(member)(self.members, known)
-        return mm.GaussianMixture(jnp.full(len(known), 1 / len(known)), components)
+        return jax.vmap(member)(self.members)
 
     def _mean_change(self, network: MLP, action: Float[Array, "act"]) -> mm.MatchedNetwork:
         """Returns one member's mean change, in standard units, as a function of the state alone."""

@@ -64,6 +64,8 @@ def _multiple(unit: int, number: int) -> int:
 def _belief_fits(config: "Config") -> None:
     if config.belief.width:
         _width_fits(config)
+    if config.belief.propagation == "moments":
+        _propagation_fits(config)
     if config.belief.noise != "learned":
         return
     if not config.belief.filter:
@@ -84,6 +86,17 @@ def _width_fits(config: "Config") -> None:
             raise ConfigError(f"belief.width = true cannot be combined with {name} yet: set {name} to 0")
     if config.plan.horizon > 1 or config.agent == "moca-plan":
         raise ConfigError("belief.width = true cannot be combined with planning yet: use moca with plan.horizon = 1")
+
+
+def _propagation_fits(config: "Config") -> None:
+    given = "belief.propagation = moments"
+    if not config.belief.filter:
+        raise ConfigError(f"{given} needs belief.filter = true: an observation alone has no covariance to propagate")
+    if config.dynamics.activation == "silu":
+        raise ConfigError(f"{given} needs dynamics.activation = gelu or erf: moments through silu have no closed form")
+    for name, value in {"sensor.delay": config.sensor.delay, "sensor.history": config.sensor.history}.items():
+        if value:
+            raise ConfigError(f"{given} cannot be combined with {name} yet: set {name} to 0")
 
 
 def _value_fits(config: "Config") -> None:

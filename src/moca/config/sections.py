@@ -22,6 +22,7 @@ ACTIVATIONS = ("silu", "gelu", "erf")  # of the ensemble: Gaussian moments pass 
 HEADS = ("vertex", "slope")
 RANDOM_ACTIONS = ("uniform", "extreme")
 NOISE_LEVELS = ("known", "learned")
+PROPAGATIONS = ("derivative", "moments")
 
 DEEPEST = 100  # layers are traced one by one
 WIDEST = 2**16
@@ -188,6 +189,11 @@ class BeliefConfig:
         "diagonal",
         "The covariance of the next mean in the target: its diagonal alone, or full.",
         among=COVARIANCES,
+    )
+    propagation: str = _setting(
+        "derivative",
+        "The filter's prediction of the next state: by the model's derivative, or by the moments of its networks.",
+        among=PROPAGATIONS,
     )
     sigma: float = _setting(
         1e-3, "The noise level of a filter that learns it, until the first episode has ended.", above=0

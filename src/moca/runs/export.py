@@ -42,6 +42,10 @@ def write(path: Path | str, agent: Agent, learner: Any, origin: Mapping[str, Any
         )
     if config.belief.width:
         raise ConfigError("a policy with belief.width = true cannot be exported yet; use agent.policy()")
+    if config.belief.propagation != "derivative":
+        raise ConfigError(
+            f"a policy with belief.propagation = {config.belief.propagation} cannot be exported yet; use agent.policy()"
+        )
     facts = {
         **origin,
         "format": FORMAT,

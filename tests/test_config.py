@@ -157,7 +157,7 @@ LAYERS = [
     {"moca.critic", "moca.dynamics", "moca.values", "moca.width"},
     {"moca.backup", "moca.belief", "moca.delay", "moca.diagnostics", "moca.divergence", "moca.planning", "moca.reward"},
     {"moca.agents"},
-    {"moca.noise_levels"},
+    {"moca.noise_levels", "moca.smoothing"},
     {"moca.loop", "moca.extending"},
     {"moca.evaluation"},
     {"moca.drivers"},

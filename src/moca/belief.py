@@ -123,7 +123,7 @@ def update(
         return (mean + gain * error, covariance - gain[:, None] * covariance[j], nll), None
 
     size = len(measured)
-    start: Any = (belief.mean, _raised(cast(Array, belief.covariance)), jnp.zeros(()))
+    start: Any = (belief.mean, raised(cast(Array, belief.covariance)), jnp.zeros(()))
     (mean, covariance, nll), _ = jax.lax.scan(dimension, start, jnp.arange(size), unroll=min(size, 8))
     return Belief(mean, covariance), nll
 
@@ -174,7 +174,7 @@ def gained(prior: Float[Array, "n obs obs"], noise: Float[Array, "n obs"]) -> Fl
             more = covariance[:, j, None] * (covariance[j] / variance)
             return (covariance - more, known + more), None
 
-        start = (_raised(prior), jnp.zeros_like(prior))
+        start = (raised(prior), jnp.zeros_like(prior))
         return jax.lax.scan(dimension, start, jnp.arange(len(noise)), unroll=min(len(noise), 8))[0][1]
 
     return jax.vmap(one)(prior, noise)
@@ -190,13 +190,13 @@ def gains(prior: Float[Array, "n obs obs"], noise: Float[Array, "n obs"]) -> Flo
             innovation = (jnp.arange(len(noise)) == j) - gain[j]  # less what is known from the dimensions before
             return (covariance - own[:, None] * covariance[j], gain + own[:, None] * innovation), None
 
-        start = (_raised(prior), jnp.zeros_like(prior))
+        start = (raised(prior), jnp.zeros_like(prior))
         return jax.lax.scan(dimension, start, jnp.arange(len(noise)), unroll=min(len(noise), 8))[0][1]
 
     return jax.vmap(one)(prior, noise)
 
 
-def _raised(covariance: Float[Array, "obs obs"]) -> Float[Array, "obs obs"]:
+def raised(covariance: Float[Array, "obs obs"]) -> Float[Array, "obs obs"]:
     """Returns a covariance with variances increased by a relative amount near rounding error."""
     return covariance + jnp.diag(jnp.diagonal(covariance)) * float(jnp.finfo(covariance.dtype).eps) ** 0.5
 

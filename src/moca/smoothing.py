@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from moca.belief import UNSEEN, Belief, update
+from moca.belief import UNSEEN, Belief, raised, update
 from moca.dynamics import GaussianEnsemble
 from moca.noise_levels import Linear, linearise
 from moca.replay import Transition
@@ -82,7 +82,7 @@ def smooth_backward(linear: Linear, filtered: Filtered) -> Smoothed:
         each, (before, prior, after), ends = x
         following = jax.tree.map(lambda a, b: jnp.where(ends, a, b), after, later)
         known, ahead, own = (cast(Array, belief.covariance) for belief in (before, prior, following))
-        gain = jax.scipy.linalg.solve(ahead, each.slope @ known, assume_a="pos").T
+        gain = jax.scipy.linalg.solve(raised(ahead), each.slope @ known, assume_a="pos").T
         mean = before.mean + gain @ (following.mean - prior.mean)
         rest = jnp.eye(len(mean)) - gain @ each.slope
         covariance = rest @ known @ rest.T + gain @ (each.aleatoric + each.epistemic + own) @ gain.T

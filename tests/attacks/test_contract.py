@@ -50,7 +50,7 @@ def test_every_promise_names_its_tests():
 @pytest.mark.slow
 def test_every_test_that_is_named_is_collected():
     named = {f"tests/{file}::{function}" for _, tests in promises() for file, function, _ in tests if function}
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", *sorted(named)]
+    command = [sys.executable, "-m", "pytest", "-o", "addopts=", "--collect-only", "-q", *sorted(named)]
     found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert found.returncode == 0, found.stdout[-2000:]
     assert {line.split("[")[0] for line in found.stdout.splitlines() if "::" in line} == named

@@ -282,6 +282,8 @@ class Directories(RuleBasedStateMachine):
         held = self.command("train", name, hold=where, signals=True)
         stub.wait_until_held(self.path, held.pid)
         self.held, self.holds = held, name
+        for other in RUNS:
+            assert self.run(other).code == 2, "two processes in one directory"
 
     @precondition(lambda self: self.held)
     @rule(number=st.sampled_from([signal.SIGKILL, signal.SIGTERM]))

@@ -80,14 +80,21 @@ def at_100k(results: pd.DataFrame) -> str:
     )
 
 
+def brief(results: pd.DataFrame, finals: pd.DataFrame, key: tuple[str, str, str, str]) -> str:
+    """Returns the mean of a cell with its interval, and how many of its seeds count if not all."""
+    own = results[results[["preset", "env", "agent", "noise"]].eq(key).all(axis=1)]
+    return statistics.mean_t(finals.loc[key][sorted(own["seed"].unique())]).brief
+
+
 def process(results: pd.DataFrame) -> str:
     """Returns a table of final returns under disturbed actions, for each preset that was run."""
-    finals = statistics.final_scores(results[results["noise"] == "action 0.5"])
+    results = results[results["noise"] == "action 0.5"]
+    finals = statistics.final_scores(results)
     agents = ("moca", "moca-mc-4", "moca-ce", "bnaf")
     lines = [f"| preset, task | {' | '.join(map(name, agents))} |", "|---" * (1 + len(agents)) + "|"]
     for preset in ("raw", "tuned", "told"):
         for env in (CARTPOLE, PENDULUM):
-            cells = [statistics.mean_t(finals.loc[preset, env, agent, "action 0.5"]).brief for agent in agents]
+            cells = [brief(results, finals, (preset, env, agent, "action 0.5")) for agent in agents]
             lines.append(f"| `{preset}`, {TASKS[env]} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 

@@ -129,7 +129,7 @@ def scores(table: pd.DataFrame) -> str:
         cells, key=lambda cell: (grid.ORDER.index(cell[0]), cell[1], grid.parse_noise(cell[2]))
     ):
         keys = [(preset, env, agent, noise) for agent in agents]
-        texts = [statistics.mean_t(finals.loc[key].dropna()).brief if key in finals.index else "" for key in keys]
+        texts = [effect.brief(table, finals, key) if key in finals.index else "" for key in keys]
         lines.append(f"| {preset} | {env} | {noise} | {' | '.join(texts)} |")
     return "\n".join(lines) + "\n"
 

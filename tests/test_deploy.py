@@ -72,8 +72,8 @@ def learners_of(config, env, count=None):
         known = Statistics(np.ones(lead, np.float32), mean, mean**2 + spread**2)
         learner = eqx.tree_at(lambda s: s.model.ensemble.statistics, learner, known)
         if learner.model.ensemble.calibration is not None:
-            factor = np.exp(learner.model.ensemble.calibration)
-            learner = eqx.tree_at(lambda s: s.model.ensemble.calibration, learner, factor)
+            known = jax.tree.map(np.exp, learner.model.ensemble.calibration)
+            learner = eqx.tree_at(lambda s: s.model.ensemble.calibration, learner, known)
     return learner
 
 

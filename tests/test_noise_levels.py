@@ -17,6 +17,7 @@ from moca.noise_levels import apparent_noise, innovation_nll, linearise, windows
 from moca.replay import Transition
 from tests.test_belief import SIGMA, Q, linear, textbook, trajectory
 
+UNCHANGED = (jnp.ones(3), jnp.zeros((3, 3)))  # the model's own covariance
 EACH = np.array([0.1, 0.3, 0.6])  # deviations of the noise, one per dimension
 
 
@@ -32,10 +33,10 @@ def test_the_likelihood_is_the_kalman_filters():
     with jax.enable_x64(True):
         states, actions, seen = trajectory(40)
         steps = linearise(linear(), rows(actions, seen))
-        found = innovation_nll(steps, jnp.full((40, 3), SIGMA**2), jnp.full((40, 3), SIGMA**2), jnp.ones(3))
+        found = innovation_nll(steps, jnp.full((40, 3), SIGMA**2), jnp.full((40, 3), SIGMA**2), *UNCHANGED)
         np.testing.assert_allclose(found + 1.5 * np.log(2 * np.pi), textbook(actions, seen)[2], rtol=1e-6)
         elsewhere = linearise(linear(), rows(actions, seen, means=np.concatenate([seen[:1], states[1:] + 3.0])))
-        again = innovation_nll(elsewhere, *[jnp.full((40, 3), SIGMA**2)] * 2, jnp.ones(3))
+        again = innovation_nll(elsewhere, *[jnp.full((40, 3), SIGMA**2)] * 2, *UNCHANGED)
         np.testing.assert_allclose(again, found, rtol=1e-9)  # a linear model is the same everywhere
 
 
@@ -54,7 +55,7 @@ def test_a_belief_starts_anew_after_an_end_and_at_every_window():
         np.testing.assert_array_equal(cut.missing[2, 20:], True)
         np.testing.assert_array_equal(cut.start[1, 0], seen[50])
         noise = jnp.full((3, 50, 3), SIGMA**2)
-        found = jax.vmap(innovation_nll, (0, 0, 0, None))(cut, noise, noise, jnp.ones(3))
+        found = jax.vmap(innovation_nll, (0, 0, 0, None, None))(cut, noise, noise, *UNCHANGED)
         expected = [textbook(actions[t : t + 50], seen[t : t + 51])[2] for t in (0, 50)]
         np.testing.assert_allclose(found[:2] + 1.5 * np.log(2 * np.pi), expected, rtol=1e-6, atol=1e-7)
 
@@ -63,12 +64,13 @@ class Motion(eqx.Module):
     """The linear system as a model with statistics, whose own deviation is some factor of the true one."""
 
     statistics: dynamics.Statistics
-    calibration: jax.Array | None
+    calibration: dynamics.Calibration
     factor: jax.Array
+    history = None
 
     def predict(self, s, a):
         mixture = linear().predict(s, a)
-        variance = mixture.components.variance * (self.factor * self.calibration) ** 2
+        variance = mixture.components.variance * (self.factor * self.calibration.factor) ** 2 + self.calibration.added**2
         return mm.GaussianMixture(mixture.weights, mm.DiagonalGaussian(mixture.components.mean, variance))
 
 
@@ -76,14 +78,14 @@ class Forgetful(Motion):
     """A model whose predictions do not depend on the state: its errors are white, whatever they are due to."""
 
     def predict(self, s, a):
-        variance = (self.factor * self.calibration) ** 2
+        variance = (self.factor * self.calibration.factor) ** 2 + self.calibration.added**2
         return mm.GaussianMixture(jnp.ones(1), mm.DiagonalGaussian(jnp.zeros((1, 3)), variance[None]))
 
 
 def fitted(episodes, factor, rounds=60, kind=Motion):
     """The levels after many episodes' worth of steps on the likelihood."""
     square = jnp.ones((2, 3))
-    model = kind(dynamics.Statistics(jnp.ones(()), jnp.zeros((2, 3)), square), jnp.ones(3), jnp.asarray(factor))
+    model = kind(dynamics.Statistics(jnp.ones(()), jnp.zeros((2, 3)), square), dynamics.Calibration.none(3), jnp.asarray(factor))
     noise = NoiseLevels.of(jnp.log(jnp.full(3, 0.15)))
     state = dynamics.ModelState(model, None, noise, ADAM.init(noise))
     for _ in range(rounds):
@@ -96,10 +98,10 @@ def likelier(state, episodes):
     return noise_levels._likelier(state, episodes, 0.03)
 
 
-@pytest.mark.parametrize("factor", [1.0, 4.0])
+@pytest.mark.parametrize("factor", [1.0, 4.0, 0.1])
 def test_levels_of_every_dimension_are_found(factor):
     """Within five per cent of what a textbook filter would be told; also if the model takes its own noise for four
-    times what it is, and with a tenth of the samples missing."""
+    times what it is, or for a tenth, and with a tenth of the samples missing."""
     random = np.random.default_rng(0)
     episodes = []
     for seed in range(4):
@@ -110,7 +112,9 @@ def test_levels_of_every_dimension_are_found(factor):
     state = fitted(episodes, factor)
     variance = noise_variance(state.noise, state.ensemble.statistics, episodes.next_observation).mean(axis=(0, 1))
     np.testing.assert_allclose(np.sqrt(variance), EACH, rtol=0.05)
-    np.testing.assert_allclose(state.ensemble.calibration * factor, 1, rtol=0.2)
+    own = np.array(mm.decompose(state.ensemble.predict(jnp.zeros(3), jnp.zeros(1))).aleatoric)
+    np.testing.assert_allclose(np.sqrt(own / Q), 1, rtol=0.2)
+    assert (state.ensemble.calibration.factor <= 1).all()  # what is too certain gets more, not by a factor
 
 
 def test_what_may_be_noise_of_either_kind_is_the_sensors():

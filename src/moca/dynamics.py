@@ -63,6 +63,23 @@ def update_statistics(
     return Statistics(batches, mean, square)
 
 
+class Calibration(NamedTuple):
+    """What a filter's errors tell of the members' deviations.
+
+    Only some states are visited in the episodes from which it is learned. So deviations are only
+    ever scaled down: a factor above 1, found where the pole stands still, would apply to falling
+    poles too. Where the members are too certain, a constant is added.
+    """
+
+    factor: Float[Array, "obs"]  # of the members' deviations, at most 1
+    added: Float[Array, "obs"]  # the standard deviation of what is added, in units of the changes' deviation
+
+    @staticmethod
+    def none(size: int) -> "Calibration":
+        """Returns the calibration that changes nothing."""
+        return Calibration(jnp.ones(size), jnp.zeros(size))
+
+
 class GaussianEnsemble(eqx.Module):
     """K independently initialised networks, stacked.
 
@@ -71,7 +88,7 @@ class GaussianEnsemble(eqx.Module):
 
     members: MLP
     statistics: Statistics
-    calibration: Float[Array, "obs"] | None  # a factor of the members' deviations, if learned
+    calibration: Calibration | None  # if it is learned
     full: bool = eqx.field(static=True)
     history: History | None = eqx.field(static=True)  # the layout of the state: only its newest part is predicted
 
@@ -100,7 +117,7 @@ class GaussianEnsemble(eqx.Module):
         """Returns the mixtures for n states and actions, along a leading axis."""
         size = self._predicted
         spread = self.statistics.deviation[1, :size]
-        own = spread if self.calibration is None else spread * self.calibration[:size]
+        own, added = (spread * part[:size] for part in self.calibration or Calibration.none(size))
         change, factor = self._standard(observation, action)
 
         def mixture(s: Array, change: Array, factor: Array) -> mm.GaussianMixture:
@@ -109,12 +126,13 @@ class GaussianEnsemble(eqx.Module):
             if self.history is not None:
                 whole = jax.vmap(self.history.follow, (None, 0))(s, mean)
                 triangle = own[:, None] * (factor if self.full else jax.vmap(jnp.diag)(factor))
-                onto = product(jnp.asarray(self.history.onto), triangle)
+                both = jnp.concatenate([triangle, jnp.broadcast_to(jnp.diag(added), triangle.shape)], axis=-1)
+                onto = product(jnp.asarray(self.history.onto), both)
                 return mm.GaussianMixture(weights, mm.Gaussian(whole, product(onto, onto.mT)))
             if not self.full:
-                return mm.GaussianMixture(weights, mm.DiagonalGaussian(mean, (own * factor) ** 2))
+                return mm.GaussianMixture(weights, mm.DiagonalGaussian(mean, (own * factor) ** 2 + added**2))
             factor = own[:, None] * factor
-            return mm.GaussianMixture(weights, mm.Gaussian(mean, product(factor, factor.mT)))
+            return mm.GaussianMixture(weights, mm.Gaussian(mean, product(factor, factor.mT) + jnp.diag(added**2)))
 
         return jax.vmap(mixture, (0, -1, -1))(observation, change, factor)
 
@@ -250,13 +268,14 @@ class NoiseLevels(NamedTuple):
     growing: Float[Array, "obs"] | None = None  # of the deviation at a state of typical size
     shares: Float[Array, "obs"] | None = None  # of each dimension in the size of the state
     most: Float[Array, "obs"] | None = None  # of the size from which the noise does not grow further
-    process: Float[Array, "obs"] | None = None  # of a factor of the members' deviations
+    process: Calibration | None = None  # of both parts of the calibration of the model
 
     @staticmethod
     def of(log_deviation: Float[Array, "obs"]) -> "NoiseLevels":
         """Returns levels for noise of these deviations, nearly the same in all states."""
         zeros = jnp.zeros_like(log_deviation)
-        return NoiseLevels(log_deviation, log_deviation - 2, zeros, zeros, zeros)
+        process = Calibration(zeros, zeros + LOG_VARIANCE[0] / 2)
+        return NoiseLevels(log_deviation, log_deviation - 2, zeros, zeros, process)
 
 
 def noise_variance(
@@ -296,7 +315,8 @@ def make_model(
     noise = NoiseLevels(level)
     if belief is not None and belief.filter and belief.noise == "learned":
         noise = NoiseLevels.of(level)
-        ensemble = eqx.tree_at(lambda e: e.calibration, ensemble, jnp.ones_like(level), is_leaf=lambda x: x is None)
+        known = Calibration.none(observation_size)
+        ensemble = eqx.tree_at(lambda e: e.calibration, ensemble, known, is_leaf=lambda x: x is None)
     return ModelState(ensemble, ADAM.init(ensemble.members), noise, ADAM.init(noise))
 
 

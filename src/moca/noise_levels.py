@@ -8,9 +8,10 @@ A filter needs the variance R of the observation noise, and often nobody knows i
 - The likelihood of the observations under the filter tells noise of the sensor from noise of the
   process. Both explain errors of one-step predictions, but only the first makes successive errors
   correlated. The model is linearised at the stored means, so a gradient step on the likelihood
-  needs no network. A factor of the model's own deviations is learned along with R: while R is too
-  small, the model takes up the rest, and would keep it. A dimension that the model predicts from
-  the others alone has white errors either way. So ties go to the sensor: R is slightly preferred.
+  needs no network. A calibration of the model is learned along with R: while R is too small, the
+  model takes up the rest, and would keep it; and it can be too certain. A dimension that the model
+  predicts from the others alone has white errors either way. So ties go to the sensor: R is
+  slightly preferred.
 """
 
 from typing import Any, NamedTuple, cast
@@ -24,7 +25,7 @@ from moca import moments as mm
 from moca import replay as memory
 from moca.agents import Agent
 from moca.belief import UNSEEN, Belief, update
-from moca.dynamics import GaussianEnsemble, ModelState, NoiseLevels, noise_variance
+from moca.dynamics import Calibration, GaussianEnsemble, ModelState, NoiseLevels, noise_variance
 from moca.nets import decayed, descend, product, share_done
 from moca.replay import Transition
 
@@ -167,7 +168,11 @@ def windows(linear: Linear) -> Linear:
 
 
 def innovation_nll(
-    linear: Linear, noise: Float[Array, "n obs"], first: Float[Array, "n obs"], factor: Float[Array, "obs"]
+    linear: Linear,
+    noise: Float[Array, "n obs"],
+    first: Float[Array, "n obs"],
+    factor: Float[Array, "obs"],
+    added: Float[Array, "obs obs"],
 ) -> Float[Array, "n"]:
     """Returns the negative log-likelihood of each observation under a filter, up to a constant.
 
@@ -176,13 +181,14 @@ def innovation_nll(
         noise: The variances of the observations.
         first: The variances of beliefs where they start.
         factor: A factor of the model's own deviation in each dimension.
+        added: A covariance that is added to the model's own.
     """
 
     def step(belief: Belief, x: tuple[Linear, Array, Array]) -> tuple[Belief, Float[Array, ""]]:
         each, noise, first = x
         fresh = Belief(each.start, jnp.diag(first))
         before = jax.tree.map(lambda a, b: jnp.where(each.starts, a, b), fresh, belief)
-        own = factor[:, None] * each.aleatoric * factor + each.epistemic
+        own = factor[:, None] * each.aleatoric * factor + added + each.epistemic
         mean = each.mean + jnp.sum(each.slope * (before.mean - each.at), axis=1)
         prior = Belief(mean, _product(_product(each.slope, cast(Array, before.covariance)), each.slope.T) + own)
         return update(prior, each.measured, jnp.where(each.missing, UNSEEN, noise))
@@ -199,24 +205,30 @@ def _product(a: Float[Array, "obs obs"], b: Float[Array, "obs obs"]) -> Float[Ar
 def _likelier(model: ModelState, episodes: Transition, lr: Float[Array, ""]) -> ModelState:
     """Returns the model with levels that make the observations of episodes more likely."""
     ensemble, statistics = model.ensemble, model.ensemble.statistics
-    plain = eqx.tree_at(lambda e: e.calibration, ensemble, jnp.ones_like(cast(Array, ensemble.calibration)))
+    size, history = len(statistics.mean[0]), ensemble.history
+    plain = eqx.tree_at(lambda e: e.calibration, ensemble, Calibration.none(size))
+    onto = jnp.eye(size) if history is None else jnp.asarray(history.onto)
     linear = jax.vmap(lambda rows: windows(linearise(plain, rows)))(episodes)
     linear = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), linear)
 
     def loss(levels: NoiseLevels) -> Float[Array, ""]:
         noise, first = (noise_variance(levels, statistics, x) for x in (linear.mean, linear.start))
-        factor = jnp.exp(cast(Array, levels.process))
-        nll = jax.vmap(innovation_nll, (0, 0, 0, None))(linear, noise, first, factor).mean()
+        factor, added = jax.tree.map(jnp.exp, cast(Calibration, levels.process))
+        more = onto * (statistics.deviation[1] * added)[: onto.shape[1]]
+        own = (jnp.tile(factor[: onto.shape[1]], size // onto.shape[1]), product(more, more.T))
+        nll = jax.vmap(innovation_nll, (0, 0, 0, None, None))(linear, noise, first, *own).mean()
         return nll - TIE * jnp.log(noise).mean(axis=(0, 1)).sum()
 
     def iterate(_: Array, before: tuple) -> tuple:
         gradient = jax.grad(loss)(before[0])
         finite = jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient)]).all()
-        after = descend(before[0], gradient, before[1], lr)
+        levels, optimiser = descend(before[0], gradient, before[1], lr)
+        process = cast(Calibration, levels.process)
+        after = (levels._replace(process=process._replace(factor=jnp.minimum(process.factor, 0))), optimiser)
         return jax.tree.map(lambda new, old: jnp.where(finite, new, old), after, before)
 
     levels, optimiser = jax.lax.fori_loop(0, ITERATIONS, iterate, (model.noise, model.noise_optimiser))
-    ensemble = eqx.tree_at(lambda e: e.calibration, ensemble, jnp.exp(levels.process))
+    ensemble = eqx.tree_at(lambda e: e.calibration, ensemble, jax.tree.map(jnp.exp, levels.process))
     return model._replace(ensemble=ensemble, noise=levels, noise_optimiser=optimiser)
 
 

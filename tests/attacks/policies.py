@@ -34,6 +34,7 @@ def filtered(rng, full=False, scaled=False, learned=False):
         arrays["noise.shares"] = np.array([0.2, 0.5, 0.3], np.float32)
         arrays["noise.most"] = np.full(OBSERVED, 2.0, np.float32)
         arrays["ensemble.calibration"] = np.full(OBSERVED, 0.9, np.float32)
+        arrays["ensemble.added"] = np.full(OBSERVED, 0.1, np.float32)
     elif scaled:
         arrays["noise.range"] = np.array([0.02, 0.1], np.float32)
         arrays["noise.inverse_scales"] = np.array([2.0, 0.0, 0.5])

@@ -28,11 +28,12 @@ class Filter:
         )
         if not (self.deviation > 0).all():
             raise ValueError("statistics.deviation must be above 0")
-        self.calibration = np.ones(size)
-        if "ensemble.calibration" in arrays:
-            self.calibration = take(arrays, "ensemble.calibration", size)
-            if not (self.calibration > 0).all():
-                raise ValueError("ensemble.calibration must be above 0")
+        self.calibration, self.added = (  # the second is missing in files of earlier versions
+            take(arrays, name, size) if (name := f"ensemble.{part}") in arrays else np.full(size, default)
+            for part, default in (("calibration", 1.0), ("added", 0.0))
+        )
+        if not (self.calibration > 0).all() or (self.added < 0).any():
+            raise ValueError("ensemble.calibration must be above 0, and ensemble.added must not be negative")
         low, high = facts["log_variance"]
         self.middle, self.reach = (low + high) / 2, (high - low) / 2
         self.variance: np.ndarray | None = None
@@ -85,7 +86,7 @@ class Filter:
         bounded = self.middle + self.reach * np.tanh((raw[:, size : 2 * size] - self.middle) / self.reach)
         factor = (unit * self.calibration)[:, None] * triangular(np.exp(bounded / 2), raw[:, 2 * size :])
         own = factor @ factor.swapaxes(1, 2) + away[:, :, None] * away[:, None, :]
-        return means.mean(axis=0), F @ covariance @ F.T + own.mean(axis=0)
+        return means.mean(axis=0), F @ covariance @ F.T + own.mean(axis=0) + np.diag((unit * self.added) ** 2)
 
     def _noise(self, s: np.ndarray) -> np.ndarray:
         """Returns the noise variance of each observed dimension at this state."""

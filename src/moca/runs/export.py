@@ -5,7 +5,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from moca.config import CONSTANT, ConfigError
 from moca.critic import QuadraticCritic, first
 from moca.delay import Delayed
 from moca.deploy import FORMAT, Policy, graph
-from moca.dynamics import LOG_VARIANCE, ModelState
+from moca.dynamics import LOG_VARIANCE, Calibration, ModelState
 from moca.nets import MLP
 
 Parts = tuple[dict[str, Any], dict[str, Any]]  # facts and arrays
@@ -128,14 +128,16 @@ def _filter(agent: Agent, learner: Any) -> Parts:
 
 
 def _learned_noise(model: ModelState) -> dict[str, Any]:
-    """Returns the arrays of the learned noise, and the factor of the model's deviations."""
-    constant, growing, shares, most, _ = (np.asarray(each) for each in model.noise)
+    """Returns the arrays of the learned noise, and the calibration of the model."""
+    constant, growing, shares, most = (np.asarray(each) for each in model.noise[:4])
+    factor, added = cast(Calibration, model.ensemble.calibration)
     return {
         "noise.most": np.exp(most),
         "noise.variance": np.exp(2 * constant),
         "noise.growing": np.exp(2 * growing),
         "noise.shares": np.exp(shares - shares.max()) / np.exp(shares - shares.max()).sum(),
-        "ensemble.calibration": model.ensemble.calibration,
+        "ensemble.calibration": factor,
+        "ensemble.added": added,
     }
 
 

@@ -1,5 +1,6 @@
 """The smoother against a textbook's, and against the joint Gaussian of a whole episode."""
 
+import re
 from functools import partial
 
 import jax
@@ -7,8 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from moca.dynamics import noise_variance
-from moca.smoothing import smooth
+from moca import config
+from moca.agents import make_agent
+from moca.config import ConfigError
+from moca.drivers import ScanTrainer
+from moca.dynamics import fit, make_model, noise_variance
+from moca.replay import Layout, Pair, Transition, add, empty, read, with_gaps, with_pairs
+from moca.smoothing import drawn, smooth
+from tests import probes
 from tests.test_belief import A, B, Q, linear, trajectory
 from tests.test_noise_levels import EACH, fitted, rows
 
@@ -114,3 +121,119 @@ def test_it_is_the_textbooks_within_five_per_cent_if_the_noise_is_learned():
         learned, true = (np.sqrt(np.diagonal(each, axis1=1, axis2=2)) for each in (covariance, exact))
         np.testing.assert_allclose(learned.mean(0), true.mean(0), rtol=0.05)
         assert (np.sqrt(np.mean(((ours - mean) / true) ** 2, axis=0)) < 0.05).all()
+
+
+SMALL = {
+    "agent": "moca", "critic__width": 8, "dynamics__width": 8, "dynamics__members": 2, "value__bases": 8,
+    "value__low": (-1.0, -1.0), "value__high": (1.0, 1.0), "value__lengthscales": (1.0, 1.0),
+    "belief__filter": True, "noise__sigma": 0.3, "belief__smoothing": True, "belief__covariance": "full",
+}  # fmt: skip
+
+
+def test_draws_have_the_moments_of_the_joint_belief():
+    with jax.enable_x64(True):
+        actions, seen, missing = episode(4)
+        told = jnp.broadcast_to(EACH**2, (4, 3))
+        _, found = smooth(linear(), rows(actions, seen, missing=missing), told, told)
+        pairs = jax.vmap(drawn, (None, 0))(found, jax.random.split(jax.random.key(0), 100_000))
+        assert pairs.known.all()
+        both = np.concatenate([pairs.observation, pairs.next_observation], axis=-1)[:, 2]
+        error = both - np.concatenate([found.mean[2], found.next_mean[2]])
+        np.testing.assert_allclose(error.mean(0), 0, atol=0.005)
+        joint = np.block([[found.covariance[2], found.cross[2]], [found.cross[2].T, found.next_covariance[2]]])
+        np.testing.assert_allclose(error.T @ error / len(error), joint, atol=0.002)
+
+
+def test_the_truth_is_what_is_fitted_to_draws():
+    """The M-step's fixed point: smoothed with the true model, a regression on pairs finds it again. On smoothed means
+    alone it would find a fraction of the noise."""
+    with jax.enable_x64(True):
+        actions, seen, missing = episode(4000)
+        told = jnp.broadcast_to(EACH**2, (4000, 3))
+        _, found = smooth(linear(), rows(actions, seen, missing=missing), told, told)
+        pair = drawn(found, jax.random.key(0))
+        for s, following, true in (
+            (pair.observation, pair.next_observation, True),
+            (found.mean, found.next_mean, False),
+        ):
+            inputs = np.concatenate([s, actions], axis=1)
+            fitted, *_ = np.linalg.lstsq(inputs, np.asarray(following), rcond=None)
+            variance = np.mean((following - inputs @ fitted) ** 2, axis=0)
+            if true:
+                np.testing.assert_allclose(fitted.T, np.concatenate([A, B], axis=1), atol=0.02)
+                np.testing.assert_allclose(variance, Q, rtol=0.05)
+            else:
+                assert (variance < 0.5 * Q).all()
+
+
+def test_a_model_is_fitted_to_pairs_where_they_are_known():
+    """As if they had been observed without noise; other rows, and their gaps, are as before."""
+    random = np.random.default_rng(0)
+    s, after, measured, first, second = (jnp.asarray(each, jnp.float32) for each in random.normal(size=(5, 4, 2)))
+    known, missing = jnp.array([1.0, 0.0, 1.0, 0.0]), jnp.array([[True, False]] * 4)
+    zeros, spread, noise = jnp.zeros(4), jnp.full((4, 2), 0.2), jnp.full((4, 2), 0.1)
+    plain = Transition(s, s[:, :1], zeros, after, zeros, measured, spread, missing=missing)
+    model = make_model(jax.random.key(0), config.DynamicsConfig(members=2, width=8), config.BeliefConfig(), 2, 1)
+    each = jnp.ones((2, 4), jnp.uint8)
+    paired = plain._replace(pair=Pair(first, second, known))
+    drawn_here = known[:, None] > 0
+    by_hand = plain._replace(
+        observation=jnp.where(drawn_here, first, s),
+        next_observation=jnp.where(drawn_here, second, after),
+        measured=jnp.where(drawn_here, second, measured),
+        spread=jnp.where(drawn_here, 0, spread),
+        missing=missing & ~drawn_here,
+    )
+    found, expected = fit(model, 1e-3, paired, each, noise), fit(model, 1e-3, by_hand, each, noise * ~drawn_here)
+    jax.tree.map(np.testing.assert_array_equal, found, expected)
+    assert found[1] != fit(model, 1e-3, plain, each, noise)[1]
+
+
+def test_rows_with_pairs_are_read_as_they_were_written():
+    layout = Layout(2, 1, filtered=True, wide=True, smoothed=True)
+    buffer, numbers = empty(3, layout), jnp.arange(1.0, 3.0)
+    plain = Transition(numbers, numbers[:1], numbers[0], numbers, numbers[1], 3 * numbers, 4 * numbers)
+    row = plain._replace(width=5 * numbers, next_width=6 * numbers, pair=Pair.unknown(numbers))
+    buffer = add(buffer, jnp.array(4), row)
+    pairs = Pair(7 * numbers[None], 8 * numbers[None], jnp.ones(1))
+    jax.tree.map(np.testing.assert_array_equal, read(buffer, jnp.array(4), layout), row)
+    buffer = with_pairs(buffer, jnp.array([4]), pairs)
+    expected = row._replace(pair=jax.tree.map(lambda leaf: leaf[0], pairs))
+    jax.tree.map(np.testing.assert_array_equal, read(buffer, jnp.array(4), layout), expected)
+    np.testing.assert_array_equal(buffer[jnp.array([0, 2])], 0)
+
+
+def test_training_with_it():
+    """The newest episodes have pairs near their states once the model is trained; equal seeds agree, and another run
+    follows from it. What values are learned on is what the filter believed."""
+    ends = {}
+    for smoothing in (True, False):
+        settings = SMALL | {"belief__smoothing": smoothing, "train__steps": 80, "sensor__drop": 0.1}
+        trainer = probes.without_scores(ScanTrainer([probes.tiny(**settings)] * 2, [3, 3], probes.Drift()))
+        reports = list(trainer)
+        assert np.isfinite(reports[-1].metrics["critic_loss"]).all()
+        np.testing.assert_array_equal(*trainer.state.replay)
+        agent = make_agent(probes.tiny(**settings), trainer.env)
+        ends[smoothing] = with_gaps(read(trainer.state.replay[0], jnp.arange(80), agent.layout))
+    found = ends[True]
+    assert (np.asarray(found.pair.known) == 1).all()
+    assert np.abs(found.pair.observation[40:] - found.observation[40:]).mean() < 0.4
+    assert np.abs(found.pair.observation - found.observation).max() > 1e-3
+    inside = np.arange(80) % 20 > 0
+    np.testing.assert_array_equal(found.observation[inside], found.next_observation[:-1][inside[1:]])
+    np.testing.assert_allclose(found.observation[:21], ends[False].observation[:21], rtol=1e-5)
+    assert np.abs(found.observation[41:] - ends[False].observation[41:]).max() > 1e-6
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"belief__filter": False}, "needs belief.filter = true: only a filter's beliefs can be smoothed"),
+        ({"sensor__delay": 2}, "cannot be combined with sensor.delay yet: set sensor.delay to 0"),
+        ({"sensor__history": 2}, "cannot be combined with sensor.history yet: set sensor.history to 0"),
+        ({"train__capacity": 19}, "needs whole episodes: train.capacity = 19 must be at least 20"),
+    ],
+)
+def test_what_is_not_supported_is_refused(settings, message):
+    with pytest.raises(ConfigError, match=re.escape(f"belief.smoothing = true {message}")):
+        probes.tiny(**SMALL | settings)

@@ -30,7 +30,7 @@ CASES = {
         FILTER | {"train.capacity": 24, "train.batch": 8, "train.updates": 2},
     ),
     "samples, and episodes that end": (probes.Discounted(), {"agent": "moca-mc", "dynamics.samples": 2}),
-    "sac with a filter": (probes.Drift(), {"agent": "sac", **FILTER}),
+    "sac with a filter": (probes.Drift(), {"agent": "sac", **FILTER, "belief.smoothing": True}),
     "a sensor that is late and drops samples": (
         probes.Drift(),
         FILTER | {"sensor.drop": 0.2, "sensor.delay": 2, "sensor.stick": 0.1},

@@ -20,7 +20,7 @@ from moca import config
 from moca import moments as mm
 from moca.envs.history import History
 from moca.nets import ADAM, MLP, copies, descend, product, stacked
-from moca.replay import Transition, variances
+from moca.replay import Transition, smoothed, variances
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "silu": jax.nn.silu,
@@ -333,8 +333,9 @@ def fit(
     of the observation noise. The target is then the measured next observation, and the likelihood
     accounts for the noise and for the uncertainty of s. A noisy observation would be a biased
     input; the mean of a belief is not, because its error is uncorrelated with it. Dimensions that
-    are `missing` are not fitted [choice].
+    are `missing` are not fitted [choice]. Where the batch has pairs, these are fitted instead.
     """
+    batch, noise = smoothed(batch, noise)
     history, gaps = model.ensemble.history, batch.missing
     if gaps is not None and history is not None:
         gaps = gaps & ~history.hidden  # these are never measured, but follow from what was

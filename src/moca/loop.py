@@ -24,6 +24,7 @@ from moca.envs.sensors import make_sensor
 from moca.exploration import ExplorationDraws, Explore
 from moca.nets import scheduled
 from moca.noise_levels import learn_noise
+from moca.smoothing import with_smoothed
 
 BLOCK = 100  # the most successive steps whose random numbers are drawn at once
 
@@ -196,7 +197,8 @@ def follow(
     if (late := late_part(belief, after)) is not None:
         kept = jnp.where(late.arrived > 0, cast(Array, kept), jnp.nan)
     ended, widths = terminated.astype(reward.dtype), [width(agent.config, each) for each in (belief, after)]
-    return after, memory.Transition(belief.mean, action, reward, following, ended, kept, spread, late, *widths)
+    found = memory.Transition(belief.mean, action, reward, following, ended, kept, spread, late, widths[0], widths[1])
+    return after, found._replace(pair=memory.Pair.unknown(after.mean)) if agent.layout.smoothed else found
 
 
 def _gaps(agent: Agent, measured: Float[Array, "obs"]) -> dict[str, Bool[Array, "obs"]]:
@@ -299,8 +301,7 @@ def finish_episode(
         state: The loop's state after the episode.
         number: The number of the episode, counted from zero.
         totals: Sums over its steps.
-        first: The index of its first step over the whole run, if earlier episodes were not all of
-            full length.
+        first: The index of its first step, if earlier episodes were not all of full length.
         steps: Its number of steps, if it is not of full length.
     """
     full = agent_steps(agent.config)
@@ -312,12 +313,13 @@ def finish_episode(
         metrics["missing_share"] = jnp.mean(cast(Array, episode.missing))
     metrics |= agent.diagnose(before.learner, state.learner, episode, episode_keys(before, number).diagnose)
     learner = state.learner._replace(model=learn_noise(agent, state.learner, state.replay, indices, number))
+    replay = with_smoothed(agent, learner, state.replay, indices, number, episode_keys(before, number).diagnose)
     diverged = jnp.where(before.diverged > 0, before.diverged, cause(learner, episode, metrics))
     learner = jax.tree.map(lambda new, old: jnp.where(diverged > 0, old, new), learner, before.learner)
     metrics |= {"train_return": totals.reward}
     metrics = {name: jnp.where(diverged > 0, jnp.nan, value) for name, value in metrics.items()}
     metrics["diverged"] = diverged.astype(jnp.float32)
-    return RunState(learner, diverged, state.replay, before.key), metrics
+    return RunState(learner, diverged, replay, before.key), metrics
 
 
 def evaluation_due(config: Config, number: Any) -> Any:

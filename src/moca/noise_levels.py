@@ -66,11 +66,7 @@ def learn_noise(
     model, belief = learner.model, agent.config.belief
     if not belief.filter or belief.noise == "known":
         return model
-    steps = len(indices)
-    older = jnp.minimum(jnp.arange(EPISODES), jnp.minimum(number, len(replay) // steps - 1))
-    episodes = memory.read(replay, indices - older[:, None] * steps, agent.layout)
-    episodes = memory.sensed(memory.with_gaps(episodes))
-    episodes = episodes._replace(action=agent.env.from_bounds(episodes.action))
+    _, episodes = newest(agent, replay, indices, number)
     size = agent.env.measured_size
     (least, close), (_, above) = (
         jax.tree.map(lambda x: x.mean(0), jax.vmap(lambda rows, by=by: apparent_noise(rows, size, by))(episodes))
@@ -82,6 +78,20 @@ def learn_noise(
     trained = _bounded(_likelier(model, episodes, lr), episodes, bounds)
     untrained = model._replace(noise=NoiseLevels.of(jnp.log(least) / 2))
     return jax.tree.map(lambda a, b: jnp.where(model.ensemble.statistics.batches > 0, a, b), trained, untrained)
+
+
+def newest(
+    agent: Agent, replay: memory.Replay, indices: Int[Array, "steps"], number: Int[Array, ""]
+) -> tuple[Int[Array, "episodes"], Transition]:
+    """Returns how far back each of the newest episodes is, and what the sensor saw in them.
+
+    Early in a run, its first episode is there several times.
+    """
+    steps = len(indices)
+    older = jnp.minimum(jnp.arange(EPISODES), jnp.minimum(number, len(replay) // steps - 1))
+    episodes = memory.read(replay, indices - older[:, None] * steps, agent.layout)
+    episodes = memory.sensed(memory.with_gaps(episodes))
+    return older, episodes._replace(action=agent.env.from_bounds(episodes.action))
 
 
 def apparent_noise(rows: Transition, size: int, actions_known: bool) -> tuple[Float[Array, "obs"], Float[Array, "obs"]]:

@@ -4,19 +4,25 @@ A filter knows a state from the observations up to it. Rauch, Tung and Striebel'
 the later ones. The model is linearised at the stored means, as for learning the noise: the filter
 and the backward pass are exact for a linear model with Gaussian noise, and to first order for
 others.
+
+With `belief.smoothing`, the model's likelihood is that of the smoothed states [choice]: after each
+episode, s and s′ of every transition of the newest ones are drawn from their joint belief, and the
+model is fitted to these draws. That is EM with one draw for the expectation. It needs no derivative
+of the model while it is fitted. Values are learned on filtered beliefs.
 """
 
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int, Key
 
+from moca.agents import Agent
 from moca.belief import UNSEEN, Belief, raised, update
 from moca.dynamics import GaussianEnsemble
 from moca.nets import product
-from moca.noise_levels import Linear, linearise
-from moca.replay import Transition
+from moca.noise_levels import Linear, linearise, newest
+from moca.replay import Pair, Replay, Transition, with_pairs
 
 
 class Smoothed(NamedTuple):
@@ -94,3 +100,50 @@ def smooth_backward(linear: Linear, filtered: Filtered) -> Smoothed:
     ends = jnp.concatenate([linear.starts[1:], jnp.array([True])])
     last = jax.tree.map(lambda leaf: leaf[-1], filtered.after)
     return jax.lax.scan(step, last, (linear, filtered, ends), reverse=True)[1]
+
+
+def with_smoothed(
+    agent: Agent,
+    learner: Any,
+    replay: Replay,
+    indices: Int[Array, "steps"],
+    number: Int[Array, ""],
+    key: Key[Array, ""],
+) -> Replay:
+    """Returns the replay buffer with pairs of smoothed states in the newest episodes, if asked for.
+
+    Arguments are those of `moca.noise_levels.learn_noise`, and a random key. An untrained model
+    smooths nothing.
+    """
+    if not agent.layout.smoothed:
+        return replay
+    model = learner.model
+    older, episodes = newest(agent, replay, indices, number)
+
+    def one(rows: Transition, key: Key[Array, ""]) -> Pair:
+        noise, first = (
+            cast(Array, agent.filter.noise_variance(model, s)) for s in (rows.next_observation, rows.observation)
+        )
+        return drawn(smooth(model.ensemble, rows, noise, first)[1], key)
+
+    # Copies of the first episode have equal keys, so that it does not matter which is written last.
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, 1 + older)
+    pairs = jax.vmap(one)(episodes, keys)
+    pairs = pairs._replace(known=pairs.known * (model.ensemble.statistics.batches > 0))
+    return with_pairs(replay, indices - older[:, None] * len(indices), pairs)
+
+
+def drawn(smoothed: Smoothed, key: Key[Array, ""]) -> Pair:
+    """Draws s and s′ of each transition from their joint belief.
+
+    The root of its covariance is the symmetric one, which rounding changes little.
+    """
+    mean, covariance, next_mean, next_covariance, cross = smoothed
+    joint = jnp.block([[covariance, cross], [cross.mT, next_covariance]])
+    values, vectors = jnp.linalg.eigh(joint)
+    root = vectors * jnp.sqrt(jnp.maximum(values, 0))[:, None] @ vectors.mT
+    normal = jax.random.normal(key, (*values.shape, 1), values.dtype)
+    pair = jnp.concatenate([mean, next_mean], axis=1) + (root @ normal)[..., 0]
+    known = jnp.isfinite(pair).all(axis=1)
+    before, after = jnp.split(jnp.where(known[:, None], pair, 0), 2, axis=1)
+    return Pair(before, after, known.astype(pair.dtype))

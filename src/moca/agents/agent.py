@@ -41,7 +41,7 @@ class Agent(eqx.Module):
         self.config, self.env, self.gaps = config, env, may_miss(config)
         self.filter = for_sensor(self.make_filter(), config, env)
         filtered, late = config.belief.filter, config.sensor.delay > 0
-        kind = (filtered, filtered and late, self.filter.correlated, config.belief.width)
+        kind = (filtered, filtered and late, self.filter.correlated, config.belief.width, config.belief.smoothing)
         self.layout = Layout(env.observation_size, env.action_size, *kind)
 
     @property

@@ -66,15 +66,30 @@ def _belief_fits(config: "Config") -> None:
         _width_fits(config)
     if config.belief.propagation == "moments":
         _propagation_fits(config)
+    if config.belief.smoothing:
+        _smoothing_fits(config)
     if config.belief.noise != "learned":
         return
     if not config.belief.filter:
         raise ConfigError("belief.noise = learned needs belief.filter = true: only the filter uses the noise level")
+    _episodes_fit(config, "belief.noise = learned")
+
+
+def _episodes_fit(config: "Config", given: str) -> None:
     if config.train.capacity < (needed := -(-config.env.episode_length // config.env.action_repeat)):
         raise ConfigError(
-            f"belief.noise = learned needs whole episodes: train.capacity = {config.train.capacity} must be at least "
-            f"{needed}"
+            f"{given} needs whole episodes: train.capacity = {config.train.capacity} must be at least {needed}"
         )
+
+
+def _smoothing_fits(config: "Config") -> None:
+    given = "belief.smoothing = true"
+    if not config.belief.filter:
+        raise ConfigError(f"{given} needs belief.filter = true: only a filter's beliefs can be smoothed")
+    for name, value in {"sensor.delay": config.sensor.delay, "sensor.history": config.sensor.history}.items():
+        if value:
+            raise ConfigError(f"{given} cannot be combined with {name} yet: set {name} to 0")
+    _episodes_fit(config, given)
 
 
 def _width_fits(config: "Config") -> None:

@@ -201,6 +201,9 @@ class BeliefConfig:
     sigma_lr: float = _setting(
         0.03, "The learning rate of the logarithm of learned noise levels, for ten steps per episode.", low=0
     )
+    smoothing: bool = _setting(
+        False, "Whether the model is fitted to states smoothed over whole episodes instead of filtered ones."
+    )
     width: bool = _setting(
         False, "Whether the agent also sees how wide its belief is, which gives information a value."
     )

@@ -85,10 +85,13 @@ def train_episode(
 def end_episode(
     config: Config, env: Environment, state: RunState, episode: Int[Array, ""], after: LoopState, totals: StepInfo
 ) -> tuple[RunState, Info]:
-    """Returns the run after a training episode, without its replay memory, and the metrics."""
+    """Returns the run after a training episode, and the metrics.
+
+    Its replay memory is included only if smoothing has changed it.
+    """
     run: Any
     run, metrics = finish_episode(make_agent(config, env), state, after, episode, totals)
-    return run._replace(replay=None), metrics
+    return run if config.belief.smoothing else run._replace(replay=None), metrics
 
 
 def evaluate_run(
@@ -180,7 +183,7 @@ class ScanTrainer(Trainer):
         number, runs = self._number(), (self.configs, self._policies)
         after, totals = train(number, runs, (self.state.replay,))
         run, metrics = end(number, (*runs, after, totals), ())
-        self.state = run._replace(replay=after.replay)
+        self.state = run if self.config.belief.smoothing else run._replace(replay=after.replay)
         if evaluation_due(self.config, self.episode):
             scores = judge(number, (self.configs, self._policies), ())
         else:

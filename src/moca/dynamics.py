@@ -64,15 +64,15 @@ def update_statistics(
 
 
 class Calibration(NamedTuple):
-    """What a filter's errors tell of the members' deviations.
+    """A correction of the members' deviations, learned from the errors of a filter [choice].
 
-    Only some states are visited in the episodes from which it is learned. So deviations are only
-    ever scaled down: a factor above 1, found where the pole stands still, would apply to falling
-    poles too. Where the members are too certain, a constant is added.
+    It is learned in few states: those of the newest episodes. So deviations are never scaled up. A
+    factor found where the pole stands still would apply to falling poles, too. Where the members
+    are too certain, a constant is added.
     """
 
     factor: Float[Array, "obs"]  # of the members' deviations, at most 1
-    added: Float[Array, "obs"]  # the standard deviation of what is added, in units of the changes' deviation
+    added: Float[Array, "obs"]  # a deviation, in units of that of changes; its square is added
 
     @staticmethod
     def none(size: int) -> "Calibration":

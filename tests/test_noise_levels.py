@@ -70,7 +70,9 @@ class Motion(eqx.Module):
 
     def predict(self, s, a):
         mixture = linear().predict(s, a)
-        variance = mixture.components.variance * (self.factor * self.calibration.factor) ** 2 + self.calibration.added**2
+        variance = (
+            mixture.components.variance * (self.factor * self.calibration.factor) ** 2 + self.calibration.added**2
+        )
         return mm.GaussianMixture(mixture.weights, mm.DiagonalGaussian(mixture.components.mean, variance))
 
 
@@ -85,7 +87,9 @@ class Forgetful(Motion):
 def fitted(episodes, factor, rounds=60, kind=Motion):
     """The levels after many episodes' worth of steps on the likelihood."""
     square = jnp.ones((2, 3))
-    model = kind(dynamics.Statistics(jnp.ones(()), jnp.zeros((2, 3)), square), dynamics.Calibration.none(3), jnp.asarray(factor))
+    model = kind(
+        dynamics.Statistics(jnp.ones(()), jnp.zeros((2, 3)), square), dynamics.Calibration.none(3), jnp.asarray(factor)
+    )
     noise = NoiseLevels.of(jnp.log(jnp.full(3, 0.15)))
     state = dynamics.ModelState(model, None, noise, ADAM.init(noise))
     for _ in range(rounds):

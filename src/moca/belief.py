@@ -19,6 +19,7 @@ from moca.config import Config
 from moca.dynamics import GaussianEnsemble, ModelState, noise_variance
 from moca.envs.environment import Spaces, make_noise
 from moca.nets import product
+from moca.propagation import means_over
 from moca.replay import Late, pack, unpack
 from moca.width import log_width
 
@@ -91,12 +92,11 @@ def predict_by_moments(
     Mean and covariance of a member's mean are exact for one hidden layer, and matched layer by
     layer for more. Its own variance is taken at the mean of the belief [choice]. The prior then has
     the mean and covariance over s and members together. The covariance inherited from s is the
-    members' average covariance over s. It is one of the prior's parts, so it is positive. Another
-    part is the disagreement of the members' expected means. The target uses their disagreement at
-    the mean of s in its place, and the predictions there: model and target know s by its mean.
+    members' average covariance over s, which is positive. Another part of the prior is the
+    disagreement of their expected means; the target uses that at the mean of s in its place.
     """
     both = cast(Array, belief.covariance)
-    over = ensemble.means_over(mm.Gaussian(belief.mean, (both + both.T) / 2), action)
+    over = means_over(ensemble, mm.Gaussian(belief.mean, (both + both.T) / 2), action)
     known = ensemble.predict(belief.mean, action)
     mean, carried, epistemic = mm.decompose(mm.GaussianMixture(known.weights, over))
     aleatoric = mm.decompose(known, full=True).aleatoric

@@ -66,9 +66,8 @@ def update_statistics(
 class Calibration(NamedTuple):
     """A correction of the members' deviations, learned from the errors of a filter [choice].
 
-    It is learned in few states: those of the newest episodes. So deviations are never scaled up. A
-    factor found where the pole stands still would apply to falling poles, too. Where the members
-    are too certain, a constant is added.
+    It is learned in the few states of the newest episodes, and applies to all. So deviations are
+    never scaled up; where the members are too certain, a constant is added.
     """
 
     factor: Float[Array, "obs"]  # of the members' deviations, at most 1
@@ -144,43 +143,6 @@ class GaussianEnsemble(eqx.Module):
     def _predicted(self) -> int:
         """The number of dimensions that are predicted: of a history, the newest ones alone."""
         return len(self.statistics.mean[0]) if self.history is None else self.history.size
-
-    def propagate(self, belief: mm.Gaussian, action: Float[Array, "act"]) -> mm.GaussianMixture:
-        """Returns the members' predictions for an uncertain state, as a mixture of full Gaussians.
-
-        Each member's own variance is taken at the mean of the belief [choice].
-        """
-        known, means = self.predict(belief.mean, action), self.means_over(belief, action)
-        components = mm.Gaussian(means.mean, means.covariance + known.components.covariance)
-        return mm.GaussianMixture(known.weights, components)
-
-    def means_over(self, belief: mm.Gaussian, action: Float[Array, "act"]) -> mm.Gaussian:
-        """Returns the Gaussian of each member's mean over an uncertain state, along a leading axis.
-
-        The moments are matched layer by layer (`mm.MatchedNetwork`). The activation must be gelu or
-        erf: silu has no closed form.
-        """
-        spread, size = self.statistics.deviation[1], belief.dimension
-
-        def member(network: MLP) -> mm.Gaussian:
-            both = mm.propagate(belief, self._mean_change(network, action), joint=True)
-            mean = both.mean[:size] + self.statistics.mean[1] + spread * both.mean[size:]
-            onto = jnp.concatenate([jnp.eye(size), jnp.diag(spread)], axis=1)
-            return mm.Gaussian(mean, product(product(onto, both.covariance), onto.T))
-
-        return jax.vmap(member)(self.members)
-
-    def _mean_change(self, network: MLP, action: Float[Array, "act"]) -> mm.MatchedNetwork:
-        """Returns one member's mean change, in standard units, as a function of the state alone."""
-        name = next(name for name, each in ACTIVATIONS.items() if each is self.members.activation)
-        if name == "silu":
-            raise ValueError("moments through silu have no closed form: set dynamics.activation to gelu or erf")
-        (mean, _), (deviation, _), size = self.statistics.mean, self.statistics.deviation, len(self.statistics.mean[0])
-        weights, biases = list(network.weights), list(network.biases)
-        first, acting = weights[0][:, :size] / deviation, weights[0][:, size:]
-        weights[0], biases[0] = first, biases[0] + acting @ action - first @ mean
-        weights[-1], biases[-1] = weights[-1][:size], biases[-1][:size]
-        return mm.MatchedNetwork.dense(weights, biases, name)
 
     def nll(
         self,
@@ -274,8 +236,7 @@ class NoiseLevels(NamedTuple):
     def of(log_deviation: Float[Array, "obs"]) -> "NoiseLevels":
         """Returns levels for noise of these deviations, nearly the same in all states."""
         zeros = jnp.zeros_like(log_deviation)
-        process = Calibration(zeros, zeros + LOG_VARIANCE[0] / 2)
-        return NoiseLevels(log_deviation, log_deviation - 2, zeros, zeros, process)
+        return NoiseLevels(log_deviation, log_deviation - 2, zeros, zeros, Calibration(zeros, zeros - 7))
 
 
 def noise_variance(

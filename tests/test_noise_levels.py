@@ -170,8 +170,9 @@ def signals(steps=2000, noise=(0.02, 0.05, 0.1)):
 
 def deviations(actions, measured, states, size, actions_known=True, missing=None):
     """The low and the high estimate."""
-    given = {} if missing is None else {"missing": missing}
-    return [np.sqrt(v) for v in apparent_noise(rows(actions, measured, means=states, **given), size, actions_known)]
+    given = rows(actions, measured, means=states, **({} if missing is None else {"missing": missing}))
+    given = given._replace(measured=jnp.where(given.missing, given.next_observation, given.measured))  # as in a replay
+    return [np.sqrt(v) for v in apparent_noise(given, size, actions_known)]
 
 
 def test_what_looks_like_noise_is_noise_in_smooth_motion():
@@ -185,6 +186,22 @@ def test_what_looks_like_noise_is_noise_in_smooth_motion():
         np.testing.assert_allclose(found[2], 1)
     for quiet in deviations(actions, states, states, 3):
         assert (quiet < 1e-3).all()
+
+
+def test_what_is_rarely_measured_is_not_taken_for_quiet():
+    states, actions, seen = signals()
+    missing = np.zeros((2000, 3), bool)
+    missing[::2, 1] = True  # never four times in a row
+    low, high = deviations(actions, seen, states, 3, missing=missing)
+    assert low[1] <= 1e-6
+    assert np.isinf(high[1])
+    for found in (low, high):
+        np.testing.assert_allclose(found[[0, 2]], (0.02, 0.1), rtol=0.06)
+    few = np.random.default_rng(1).random((2000, 1)) < 0.65  # thirty are left, fewer than twice the regressors
+    low, high = deviations(actions, seen, states, 3, missing=np.repeat(few, 3, axis=1))
+    assert np.isinf(high).all()
+    low, high = deviations(actions, seen, states, 3, actions_known=False, missing=np.repeat(few, 3, axis=1))
+    np.testing.assert_allclose(high, (0.02, 0.05, 0.1), rtol=0.4)
 
 
 def test_pushes_that_no_action_explains_look_like_noise_to_the_high_estimate_alone():

@@ -68,15 +68,18 @@ def learn_noise(
         return model
     _, episodes = newest(agent, replay, indices, number)
     size = agent.env.measured_size
-    (least, close), (_, above) = (
+    known, unknown = (
         jax.tree.map(lambda x: x.mean(0), jax.vmap(lambda rows, by=by: apparent_noise(rows, size, by))(episodes))
         for by in (True, False)
     )
+    least, close = jax.tree.map(lambda a, b: jnp.where(jnp.isfinite(known[1]), a, b), known, unknown)
     young = jnp.maximum(1 - 2 * share_done(agent.config, learner.updates), 0)
-    bounds = (jnp.maximum(young**2 * least, TINY), EXCESS * (young * close + (1 - young) * above))
+    above = unknown[1] + jnp.where(young > 0, young * (close - unknown[1]), 0)
+    bounds = (jnp.maximum(young**2 * least, TINY), EXCESS * jnp.where(jnp.isfinite(above), above, jnp.inf))
     lr = decayed(agent.config, belief.sigma_lr, learner.updates)
     trained = _bounded(_likelier(model, episodes, lr), episodes, bounds)
-    untrained = model._replace(noise=NoiseLevels.of(jnp.log(least) / 2))
+    first = jnp.where(jnp.isfinite(close), jnp.log(least) / 2, model.noise.constant)
+    untrained = model._replace(noise=NoiseLevels.of(first))
     return jax.tree.map(lambda a, b: jnp.where(model.ensemble.statistics.batches > 0, a, b), trained, untrained)
 
 
@@ -110,26 +113,35 @@ def apparent_noise(rows: Transition, size: int, actions_known: bool) -> tuple[Fl
     The low one is a fifteenth of the covariance of successive differences, with its sign changed.
     It is the same for white noise. Of motion it contains less: sudden changes of acceleration add
     nothing to it, and motion whose differences keep their sign subtracts.
+
+    A difference counts if its dimension was measured four times in a row. With fewer of them than
+    twice the regressors, nothing is known: the low one is zero, the high one infinite.
     """
-    measured, known = cast(Array, rows.measured)[:, :size], ~cast(Array, rows.missing)[:, :size].any(axis=1)
+    measured, missing = (cast(Array, each)[:, :size] for each in (rows.measured, rows.missing))
     window = lambda x: [x[k : len(x) - 3 + k] for k in range(4)]  # noqa: E731
     (a, b, c, d), joined = window(measured), ~_starts(rows)
-    complete = jnp.stack(window(known)).all(axis=0) & jnp.stack(window(joined)[1:]).all(axis=0)
     level, trend = (a + b + c + d) / 4, (3 * (d - a) + c - b) / 10
     parts = [jnp.ones((len(level), 1)), level, trend]
     if actions_known:
         actions = jnp.concatenate(window(rows.action)[1:], axis=1)
         parts += [actions, (actions[:, :, None] * level[:, None, :]).reshape(len(level), -1)]
     features = jnp.concatenate(parts, axis=1)
-    features, third = (jnp.where(complete[:, None], x, 0) for x in (features, d - 3 * c + 3 * b - a))
-    features /= jnp.sqrt(jnp.mean(features**2, axis=0)) + 1e-9
-    gram = product(features.T, features) + 1e-3 * jnp.eye(features.shape[1])
-    residual = third - product(features, jnp.linalg.solve(gram, product(features.T, third)))
-    freedom = jnp.maximum(complete.sum() - features.shape[1], 1)
-    high = jnp.maximum(jnp.sum(residual**2, axis=0) / freedom / 20, TINY)
-    pairs = (complete[1:] & complete[:-1]).sum()
-    together = jnp.sum(residual[1:] * residual[:-1], axis=0) / freedom * complete.sum() / jnp.maximum(pairs, 1)
-    low = jnp.clip(-together / 15, TINY, high)
+
+    def one(third: Float[Array, "m"], missing: Bool[Array, "n"]) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        complete = jnp.stack(window(~missing)).all(axis=0) & jnp.stack(window(joined)[1:]).all(axis=0)
+        by, third = jnp.where(complete[:, None], features, 0), jnp.where(complete, third, 0)
+        by /= jnp.sqrt(jnp.mean(by**2, axis=0)) + 1e-9
+        gram = product(by.T, by) + 1e-3 * jnp.eye(by.shape[1])
+        residual = third - product(by, jnp.linalg.solve(gram, product(by.T, third)))
+        freedom = jnp.maximum(complete.sum() - by.shape[1], 1)
+        high = jnp.maximum(jnp.sum(residual**2) / freedom / 20, TINY)
+        pairs = (complete[1:] & complete[:-1]).sum()
+        together = jnp.sum(residual[1:] * residual[:-1]) / freedom * complete.sum() / jnp.maximum(pairs, 1)
+        low = jnp.clip(-together / 15, TINY, high)
+        enough = complete.sum() >= 2 * by.shape[1]
+        return jnp.where(enough, low, TINY), jnp.where(enough, high, jnp.inf)
+
+    low, high = jax.vmap(one, (1, 1))(d - 3 * c + 3 * b - a, missing)
     whole = jnp.ones(rows.observation.shape[-1])
     return whole.at[:size].set(low), whole.at[:size].set(high)
 

@@ -284,9 +284,10 @@ class Directories(RuleBasedStateMachine):
             return  # it may train no more
         held = self.command("train", name, hold=where, signals=True)
         stub.wait_until_held(self.path, held.pid)
-        self.held, self.holds = held, name
+        self.held, self.holds, before = held, name, self.contents()
         for other in RUNS:
             assert self.run(other).code == 2, "two processes in one directory"
+        assert self.contents() == before, "a command that was refused wrote something"
 
     @precondition(lambda self: self.held)
     @rule(number=st.sampled_from([signal.SIGKILL, signal.SIGTERM]))

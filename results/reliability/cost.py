@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).parent
-TURNS, SAVES = 9, 30
+TURNS, SAVES = 5, 20
 TRAIN = ["train", "--preset", "raw", "--sigma", "0.05", "--steps", "1000", "--seeds", "2"]
 STALL = """
 import json, sys, time
@@ -32,8 +32,8 @@ def timed(saver):
     stalls.append(time.perf_counter() - started)
 
 saving.Saver.save = timed
-config = presets.build("tuned", "CartpoleBalance", {"noise.sigma": 0.05, "train.steps": int(sys.argv[2]) * 1000})
-train(config, [0, 1], sys.argv[1], checkpoint_every=0, console=False)
+config = presets.build("tuned", "CartpoleBalance", {"noise.sigma": 0.05, "seeds": 2, "train.steps": int(sys.argv[2]) * 1000})
+train(config, sys.argv[1], checkpoint_every=0, console=False)
 print(json.dumps(stalls))
 """
 

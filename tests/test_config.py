@@ -154,7 +154,7 @@ LAYERS = [
         "moca.pages",
     },
     {"moca.moments", "moca.nets", "moca.replay", "moca.envs", "moca.exploration", "moca.devices", "moca.pytrees"},
-    {"moca.critic", "moca.dynamics", "moca.values", "moca.width"},
+    {"moca.critic", "moca.dynamics", "moca.propagation", "moca.values", "moca.width"},
     {"moca.backup", "moca.belief", "moca.delay", "moca.diagnostics", "moca.divergence", "moca.planning", "moca.reward"},
     {"moca.agents"},
     {"moca.noise_levels", "moca.smoothing"},

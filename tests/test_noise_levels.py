@@ -139,7 +139,7 @@ def test_noise_that_grows_with_the_state_is_found():
         states = 3 * states  # linear, so it moves alike; noise of the process is nine times as large
         deviation = 0.3 * np.linalg.norm(states, axis=1, keepdims=True)
         episodes.append(rows(3 * actions, states + deviation * random.normal(size=states.shape), means=states))
-    state = fitted(jax.tree.map(lambda *leaves: jnp.stack(leaves), *episodes), 3.0)
+    state = fitted(jax.tree.map(lambda *leaves: jnp.stack(leaves), *episodes), 3.0, rounds=120)
     points = jnp.array([[1.0, 0.0, 0.0], [0.0, 1.0, 1.0], [2.0, 1.0, 0.0]])
     found = np.sqrt(noise_variance(state.noise, state.ensemble.statistics, points))
     squares = np.square(points).sum(axis=1, keepdims=True) + 9 * Q.sum()  # around a prediction the state varies by Q

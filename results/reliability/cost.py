@@ -32,8 +32,8 @@ def timed(saver):
     stalls.append(time.perf_counter() - started)
 
 saving.Saver.save = timed
-config = presets.build("tuned", "CartpoleBalance", {"noise.sigma": 0.05, "seeds": 2, "train.steps": int(sys.argv[2]) * 1000})
-train(config, sys.argv[1], checkpoint_every=0, console=False)
+config = presets.build("tuned", "CartpoleBalance", {"noise.sigma": 0.05, "seeds": 2, "train.steps": 100_000})
+train(config, sys.argv[1], checkpoint_every=0, console=False, callback=lambda _: len(stalls) < int(sys.argv[2]))
 print(json.dumps(stalls))
 """
 

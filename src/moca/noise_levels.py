@@ -132,7 +132,7 @@ def apparent_noise(rows: Transition, size: int, actions_known: bool) -> tuple[Fl
         by, third = jnp.where(complete[:, None], features, 0), jnp.where(complete, third, 0)
         by /= jnp.sqrt(jnp.mean(by**2, axis=0)) + 1e-9
         gram = product(by.T, by) + 1e-3 * jnp.eye(by.shape[1])
-        residual = third - product(by, jnp.linalg.solve(gram, product(by.T, third)))
+        residual = third - product(by, solve(gram, product(by.T, third)))
         freedom = jnp.maximum(complete.sum() - by.shape[1], 1)
         high = jnp.maximum(jnp.sum(residual**2) / freedom / 20, TINY)
         pairs = (complete[1:] & complete[:-1]).sum()
@@ -144,6 +144,21 @@ def apparent_noise(rows: Transition, size: int, actions_known: bool) -> tuple[Fl
     low, high = jax.vmap(one, (1, 1))(d - 3 * c + 3 * b - a, missing)
     whole = jnp.ones(rows.observation.shape[-1])
     return whole.at[:size].set(low), whole.at[:size].set(high)
+
+
+def solve(matrix: Float[Array, "n n"], right: Float[Array, "n"]) -> Float[Array, "n"]:
+    """Returns the solution x of `matrix` x = `right`, for a positive definite matrix.
+
+    This is Gauss–Jordan elimination, which needs no pivots there. Many of XLA's factorisations at
+    once wait for each other for ever on a CPU with few cores.
+    """
+
+    def eliminate(k: Array, both: Float[Array, "n m"]) -> Float[Array, "n m"]:
+        row = both[k] / both[k, k]
+        return (both - both[:, k, None] * row).at[k].set(row)
+
+    both = jnp.concatenate([matrix, right[:, None]], axis=1)
+    return jax.lax.fori_loop(0, len(right), eliminate, both)[:, -1]
 
 
 def _starts(rows: Transition) -> Bool[Array, "n"]:

@@ -177,7 +177,7 @@ def deviations(actions, measured, states, size, actions_known=True, missing=None
 
 
 def test_many_systems_are_solved():
-    """Also at once: with a batch of forty, XLA's own factorisations did not end on two cores."""
+    """And without XLA's factorisations, with which training ten runs hung on two cores."""
     with jax.enable_x64(True):
         parts = np.random.default_rng(0).normal(size=(40, 50, 29))
         matrices, right = parts.mT @ parts, parts[:, 0]

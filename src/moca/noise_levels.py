@@ -149,8 +149,8 @@ def apparent_noise(rows: Transition, size: int, actions_known: bool) -> tuple[Fl
 def solve(matrix: Float[Array, "n n"], right: Float[Array, "n"]) -> Float[Array, "n"]:
     """Returns the solution x of `matrix` x = `right`, for a positive definite matrix.
 
-    This is Gauss–Jordan elimination, which needs no pivots there. Many of XLA's factorisations at
-    once wait for each other for ever on a CPU with few cores.
+    This is Gauss–Jordan elimination, which needs no pivots there. With XLA's own factorisations,
+    programs of ten runs hung on a CPU with two cores. Why is not known: alone they do not.
     """
 
     def eliminate(k: Array, both: Float[Array, "n m"]) -> Float[Array, "n m"]:

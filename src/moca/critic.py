@@ -21,6 +21,7 @@ from jaxtyping import Array, Float, Key
 
 from moca import config, nets
 from moca import moments as mm
+from moca.moments.linear import solve
 from moca.nets import MLP
 
 T = TypeVar("T")
@@ -94,7 +95,7 @@ class QuadraticCritic(eqx.Module):
         if self.head == "vertex":
             vertex, slope = output, factor @ (factor.T @ output)
         elif self.full:
-            vertex, slope = jax.scipy.linalg.cho_solve((factor, True), output), output
+            vertex, slope = solve(factor.T, solve(factor, output)), output
         else:
             vertex, slope = output / jnp.diagonal(factor) ** 2, output
         greedy = box_maximiser(factor @ factor.T, vertex) if self.full else jnp.clip(vertex, -1, 1)
@@ -145,7 +146,7 @@ def box_maximiser(P: Float[Array, "act act"], vertex: Float[Array, "act"], sweep
     system = jnp.where(free[:, None] & free[None, :], P, jnp.eye(size, dtype=P.dtype))
     held = jnp.where(free, 0, rough - vertex)
     right = jnp.where(free, -(P @ held), 0)
-    return jnp.where(free, vertex + jnp.linalg.solve(system, right), rough)
+    return jnp.where(free, vertex + solve(system, right), rough)
 
 
 class Encoded(mm.Function):

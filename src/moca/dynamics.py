@@ -19,6 +19,7 @@ from jaxtyping import Array, Bool, Float, Key, UInt8
 from moca import config
 from moca import moments as mm
 from moca.envs.history import History
+from moca.moments.linear import solve, whiten
 from moca.nets import ADAM, MLP, copies, descend, product, stacked
 from moca.replay import Transition, smoothed, variances
 
@@ -173,21 +174,20 @@ class GaussianEnsemble(eqx.Module):
                 variance = factor**2 + more
                 each = ((target - mean) ** 2 / variance + jnp.log(variance)) / 2
             return jnp.mean(each if missing is None else jnp.where(missing.T, 0, each), axis=1)
-        if more is not None or missing is not None:
+        error = jnp.moveaxis(target - mean, -1, 1)
+        if more is None and missing is None:
+            factor = jnp.moveaxis(factor, -1, 1)
+            log_determinant = 2 * jnp.sum(jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1)), axis=-1)
+            white = jax.vmap(jax.vmap(solve))(factor, error)
+        else:
             covariance = jnp.einsum("kijn,kljn->knil", factor, factor, precision="highest")
             if more is not None:
                 covariance += jax.vmap(jnp.diag)(more.T)
             if missing is not None:  # independent of the rest, with a unit variance whose logarithm is zero
                 unknown = missing[:, :, None] | missing[:, None, :]
                 covariance = jnp.where(unknown, jnp.eye(len(unit)), covariance)
-            factor = jnp.moveaxis(jnp.linalg.cholesky(covariance), 1, -1)
-
-        def one(error: Float[Array, "obs"], factor: Float[Array, "obs obs"]) -> Float[Array, ""]:
-            white = jax.scipy.linalg.solve_triangular(factor, error, lower=True)
-            return jnp.mean(white**2 / 2 + jnp.log(jnp.diagonal(factor)))
-
-        over_batch = jax.vmap(one, (-1, -1))
-        return jax.vmap(over_batch)(target - mean, factor)
+            log_determinant, white = jax.vmap(jax.vmap(whiten))(covariance, error)
+        return (jnp.sum(white**2, axis=-1) + log_determinant) / (2 * size)
 
     def standardised(self, observation: Float[Array, "*n obs"]) -> Float[Array, "*n obs"]:
         """Standardises states by the running statistics."""

@@ -26,6 +26,7 @@ from moca import replay as memory
 from moca.agents import Agent
 from moca.belief import UNSEEN, Belief, update
 from moca.dynamics import Calibration, GaussianEnsemble, ModelState, NoiseLevels, noise_variance
+from moca.moments.linear import solve
 from moca.nets import decayed, descend, product, share_done
 from moca.replay import Transition
 
@@ -144,21 +145,6 @@ def apparent_noise(rows: Transition, size: int, actions_known: bool) -> tuple[Fl
     low, high = jax.vmap(one, (1, 1))(d - 3 * c + 3 * b - a, missing)
     whole = jnp.ones(rows.observation.shape[-1])
     return whole.at[:size].set(low), whole.at[:size].set(high)
-
-
-def solve(matrix: Float[Array, "n n"], right: Float[Array, "n"]) -> Float[Array, "n"]:
-    """Returns the solution x of `matrix` x = `right`, for a positive definite matrix.
-
-    This is Gauss–Jordan elimination, which needs no pivots there. With XLA's own factorisations,
-    programs of ten runs hung on a CPU with two cores. Why is not known: alone they do not.
-    """
-
-    def eliminate(k: Array, both: Float[Array, "n m"]) -> Float[Array, "n m"]:
-        row = both[k] / both[k, k]
-        return (both - both[:, k, None] * row).at[k].set(row)
-
-    both = jnp.concatenate([matrix, right[:, None]], axis=1)
-    return jax.lax.fori_loop(0, len(right), eliminate, both)[:, -1]
 
 
 def _starts(rows: Transition) -> Bool[Array, "n"]:

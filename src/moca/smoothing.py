@@ -11,6 +11,7 @@ model is fitted to these draws. That is EM with one draw for the expectation. It
 of the model while it is fitted. Values are learned on filtered beliefs.
 """
 
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import jax
@@ -20,8 +21,9 @@ from jaxtyping import Array, Float, Int, Key
 from moca.agents import Agent
 from moca.belief import UNSEEN, Belief, raised, update
 from moca.dynamics import GaussianEnsemble
+from moca.moments.linear import root, solve
 from moca.nets import product
-from moca.noise_levels import Linear, linearise, newest, solve
+from moca.noise_levels import Linear, linearise, newest
 from moca.replay import Pair, Replay, Transition, with_pairs
 
 
@@ -89,7 +91,7 @@ def smooth_backward(linear: Linear, filtered: Filtered) -> Smoothed:
         each, (before, prior, after), ends = x
         following = jax.tree.map(lambda a, b: jnp.where(ends, a, b), after, later)
         known, ahead, own = (cast(Array, belief.covariance) for belief in (before, prior, following))
-        gain = jax.vmap(solve, (None, 1))(raised(ahead), product(each.slope, known))
+        gain = solve(raised(ahead), product(each.slope, known)).T
         mean = before.mean + gain @ (following.mean - prior.mean)
         rest = jnp.eye(len(mean)) - product(gain, each.slope)
         added = each.aleatoric + each.epistemic + own
@@ -138,25 +140,8 @@ def drawn(smoothed: Smoothed, key: Key[Array, ""]) -> Pair:
     mean, covariance, next_mean, next_covariance, cross = smoothed
     joint = jnp.block([[covariance, cross], [cross.mT, next_covariance]])
     normal = jax.random.normal(key, joint.shape[:2], joint.dtype)
-    pair = jnp.concatenate([mean, next_mean], axis=1) + jnp.sum(jax.vmap(root)(joint) * normal[:, None], axis=-1)
+    factors = jax.vmap(partial(root, tolerance=1e-5))(joint)  # a covariance may be singular
+    pair = jnp.concatenate([mean, next_mean], axis=1) + jnp.sum(factors * normal[:, None], axis=-1)
     known = jnp.isfinite(pair).all(axis=1)
     before, after = jnp.split(jnp.where(known[:, None], pair, 0), 2, axis=1)
     return Pair(before, after, known.astype(pair.dtype))
-
-
-def root(covariance: Float[Array, "n n"]) -> Float[Array, "n n"]:
-    """Returns a lower triangle L with L Lᵀ = `covariance`, which may be singular.
-
-    What rounding errors leave of a variance is taken for zero. For many matrices at once on a CPU,
-    see `moca.noise_levels.solve`.
-    """
-    least = 1e-5 * jnp.diagonal(covariance)
-
-    def column(k: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
-        rest, found = carry
-        own = rest[k, k]
-        column = jnp.where(own > least[k], rest[:, k] / jnp.sqrt(jnp.maximum(own, least[k])), 0)
-        column = jnp.where(jnp.arange(len(rest)) < k, 0, column)
-        return rest - column[:, None] * column, found.at[:, k].set(column)
-
-    return jax.lax.fori_loop(0, len(covariance), column, (covariance, jnp.zeros_like(covariance)))[1]

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from moca.moments import linear
 from moca.moments._numerics import dot
 from moca.moments.closed_forms.pairs import weigh_pairs
 from moca.moments.distributions import DiagonalGaussian, Gaussian
@@ -74,12 +75,10 @@ def _full_bases(p: Gaussian, f: RBF) -> Float[Array, "m"]:
 
     def widen(root: Float[Array, "d d"]) -> tuple[Float[Array, ""], Float[Array, "d d"]]:
         inner = jnp.eye(p.dimension, dtype=root.dtype) + dot(root.T, dot(p.covariance, root))
-        factor = jnp.linalg.cholesky(inner)
-        whiten = jax.scipy.linalg.solve_triangular(factor, root.T, lower=True)
-        return 2 * jnp.sum(jnp.log(jnp.diagonal(factor))), whiten
+        return linear.whiten(inner, root.T)
 
     if f.precision.ndim == 3:
-        roots = jnp.linalg.cholesky(f.precision)
+        roots = jax.vmap(linear.root)(f.precision)
     else:
         roots = jnp.atleast_2d(jnp.sqrt(f.precision))[..., None] * jnp.eye(p.dimension, dtype=f.precision.dtype)
     log_determinants, whiten = jax.vmap(widen)(roots)

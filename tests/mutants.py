@@ -22,7 +22,7 @@ MOMENTS = [
     ("closed_forms/rbf.py", "jnp.where(huge, jnp.log(one) + jnp.log(precision)", "jnp.where(huge, jnp.log(one)"),
     ("closed_forms/rbf.py", "total + log_widened + precision * gap * gap", "total + precision * gap * gap"),
     ("closed_forms/rbf.py", "gap = cut_off(mean - centers, precision)", "gap = cut_off(mean + centers, precision)"),
-    ("closed_forms/rbf.py", "return 2 * jnp.sum(jnp.log(jnp.diagonal(factor)))", "return jnp.sum(jnp.log(jnp.diagonal(factor)))"),
+    ("linear.py", "return 2 * jnp.sum(jnp.log(jnp.diagonal(both)))", "return jnp.sum(jnp.log(jnp.diagonal(both)))"),
     ("closed_forms/rbf.py", "linear.whiten(inner, root.T)", "linear.whiten(inner, root)"),
     ("linear.py", "jnp.where(jnp.arange(size) > k, row[:size], 0)", "jnp.where(jnp.arange(size) >= k, row[:size], 0)"),
     ("linear.py", "jnp.where(none, 0, rest[:, k]", "jnp.where(none, 1, rest[:, k]"),

@@ -39,10 +39,13 @@ print(json.dumps(stalls))
 
 
 def stalls(folder: Path) -> list[float]:
-    """Returns the seconds that each checkpoint stalled a run that saves after every episode."""
+    """Returns the seconds that each checkpoint stalled a run that saves after every episode.
+
+    The last, after the end of training, waits until the one before it is on disk, and stalls nothing.
+    """
     command = [sys.executable, "-c", STALL, str(folder / "run"), str(SAVES)]
     environment = {**os.environ, "PYTHONPATH": str(HERE.parent.parent / "src")}
-    return json.loads(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
+    return json.loads(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)[:-1]
 
 
 def start(source: Path, out: Path, cache: Path) -> float:

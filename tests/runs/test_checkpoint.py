@@ -64,6 +64,34 @@ def test_the_copy_is_its_own():
     np.testing.assert_array_equal(held[0], 0)
 
 
+def test_the_same_arrays_are_written_to_again():
+    """And a donated array is reused by the next step: nothing keeps a view of it."""
+    arrays = checkpoint.touched(tree())
+    assert checkpoint.to_host(tree(), arrays) is arrays
+    for found, expected in zip(arrays, checkpoint.to_host(tree()), strict=True):
+        np.testing.assert_array_equal(found, expected)
+    bump = jax.jit(lambda x: x + 1, donate_argnums=0)
+    x = bump(jnp.zeros(1000))
+    place = x.unsafe_buffer_pointer()
+    checkpoint.to_host(x)
+    assert bump(x).unsafe_buffer_pointer() == place
+
+
+def test_the_copy_of_a_spread_array_is_whole():
+    """In a process of its own, with two devices."""
+    check = (
+        "import jax; jax.config.update('jax_num_cpu_devices', 2)\n"
+        "import jax.numpy as jnp, numpy as np; from moca.devices import over_devices\n"
+        "from moca.runs import checkpoint\n"
+        "spread, everywhere = over_devices(4)\n"
+        "x = np.arange(12.0, dtype=np.float32).reshape(4, 3)\n"
+        "for place in (spread, everywhere):\n"
+        "    given = jax.device_put(x, place); assert len(given.addressable_shards) == 2\n"
+        "    np.testing.assert_array_equal(checkpoint.to_host(given)[0], x)\n"
+    )
+    subprocess.run([sys.executable, "-c", check], check=True, env={**os.environ, "JAX_PLATFORMS": "cpu"})
+
+
 def test_every_flipped_byte_and_every_cut_is_found(saved):
     """Anywhere in the file: the format's name, the hash, the header, the arrays."""
     newest = max(saved.glob("*.checkpoint"))

@@ -17,6 +17,7 @@ from moca.agents import make_agent
 from moca.config import Config, ConfigError, override
 from moca.envs.environment import make_noise
 from moca.evaluation import rollout
+from moca.runs.interrupts import DivergedRun
 from tests import probes
 from tests.test_deploy import Plane, stored
 
@@ -253,15 +254,19 @@ def test_a_broken_environment_is_refused_before_anything_is_written(tmp_path):
 
 
 class Cold(Wide):
-    """Its rewards are not numbers."""
+    """Its rewards are not numbers in an episode that starts on the wrong side."""
 
-    def step(self, state, action):
-        state, step = super().step(state, action)
-        return state, step._replace(reward=jnp.log(-1 - jnp.abs(step.reward)))
+    side: float = -2.0
+
+    def reset(self, key):
+        state, observation = super().reset(key)
+        return jnp.where(state[0] > self.side, jnp.nan, state), observation
 
 
 @pytest.mark.slow
 def test_runs_that_diverged_are_told_of():
     small = {name: value for name, value in SMALL.items() if not name.startswith("value.")}
-    with pytest.warns(RuntimeWarning, match="1 of 1 runs diverged and were stopped: seed 0 by step 20"):
+    with pytest.raises(DivergedRun, match=r"the run diverged, the last one \(seed 0\) by step 20: the environment"):
         moca.SAC(Cold(), settings=small, sac__width=8).learn(40)
+    with pytest.warns(RuntimeWarning, match=r"[123] of 4 runs diverged and were stopped: seed . by step 20"):
+        moca.SAC(Cold(side=0.0), seeds=4, settings=small, sac__width=8).learn(20)

@@ -263,7 +263,7 @@ FILTERED = [
     {"belief__noise": "learned"},
     {"value__encoder": 3, "value__kind": "rbf", "value__basis_lr": 1e-3},
     {"agent": "bnaf"},
-    {"agent": "moca-mc", "value__encoder": 3, "value__kind": "erf"},
+    {"agent": "moca-mc", "value__encoder": 3, "value__kind": "erf", "value__basis_lr": 1e-3},
 ]
 
 
@@ -274,7 +274,8 @@ def test_every_agent_learns_on_a_belief(settings):
     trainer = ScanTrainer([config], [0], TwoActions())
     start = jax.tree.map(np.asarray, trainer.learners)
     *_, report = trainer
-    assert all(np.isfinite(values).all() for values in report.metrics.values())
+    unknown = {name for name, values in report.metrics.items() if not np.isfinite(values).all()}
+    assert unknown == {"value_noise_variance"}  # measured without a filter only
     changed = {
         jax.tree_util.keystr(path).split(".")[1]
         for (path, new), old in zip(

@@ -91,8 +91,9 @@ def test_the_stored_policy_is_the_trained_one(run):
 
 @pytest.mark.parametrize("gl", [pytest.param("as it is", marks=pytest.mark.slow), "none"])
 def test_a_film(run, gl, tmp_path):
-    """With whatever GL there is, and with a drawing where there is none."""
-    code = f"import moca; print(*moca.load({str(run.path)!r}).render(1, path={str(tmp_path / 'film.mp4')!r}), sep='|')"
+    """With whatever GL there is, and with a drawing where there is none; twice, where MuJoCo would abort."""
+    code = f"import moca; render = moca.load({str(run.path)!r}).render; path = {str(tmp_path / 'film.mp4')!r}\n"
+    code += "render(1, path=path); print(*render(1, path=path), sep='|')"
     environment = {**os.environ, **({"MUJOCO_GL": "glfw", "DISPLAY": ""} if gl == "none" else {})}
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
     _, how, total = result.stdout.strip().split("|")

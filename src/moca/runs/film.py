@@ -23,6 +23,7 @@ from moca.envs.sensors import Masked, MaskedHost, MaskedVector
 PLANE, BOX, RODS = 0, 6, (3, 5)
 SIZE = (480, 640)  # height, width
 SMALL = ["-vf", "scale=320:-2", "-g", "8"]  # arguments of ffmpeg
+_failed: list[str] = []  # why MuJoCo could not render; a second attempt would end the process
 
 
 def write(path: Path, env: Environment, states: Any, rewards: np.ndarray, small: bool = False) -> str:
@@ -37,16 +38,19 @@ def write(path: Path, env: Environment, states: Any, rewards: np.ndarray, small:
     trajectory = [
         SimpleNamespace(data=jax.tree.map(lambda leaf, i=i: leaf[i], picked)) for i in range(len(rewards[::every]))
     ]
-    try:
-        # Playground prints a progress bar, and GLFW warns before it fails.
-        with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
-            warnings.simplefilter("ignore")
-            height, width = (side // 2 if small else side for side in SIZE)
-            frames = inner.env.render(trajectory, height=height, width=width)
-        how = "rendered by MuJoCo"
-    except Exception as error:  # GL fails in many ways: no library, no display, no context
+    how = "rendered by MuJoCo"
+    if not _failed:
+        try:
+            # Playground prints a progress bar, and GLFW warns before it fails.
+            with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
+                warnings.simplefilter("ignore")
+                height, width = (side // 2 if small else side for side in SIZE)
+                frames = inner.env.render(trajectory, height=height, width=width)
+        except Exception as error:  # GL fails in many ways: no library, no display, no context
+            _failed.append(f"{type(error).__name__}: {error}")
+    if _failed:
         frames = draw(inner.env.mj_model, trajectory, np.cumsum(rewards)[::every])
-        how = f"drawn as outlines, since MuJoCo could not render ({type(error).__name__}: {error})"
+        how = f"drawn as outlines, since MuJoCo could not render ({_failed[0]})"
     _encode(path, frames, 1 / (every * seconds), small)
     return how
 

@@ -63,28 +63,40 @@ class OtherArraysError(ConfigError):
     """The checkpoint is valid, but not for this run or version; the message says which file."""
 
 
-def to_host(tree: Any, into: list[np.ndarray] | None = None) -> list[np.ndarray]:
+class HostCopy:
     """Copies the leaves of a pytree to arrays on the host; random keys become their data.
 
-    It copies because, on a CPU, an array may share memory that the next step overwrites.
-
-    Args:
-        tree: The pytree.
-        into: The arrays to write to, from `touched`; new ones if None. Pages of new memory are
-            provided while they are written to, which takes three times as long.
+    It copies because, on a CPU, an array may share memory that the next step overwrites. Every copy
+    goes to the same memory: the first write to new memory takes several times as long.
     """
-    leaves = [jax.random.key_data(leaf) if _is_key(leaf) else leaf for leaf in jax.tree.leaves(tree)]
-    found = touched(tree) if into is None else into
-    for leaf, array in zip(leaves, found, strict=True):
-        for shard in leaf.addressable_shards:
-            on_cpu = shard.device.platform == "cpu"
-            array[shard.index] = np.from_dlpack(shard.data) if on_cpu else np.asarray(shard.data)
-    return found
+
+    def __init__(self, tree: Any) -> None:
+        self.arrays = [np.full(shape, 0, dtype) for dtype, shape in layout(tree)]
+        self._places = [
+            [array[(*shard.index, ...)] for shard in leaf.addressable_shards]
+            for leaf, array in zip(_without_keys(tree), self.arrays, strict=True)
+        ]
+
+    def __call__(self, tree: Any) -> list[np.ndarray]:
+        """Returns the arrays, which hold a copy of this tree until the next call."""
+        for leaf, places in zip(_without_keys(tree), self._places, strict=True):
+            for number, place in enumerate(places):
+                part = leaf.addressable_data(number)
+                # An array keeps the view that it returns, and its memory is then not reused by the
+                # next step. DLPack's view is not kept, but takes longer to make.
+                light = place.nbytes < 1_000_000 or part.device.platform != "cpu"
+                place[...] = np.asarray(part) if light else np.from_dlpack(part)
+        return self.arrays
 
 
-def touched(tree: Any) -> list[np.ndarray]:
-    """Returns arrays like those that `to_host` returns, in memory that has been written to."""
-    return [np.full(shape, 0, dtype) for dtype, shape in layout(tree)]
+def to_host(tree: Any) -> list[np.ndarray]:
+    """Returns copies of the leaves of a pytree on the host; random keys become their data."""
+    return HostCopy(tree)(tree)
+
+
+def _without_keys(tree: Any) -> list[Any]:
+    """Returns the leaves, with the data of random keys."""
+    return [jax.random.key_data(leaf) if _is_key(leaf) else leaf for leaf in jax.tree.leaves(tree)]
 
 
 def layout(tree: Any) -> Layout:

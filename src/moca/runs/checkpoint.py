@@ -73,13 +73,15 @@ class HostCopy:
     def __init__(self, tree: Any) -> None:
         self.arrays = [np.full(shape, 0, dtype) for dtype, shape in layout(tree)]
         self._places = [
-            [array[(*shard.index, ...)] for shard in leaf.addressable_shards]
+            [array[(*shard.index, ...)] for shard in leaf.addressable_shards] if isinstance(leaf, jax.Array) else []
             for leaf, array in zip(_without_keys(tree), self.arrays, strict=True)
         ]
 
     def __call__(self, tree: Any) -> list[np.ndarray]:
         """Returns the arrays, which hold a copy of this tree until the next call."""
-        for leaf, places in zip(_without_keys(tree), self._places, strict=True):
+        for leaf, array, places in zip(_without_keys(tree), self.arrays, self._places, strict=True):
+            if not places:
+                array[...] = leaf
             for number, place in enumerate(places):
                 part = leaf.addressable_data(number)
                 # An array keeps the view that it returns, and its memory is then not reused by the

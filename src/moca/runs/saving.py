@@ -40,7 +40,7 @@ class Saver:
         self._trainer, self._directory, self._every, self._keep = trainer, directory, every, keep
         self._candidates = candidates
         self._thread = ThreadPoolExecutor(1)
-        self._copy = self._thread.submit(checkpoint.HostCopy, trainer.state)
+        self._copy = checkpoint.HostCopy(trainer.state)
         self._pending: Future | None = None
         self._last = time.perf_counter() if any(directory.checkpoints.glob("*")) else -math.inf
 
@@ -54,7 +54,7 @@ class Saver:
         self.wait()
         trainer, directory = self._trainer, self._directory
         facts = checkpoint.Facts(trainer.episode, directory.lengths(), directory.meta.get("identity"))
-        held = checkpoint.Checkpoint(facts, self._copy.result()(trainer.state) + self._candidates())
+        held = checkpoint.Checkpoint(facts, self._copy(trainer.state) + self._candidates())
         step = trainer.step
 
         def write() -> None:

@@ -5,7 +5,8 @@ import hashlib
 import os
 import subprocess
 import sys
-from threading import Barrier
+from contextlib import contextmanager
+from threading import Barrier, Event
 from types import SimpleNamespace
 
 import jax
@@ -137,6 +138,29 @@ def test_each_program_contains_the_environment_once():
 def test_programs_are_compiled_in_parallel():
     together = Barrier(2, timeout=10)  # broken if one has to wait for the other
     assert compiled(SimpleNamespace(compile=lambda n=n: (together.wait(), n)[1]) for n in range(2)) == [0, 1]
+
+
+def test_the_first_steps_wait_for_the_training_program_alone(programs_made_once, monkeypatch):
+    """The others may be compiled until the first episode is over, which then waits within `while_compiling`."""
+    programs_made_once.clear()
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    trainer, ready, waited = ScanTrainer([probes.tiny()], (0,), probes.Drift()), Event(), []
+    train, *others = trainer.lowered()
+    slow = [SimpleNamespace(compile=lambda each=each: (ready.wait(10), each.compile())[1]) for each in others]
+    monkeypatch.setattr(trainer, "lowered", lambda: [train, *slow])
+    trainer.compile()
+    assert [program.done() for program in trainer._compiled] == [True, False, False]
+
+    @contextmanager
+    def noted():
+        waited.append([program.done() for program in trainer._compiled])
+        ready.set()
+        yield
+
+    trainer.while_compiling = noted
+    next(reports := iter(trainer))
+    next(reports)
+    assert waited == [[True, False, False]]
 
 
 def test_a_level_of_optimisation_that_was_asked_for_is_kept(monkeypatch):

@@ -10,7 +10,7 @@ again as soon as one has ended.
 import argparse
 import json
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +66,8 @@ def main(out: Path, names: list[str], seeds: list[int], sigmas: list[float], epi
     with ThreadPoolExecutor(at_once) as pool:
         futures = {name: [pool.submit(program.compile) for program in both] for name, both in lowered.items()}
         for name, own in trainers.items():
-            own._compiled = tuple(future.result() for future in futures[name])
+            own._compiled = futures[name]
+            wait(own._compiled)
             begun, rows = time.time(), []
             print(f"{name}: compiled after {begun - start:.0f} s", flush=True)
             length = own.config.env.episode_length

@@ -5,6 +5,7 @@ separate programs, compiled in parallel with the first.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, wait
 from functools import partial
 from typing import Any
 
@@ -16,7 +17,7 @@ from jaxtyping import Array, Float, Int
 from moca.agents import Agent, make_agent
 from moca.agents.agent import Info
 from moca.config import Config, ConfigError, refuse_partial
-from moca.devices import compiled
+from moca.devices import compiling
 from moca.drivers import overlap as two_cores
 from moca.drivers.trainer import Trainer
 from moca.envs.environment import Environment, Noise, Spaces
@@ -156,7 +157,7 @@ class ScanTrainer(Trainer):
         self._training = of_all(partial(train_episode, overlap=overlap))
         self._ending = of_all(end_episode)
         self._evaluation = of_all(partial(evaluate_run, overlap=overlap))
-        self._compiled: tuple[Any, ...] = ()
+        self._compiled: Sequence[Future] = ()  # as `lowered` yields them
 
     def lowered(self) -> Iterator[Any]:
         """The programs to compile: training, evaluation, and the end of a training episode."""
@@ -166,10 +167,12 @@ class ScanTrainer(Trainer):
         yield self._ending.lower(number, (*runs, *jax.eval_shape(self._training, number, runs, memory)), ())
 
     def compile(self) -> None:
-        self._compiled = tuple(compiled(self.lowered()))
+        """Compiles training; the other programs may be ready only when the first episode is done."""
+        self._compiled = compiling(self.lowered(), in_order=True)
+        self._compiled[0].result()
 
     def memory(self) -> int:
-        return max(map(self._memory_of, self._compiled))
+        return max(self._memory_of(program.result()) for program in self._compiled)
 
     @property
     def _policies(self) -> RunState:
@@ -181,11 +184,14 @@ class ScanTrainer(Trainer):
             self.compile()
         train, judge, end = self._compiled
         number, runs = self._number(), (self.configs, self._policies)
-        after, totals = train(number, runs, (self.state.replay,))
-        run, metrics = end(number, (*runs, after, totals), ())
+        after, totals = train.result()(number, runs, (self.state.replay,))
+        if not (judge.done() and end.done()):
+            with self.while_compiling():
+                wait(self._compiled)
+        run, metrics = end.result()(number, (*runs, after, totals), ())
         self.state = run if self.config.belief.smoothing else run._replace(replay=after.replay)
         if evaluation_due(self.config, self.episode):
-            scores = judge(number, (self.configs, self._policies), ())
+            scores = judge.result()(number, (self.configs, self._policies), ())
         else:
             scores = dict.fromkeys(SCORES, np.full(len(metrics["diverged"]), np.nan, np.float32))
         return dict(sorted(jax.device_get(metrics | scores).items()))

@@ -208,7 +208,7 @@ def _train(directory: RunDirectory, env: Spaces | None, overlap: bool, options: 
 @contextmanager
 def _compiling_later(console: Console, request: interrupts.Request, on_signal: Callable[[str], None]) -> Iterator[None]:
     """Surrounds the compilation of programs that the first steps did not need."""
-    console.print("compiling the programs that learn and evaluate …")
+    console.print("compiling the programs for the end of an episode …")
     with request.at_once(on_signal):
         yield
 

@@ -150,6 +150,7 @@ def agents(
     started = time.perf_counter()
     with ThreadPoolExecutor() as pool:
         trainers = list(pool.map(build, cells))
+    memories = [trainer.memory() for trainer in trainers]  # waits for all programs
     compiling = time.perf_counter() - started
     iterators = [iter(trainer) for trainer in trainers]
     samples: list[list[float]] = [[] for _ in cells]
@@ -159,14 +160,13 @@ def agents(
             next(iterator)
             own.append(time.perf_counter() - started)
     rows: list[dict[str, Any]] = []
-    for (width, count, env, name), trainer, own in zip(cells, trainers, samples, strict=True):
+    for (width, count, env, name), memory, own in zip(cells, memories, samples, strict=True):
         without, evaluated = median(own[2::2]), median(own[3::2])
-        memory = trainer.memory() / count / 2**20
         rows.append({
             "agent": name, "width": width, "runs": count, "env": env,
             "run_steps_per_s": 1000 * count / evaluated, "ms_per_step": evaluated,
             "run_steps_per_s_unevaluated": 1000 * count / without,
-            "compile_all_s": compiling, "mib_per_run": memory,
+            "compile_all_s": compiling, "mib_per_run": memory / count / 2**20,
         })  # fmt: skip
     for row in rows:
         same = {r["agent"]: r for r in rows if all(r[key] == row[key] for key in ("width", "runs", "env"))}

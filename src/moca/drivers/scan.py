@@ -167,7 +167,7 @@ class ScanTrainer(Trainer):
         yield self._ending.lower(number, (*runs, *jax.eval_shape(self._training, number, runs, memory)), ())
 
     def compile(self) -> None:
-        """Compiles training; the other programs may be ready only when the first episode is done."""
+        """Compiles training; the other programs may be ready only at the end of an episode."""
         self._compiled = compiling(self.lowered(), in_order=True)
         self._compiled[0].result()
 

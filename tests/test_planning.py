@@ -270,5 +270,11 @@ def test_runs_with_and_without_caution_share_a_program():
 def test_planning_needs_a_prediction_of_the_state_itself():
     with pytest.raises(ConfigError, match=r"plan.horizon = 2 needs an agent that predicts the next state"):
         settings(agent="bnaf", plan__horizon=2)
-    with pytest.raises(ConfigError, match=r"value.encoder cannot be combined with planning"):
+    with pytest.raises(ConfigError, match=r"plan.imagined = 3 needs an agent that predicts the next state"):
+        settings(agent="bnaf", plan__imagined=3)
+    with pytest.raises(ConfigError, match=r"plan.curiosity = 0.5 needs an agent that predicts the next state"):
+        settings(agent="naf", plan__curiosity=0.5)
+    with pytest.raises(ConfigError, match=r"value.encoder cannot be combined with plan.horizon = 2"):
         settings(plan__horizon=2, value__encoder=2)
+    with pytest.raises(ConfigError, match=r"sensor.history cannot be combined with plan.imagined = 1 yet"):
+        settings(plan__imagined=1, sensor__history=2, sensor__scales="[1,1]")

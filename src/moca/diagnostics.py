@@ -1,6 +1,6 @@
 """Diagnostics: the model's calibration and uncertainty, the covariance's effect on V."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -135,4 +135,22 @@ def describe_bias(found: Stakes) -> dict[str, Float[Array, ""]]:
         "expected_std": found.expected.std(),
         "action_gap": rms(found.action_gap),
         "ce_gap": rms(found.ce_gap),
+    }
+
+
+def describe_sampling(
+    sampled: Float[Array, "repeats two n"], exact: Float[Array, "two n"], gamma: Any
+) -> dict[str, Float[Array, ""]]:
+    """Returns the variance and bias of the sampled γ minᵢ E[Vᵢ⁻], averaged over an episode.
+
+    `target_variance` is the variance of the sampled target over independent draws. `target_bias` is
+    its mean minus the closed form. Each critic's sample average is unbiased; the smaller of the two
+    is not. The bias is therefore the smaller average minus the average of the critic whose
+    expectation is smaller. Both use the same draws, so that sampling noise cancels.
+    """
+    smaller, least = exact.argmin(axis=0), sampled.min(axis=1)
+    unbiased = jnp.where(smaller == 0, sampled[:, 0], sampled[:, 1])
+    return {
+        "target_variance": gamma**2 * least.var(axis=0, ddof=1).mean(),
+        "target_bias": gamma * (least - unbiased).mean(),
     }

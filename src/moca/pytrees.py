@@ -17,7 +17,7 @@ import numpy as np
 from moca.config import Config, PlanConfig, SensorConfig, is_off
 
 # Settings that are static if they are zero, by section.
-OPTIONAL: dict[str, tuple[str, ...]] = {"sensor": ("drop", "stick"), "plan": ("caution",)}
+OPTIONAL: dict[str, tuple[str, ...]] = {"sensor": ("drop", "stick"), "plan": ("caution", "curiosity")}
 
 
 def _is_traced(field: dataclasses.Field) -> bool:

@@ -7,6 +7,7 @@ The methods follow Algorithm 1: `init` is line 1, `act` line 3, and `update` lin
 """
 
 import dataclasses
+from functools import partial
 from typing import NamedTuple, cast
 
 import equinox as eqx
@@ -33,15 +34,18 @@ from moca.critic import (
     twin_axes,
     value_rates,
 )
-from moca.diagnostics import Stakes, describe_bias, stakes
+from moca.diagnostics import Stakes, describe_bias, describe_sampling, stakes
 from moca.dynamics import ModelState, bootstrap, fit, make_model
 from moca.exploration import Explore
+from moca.imagination import imagine, information_gain
 from moca.nets import ADAM, copies, decayed, share_done, stacked
 from moca.planning import World, look_ahead
 from moca.replay import Transition, sensed, with_width
 from moca.reward import RewardState, fit_reward, make_reward
 from moca.values import make_value
 from moca.width import at_width, input_size, value_settings
+
+REPEATS = 8  # independent draws of moca-mc's targets, from which their variance is measured
 
 
 class QuadraticState(NamedTuple):
@@ -73,8 +77,8 @@ class QuadraticAgent(Agent):
 
     @property
     def plans(self) -> bool:
-        """True if several steps are planned, which needs a learned reward."""
-        return self.config.plan.horizon > 1
+        """True if steps are planned or imagined, which needs a learned reward."""
+        return self.config.plan.horizon > 1 or self.config.plan.imagined > 0
 
     def init(self, key: Key[Array, ""]) -> QuadraticState:
         """Returns the initial state [Alg. 1 l. 1].
@@ -148,8 +152,8 @@ class QuadraticAgent(Agent):
     ) -> tuple[QuadraticState, Info]:
         """Updates both critics: prediction, target, step, copy [Alg. 1 l. 10–13].
 
-        With a horizon above 1 the prediction is of the state that many steps ahead, and the reward
-        of the batch includes those on the way.
+        If planning is on, it adds to the batch: imagined transitions, a reward for curiosity, and
+        the expected rewards up to the horizon, at which the predicted state then is.
         """
         batch = batch._replace(action=self.env.from_bounds(batch.action))
         predictions, found = self.predict(state, batch, draws.prediction), {}
@@ -158,8 +162,17 @@ class QuadraticAgent(Agent):
                 state.reward, self.config, cast(ModelState, state.model).ensemble.statistics, batch, state.updates
             )
             state = state._replace(reward=reward)
-        if self.config.plan.horizon > 1:
-            batch, predictions = self._ahead(state, batch, predictions, draws.prediction)
+        plan, key = self.config.plan, draws.prediction
+        if plan.imagined:
+            of_it = (plan.imagined, plan.noise, jax.random.fold_in(key, 2))
+            more = imagine(self.world(state), batch, partial(self.predict, state), *of_it)
+            batch, predictions = jax.tree.map(lambda *parts: jnp.concatenate(parts), (batch, predictions), more)
+        if not config.is_off(plan.curiosity):
+            gain = information_gain(cast(ModelState, state.model).ensemble, batch.observation, batch.action)
+            scale = plan.curiosity * (1 - share_done(self.config, state.updates))
+            batch, found["information_gain"] = batch._replace(reward=batch.reward + scale * gain), gain.mean()
+        if plan.horizon > 1:
+            batch, predictions = self._ahead(state, batch, predictions, key)
         values = closed(state.targets) if self.predicts else state.targets
         state, info = self._fit_critics(state, with_width(batch), self.target(batch, predictions, values))
         return self._sync_targets(state), info | found
@@ -296,7 +309,11 @@ class QuadraticAgent(Agent):
             predicted = before.reward.model.at(states, episode.observation, episode.action)
             info["reward_error"] = jnp.sqrt(jnp.mean(jnp.square(predicted - episode.reward)))
         if self.config.agent == "moca-mc":
-            info |= self._sampling(after, closed(after.targets), episode, key)
+            values, gamma = closed(after.targets), self.config.train.gamma
+            # Sequentially: all draws at once would need more memory than the rest of the program.
+            draw = lambda k: twin_values(self.predict(after, episode, k), values)  # noqa: E731
+            exact = twin_values(jax.vmap(mm.moment_match)(self._mixtures(after, episode)), values)
+            info |= describe_sampling(jax.lax.map(draw, jax.random.split(key, REPEATS)), exact, gamma)
         return info
 
     def stakes(self, state: QuadraticState, episode: Transition) -> Stakes:
@@ -305,30 +322,6 @@ class QuadraticAgent(Agent):
             self._mixtures(state, episode._replace(action=jnp.full_like(episode.action, end))) for end in (-1, 1)
         )
         return stakes(self._mixtures(state, episode), (least, most), closed(first(state.targets)))
-
-    def _sampling(
-        self, state: QuadraticState, values: mm.Function, episode: Transition, key: Key[Array, ""], repeats: int = 8
-    ) -> Info:
-        """Returns the variance and bias of the sampled γ minᵢ E[Vᵢ⁻], averaged over an episode.
-
-        `target_variance` is the variance of the sampled target over independent draws.
-        `target_bias` is its mean minus the closed form. Each critic's sample average is unbiased;
-        the smaller of the two is not. The bias is therefore the smaller average minus the average
-        of the critic whose expectation is smaller. Both use the same draws, so that sampling noise
-        cancels.
-        """
-        gamma = self.config.train.gamma
-        # Sequentially: all draws at once would need more memory than the rest of the program.
-        draw = lambda k: twin_values(self.predict(state, episode, k), values)  # noqa: E731
-        sampled = jax.lax.map(draw, jax.random.split(key, repeats))
-        matched = jax.vmap(mm.moment_match)(self._mixtures(state, episode))
-        smaller = twin_values(matched, values).argmin(axis=0)
-        least = sampled.min(axis=1)
-        unbiased = jnp.where(smaller == 0, sampled[:, 0], sampled[:, 1])
-        return {
-            "target_variance": gamma**2 * least.var(axis=0, ddof=1).mean(),
-            "target_bias": gamma * (least - unbiased).mean(),
-        }
 
 
 def perturbed(

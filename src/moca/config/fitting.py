@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from moca.config.checks import INT32, ConfigError, shown, single
 from moca.config.registry import AGENTS, CONSTANT, ENVS, NOISES, QUADRATIC_AGENTS
+from moca.config.sensing import is_off
 from moca.names import GYMNASIUM, OWN
 
 if TYPE_CHECKING:
@@ -99,8 +100,8 @@ def _width_fits(config: "Config") -> None:
     for name, value in others.items():
         if value:
             raise ConfigError(f"belief.width = true cannot be combined with {name} yet: set {name} to 0")
-    if config.plan.horizon > 1 or config.agent == "moca-plan":
-        raise ConfigError("belief.width = true cannot be combined with planning yet: use moca with plan.horizon = 1")
+    if name := _planning(config):
+        raise ConfigError(f"belief.width = true cannot be combined with {name} yet: use moca without planning")
 
 
 def _propagation_fits(config: "Config") -> None:
@@ -133,19 +134,33 @@ def _value_fits(config: "Config") -> None:
 
 
 def _plan_fits(config: "Config") -> None:
-    plan, plans = config.plan, config.agent == "moca-plan"
-    if plan.horizon > 1 and AGENTS[config.agent].prediction is None:
+    name = _planning(config)
+    if not name:
+        return
+    if AGENTS[config.agent].prediction is None:
         raise ConfigError(
-            f"plan.horizon = {plan.horizon} needs an agent that predicts the next state, which {config.agent} does "
-            "not: set plan.horizon to 1, or choose moca"
+            f"{name} needs an agent that predicts the next state, which {config.agent} does not: choose moca, or leave "
+            "planning off"
         )
-    if config.value.encoder and (plan.horizon > 1 or plans):
+    if config.value.encoder:
         raise ConfigError(
-            "value.encoder cannot be combined with planning: the latent state is predicted one step ahead only; set "
+            f"value.encoder cannot be combined with {name}: the latent state is predicted one step ahead only; set "
             "value.encoder to 0"
         )
-    if config.sensor.history and (plan.horizon > 1 or plans):
-        raise ConfigError("sensor.history cannot be combined with planning yet: set sensor.history to 0")
+    if config.sensor.history:
+        raise ConfigError(f"sensor.history cannot be combined with {name} yet: set sensor.history to 0")
+
+
+def _planning(config: "Config") -> str:
+    """Returns the setting that asks for planning, if there is one."""
+    plan = config.plan
+    given = {
+        f"plan.horizon = {plan.horizon}": plan.horizon > 1,
+        f"plan.imagined = {plan.imagined}": plan.imagined > 0,
+        f"plan.curiosity = {shown(plan.curiosity)}": not is_off(plan.curiosity),
+        "agent = moca-plan": config.agent == "moca-plan",
+    }
+    return next((name for name, asked in given.items() if asked), "")
 
 
 def _noise_fits(config: "Config") -> None:

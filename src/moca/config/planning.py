@@ -10,7 +10,7 @@ from moca.config.registry import VALUES
 class PlanConfig:
     """Planning over several steps, in targets and, by moca-plan, in decisions; off by default.
 
-    A caution of exactly zero removes the variance from the compiled program.
+    A caution or a curiosity of exactly zero is removed from the compiled program.
     """
 
     horizon: int = setting(
@@ -18,6 +18,20 @@ class PlanConfig:
     )
     caution: float = setting(
         0.0, "The β of E[V] − β √Var[V] in the target: above 0 is cautious, below 0 optimistic, 0 the paper's target."
+    )
+    imagined: int = setting(
+        0,
+        "The number of imagined transitions, one after the other, for each stored one in a batch of the critics.",
+        low=0,
+        high=100,
+    )
+    noise: float = setting(
+        1.0, "The standard deviation of imagined actions around the greedy one, which lie within ±1.", low=0
+    )
+    curiosity: float = setting(
+        0.0,
+        "The reward in a target for each nat that the step tells about the dynamics; falls to 0 over training.",
+        low=0,
     )
     reward: str = setting("erf", "The function class of the learned reward, which planning needs.", among=VALUES)
     bases: int = setting(128, "The number of basis functions of the learned reward.", low=1)

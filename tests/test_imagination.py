@@ -1,0 +1,125 @@
+"""Imagined transitions: what they start from, what they hold, and what is learned from them."""
+
+from functools import partial
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from moca import moments as mm
+from moca.agents import make_agent
+from moca.drivers import ScanTrainer
+from moca.imagination import imagine, information_gain
+from moca.replay import Transition
+from tests import probes
+from tests.test_planning import APART, GAMMA, NOISE, A, B, K, linear_world, quadratic_reward, settings
+
+STEPS, COUNT = 3, 4
+
+
+def batch():
+    """Stored transitions of which the first terminated."""
+    state = 0.3 * np.random.default_rng(0).normal(size=(COUNT, 2))
+    ended = np.arange(COUNT) == 0
+    return Transition(*map(jnp.asarray, (state, np.full((COUNT, 1), 0.9), np.full(COUNT, 7.0), state, 1.0 * ended)))
+
+
+def agent_and_state(**more):
+    """An agent in a linear world with a quadratic reward and two quadratic values."""
+    agent = make_agent(settings(plan__imagined=STEPS, value__kind="quadratic", plan__reward="quadratic", **more), DRIFT)
+    world, state = linear_world(quadratic_reward()), agent.init(jax.random.key(0))
+    values = jax.vmap(lambda scale: mm.Quadratic(-scale * jnp.eye(2), jnp.ones(2)))(jnp.array([1.0, 2.0]))
+    critics = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), world.critic)
+    return agent, state._replace(
+        model=world.model, critics=critics, targets=values, reward=state.reward._replace(model=world.reward)
+    )
+
+
+DRIFT = probes.Drift()
+
+
+def imagined(noise, **more):
+    agent, state = agent_and_state(**more)
+    predict = partial(agent.predict, state)
+    return agent, state, imagine(agent.world(state), batch(), predict, STEPS, noise, jax.random.key(1))
+
+
+def test_without_noise_they_are_the_textbooks_closed_loop():
+    """In a linear world: states, actions, rewards, the target, and that nothing ends."""
+    with jax.enable_x64(True):
+        agent, state, (found, following) = imagined(0.0)
+        world, mean = agent.world(state), np.asarray(batch().observation)
+        statistics, rows, Q = world.model.ensemble.statistics, np.arange(COUNT), np.diag(NOISE**2 + APART.var(0))
+        target = agent.target(found, following, state.targets)
+        for _ in range(STEPS):
+            action = mean @ K.T
+            np.testing.assert_allclose(found.observation[rows], mean, atol=1e-12)
+            np.testing.assert_allclose(found.action[rows], action, atol=1e-12)
+            reward = world.reward.at(statistics, jnp.asarray(mean), jnp.asarray(action))
+            np.testing.assert_allclose(found.reward[rows], reward, atol=1e-12)
+            mean = mean @ A.T + action @ B.T + APART.mean(0)
+            np.testing.assert_allclose(following.mean[rows], mean, atol=1e-12)
+            values = [-scale * (np.sum(mean**2, 1) + np.trace(Q)) / 2 + mean.sum(1) for scale in (1, 2)]
+            np.testing.assert_allclose(target[rows], reward + GAMMA * np.minimum(*values), atol=1e-9)
+            rows = rows + COUNT
+        assert len(found.reward) == STEPS * COUNT
+        assert not found.terminated.any()
+
+
+def test_actions_spread_around_the_greedy_one_within_the_bounds():
+    _, _, (found, _) = imagined(0.2)
+    _, _, (wild, _) = imagined(10.0)
+    away = found.action[:, 0] - found.observation @ K[0]
+    assert 0.1 < jnp.std(away) < 0.4
+    assert len(np.unique(away)) == STEPS * COUNT
+    assert set(np.unique(wild.action)) >= {-1.0, 1.0}
+    assert (jnp.abs(wild.action) <= 1).all()
+
+
+@pytest.mark.parametrize("agent", ["moca", "moca-ce", "moca-mc", "moca-mixture", "moca-plan"])
+def test_the_critics_learn_from_them(agent):
+    """The step of the critics is the one on stored and imagined transitions together, for every prediction."""
+    made, state = agent_and_state(agent=agent)
+    draws, stored = made.draw_update(jax.random.key(2)), batch()
+    after, info = made.fit_values(state, stored, draws)
+    bounded = stored._replace(action=DRIFT.from_bounds(stored.action))
+    state = state._replace(reward=after.reward)
+    key = jax.random.fold_in(draws.prediction, 2)
+    predict, predictions = partial(made.predict, state), made.predict(state, bounded, draws.prediction)
+    more, following = imagine(made.world(state), bounded, predict, STEPS, 1.0, key)
+    targets = [made.target(b, p, state.targets) for b, p in ((bounded, predictions), (more, following))]
+    np.testing.assert_allclose(info["target_mean"], jnp.concatenate(targets).mean(), rtol=1e-4)
+
+
+def test_information_gain_is_that_of_a_gaussian_and_zero_where_members_agree():
+    ensemble = linear_world(quadratic_reward()).model.ensemble
+    states, actions = jnp.zeros((2, 2)), jnp.zeros((2, 1))
+    expected = 0.5 * np.log(1 + APART.var(0) / NOISE**2).sum()
+    np.testing.assert_allclose(information_gain(ensemble, states, actions), [expected] * 2, rtol=1e-4)
+    one = jax.tree.map(lambda leaf: leaf[:1], ensemble.members)
+    alone = information_gain(eqx.tree_at(lambda e: e.members, ensemble, one), states, actions)
+    np.testing.assert_allclose(alone, 0, atol=1e-6)
+
+
+def test_curiosity_is_added_to_targets_and_falls_to_zero():
+    plain, state = agent_and_state()
+    curious, _ = agent_and_state(plan__curiosity=0.5)
+    draws, stored = plain.draw_update(jax.random.key(2)), batch()
+    without, (_, info) = plain.fit_values(state, stored, draws)[1], curious.fit_values(state, stored, draws)
+    gained = info["target_mean"] - without["target_mean"]
+    np.testing.assert_allclose(gained, 0.5 * info["information_gain"], rtol=1e-3)
+    late = state._replace(updates=jnp.asarray(10**6))
+    same = [agent.fit_values(late, stored, draws)[1]["target_mean"] for agent in (plain, curious)]
+    np.testing.assert_allclose(*same, rtol=1e-6)
+
+
+def test_a_run_imagines_on_beliefs():
+    more = {"belief__filter": True, "noise__sigma": 0.05, "plan__curiosity": 0.1}
+    trainer = ScanTrainer([settings(plan__imagined=2, **more)] * 2, [0, 1], probes.Drift())
+    *_, report = trainer
+    known = {name: values for name, values in report.metrics.items() if name != "value_noise_variance"}
+    assert all(np.isfinite(values).all() for values in known.values())
+    assert (report.metrics["information_gain"] > 0).all()
+    assert (report.metrics["reward_loss"] > 0).all()

@@ -11,8 +11,8 @@ from moca import moments as mm
 from moca.agents import make_agent
 from moca.backup import twin_values
 from moca.config import QUADRATIC_AGENTS, VALUES
-from moca.drivers import ScanTrainer
 from moca.diagnostics import describe_sampling
+from moca.drivers import ScanTrainer
 from moca.dynamics import fit
 from moca.envs.environment import Environment, Step
 from moca.replay import Layout, Transition, read

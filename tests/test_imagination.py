@@ -11,7 +11,7 @@ import pytest
 from moca import moments as mm
 from moca.agents import make_agent
 from moca.drivers import ScanTrainer
-from moca.imagination import imagine, information_gain
+from moca.imagination import disagreement, imagine
 from moca.replay import Transition
 from tests import probes
 from tests.test_planning import APART, GAMMA, NOISE, A, B, K, linear_world, quadratic_reward, settings
@@ -93,13 +93,13 @@ def test_the_critics_learn_from_them(agent):
     np.testing.assert_allclose(info["target_mean"], jnp.concatenate(targets).mean(), rtol=1e-4)
 
 
-def test_information_gain_is_that_of_a_gaussian_and_zero_where_members_agree():
+def test_disagreement_is_in_units_of_changes_and_zero_where_members_agree():
     ensemble = linear_world(quadratic_reward()).model.ensemble
     states, actions = jnp.zeros((2, 2)), jnp.zeros((2, 1))
-    expected = 0.5 * np.log(1 + APART.var(0) / NOISE**2).sum()
-    np.testing.assert_allclose(information_gain(ensemble, states, actions), [expected] * 2, rtol=1e-4)
+    expected = np.sum(APART.var(0) / np.asarray(ensemble.statistics.deviation[1]) ** 2)
+    np.testing.assert_allclose(disagreement(ensemble, states, actions), [expected] * 2, rtol=1e-4)
     one = jax.tree.map(lambda leaf: leaf[:1], ensemble.members)
-    alone = information_gain(eqx.tree_at(lambda e: e.members, ensemble, one), states, actions)
+    alone = disagreement(eqx.tree_at(lambda e: e.members, ensemble, one), states, actions)
     np.testing.assert_allclose(alone, 0, atol=1e-6)
 
 
@@ -109,7 +109,7 @@ def test_curiosity_is_added_to_targets_and_falls_to_zero():
     draws, stored = plain.draw_update(jax.random.key(2)), batch()
     without, (_, info) = plain.fit_values(state, stored, draws)[1], curious.fit_values(state, stored, draws)
     gained = info["target_mean"] - without["target_mean"]
-    np.testing.assert_allclose(gained, 0.5 * info["information_gain"], rtol=1e-3)
+    np.testing.assert_allclose(gained, 0.5 * info["disagreement"], rtol=1e-3)
     late = state._replace(updates=jnp.asarray(10**6))
     same = [agent.fit_values(late, stored, draws)[1]["target_mean"] for agent in (plain, curious)]
     np.testing.assert_allclose(*same, rtol=1e-6)
@@ -121,5 +121,5 @@ def test_a_run_imagines_on_beliefs():
     *_, report = trainer
     known = {name: values for name, values in report.metrics.items() if name != "value_noise_variance"}
     assert all(np.isfinite(values).all() for values in known.values())
-    assert (report.metrics["information_gain"] > 0).all()
+    assert (report.metrics["disagreement"] > 0).all()
     assert (report.metrics["reward_loss"] > 0).all()

@@ -11,10 +11,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float, Int, Key
 
 from moca import moments as mm
+from moca.config import Config
 from moca.dynamics import GaussianEnsemble
+from moca.nets import share_done
 from moca.planning import World
 from moca.replay import Transition
 
@@ -52,13 +54,17 @@ def imagine(
     return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), imagined)
 
 
-def information_gain(
+def disagreement(
     ensemble: GaussianEnsemble, states: Float[Array, "n obs"], actions: Float[Array, "n act"]
 ) -> Float[Array, "n"]:
-    """Returns how much a step would tell about which member is right, in nats.
+    """Returns the epistemic variance of a step, summed over dimensions.
 
-    It is ½ Σᵢ log(1 + epistemic variance / aleatoric variance), the mutual information of member
-    and next state if the mixture is taken for a Gaussian, and dimensions for independent [choice].
+    Its unit in each dimension is the variance of changes seen so far [choice].
     """
-    _, aleatoric, epistemic = mm.decompose(ensemble.predict_batch(states, actions), full=False)
-    return jnp.log1p(epistemic / jnp.maximum(aleatoric, jnp.finfo(aleatoric.dtype).tiny)).sum(axis=-1) / 2
+    _, _, epistemic = mm.decompose(ensemble.predict_batch(states, actions), full=False)
+    return jnp.sum(epistemic / jnp.square(ensemble.statistics.deviation[1]), axis=-1)
+
+
+def curiosity_left(config: Config, updates: Int[Array, ""]) -> Float[Array, ""]:
+    """Returns the weight of the disagreement as a reward: it falls to zero in half of training."""
+    return config.plan.curiosity * jnp.maximum(1 - 2 * share_done(config, updates), 0)

@@ -162,9 +162,20 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     },
     "tuned": _TUNED,
     "told": _TOLD,
-    # For few steps of experience: more updates. Targets several steps ahead are to come when they
-    # help, which so far they do not: see docs/planning.md.
-    "efficient": {**_TUNED, "": {**_TUNED[""], "train.updates": 4}},
+    # For few steps of experience: many updates on imagined transitions. See docs/planning.md.
+    "efficient": {
+        **_TOLD,
+        "": {
+            **_TOLD[""],
+            "env.action_repeat": 4,
+            "train.gamma": 0.98,
+            "train.updates": 10,
+            "critic.target_period": 25,
+            "plan.imagined": 8,
+            "plan.curiosity": 3.0,
+        },
+        **{agent: {"plan.imagined": 0, "plan.curiosity": 0.0} for agent in ("bnaf", "naf", "sac")},
+    },
 }
 
 

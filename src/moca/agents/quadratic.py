@@ -37,7 +37,7 @@ from moca.critic import (
 from moca.diagnostics import Stakes, describe_bias, describe_sampling, stakes
 from moca.dynamics import ModelState, bootstrap, fit, make_model
 from moca.exploration import Explore
-from moca.imagination import imagine, information_gain
+from moca.imagination import curiosity_left, disagreement, imagine
 from moca.nets import ADAM, copies, decayed, share_done, stacked
 from moca.planning import World, look_ahead
 from moca.replay import Transition, sensed, with_width
@@ -168,9 +168,9 @@ class QuadraticAgent(Agent):
             more = imagine(self.world(state), batch, partial(self.predict, state), *of_it)
             batch, predictions = jax.tree.map(lambda *parts: jnp.concatenate(parts), (batch, predictions), more)
         if not config.is_off(plan.curiosity):
-            gain = information_gain(cast(ModelState, state.model).ensemble, batch.observation, batch.action)
-            scale = plan.curiosity * (1 - share_done(self.config, state.updates))
-            batch, found["information_gain"] = batch._replace(reward=batch.reward + scale * gain), gain.mean()
+            unknown = disagreement(cast(ModelState, state.model).ensemble, batch.observation, batch.action)
+            batch = batch._replace(reward=batch.reward + curiosity_left(self.config, state.updates) * unknown)
+            found["disagreement"] = unknown.mean()
         if plan.horizon > 1:
             batch, predictions = self._ahead(state, batch, predictions, key)
         values = closed(state.targets) if self.predicts else state.targets

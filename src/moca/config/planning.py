@@ -30,7 +30,7 @@ class PlanConfig:
     )
     curiosity: float = setting(
         0.0,
-        "The reward in a target for each nat that the step tells about the dynamics; falls to 0 over training.",
+        "The reward in a target for the ensemble's disagreement about the step; falls to 0 in half of training.",
         low=0,
     )
     reward: str = setting("erf", "The function class of the learned reward, which planning needs.", among=VALUES)

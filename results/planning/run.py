@@ -1,10 +1,10 @@
-"""Runs agents that look several steps ahead on few steps of experience.
+"""Runs agents that plan or imagine on few steps of experience.
 
-    python results/planning/run.py OUT [NAME …] [--seeds 10] [--sigmas 0 0.05] [--episodes 5]
+    python results/planning/run.py OUT [NAME …] [--seeds 10] [--first 20] [--sigmas 0 0.05]
 
-Each name is a cell of `CELLS`, one compiled program of seeds × noise levels, from the preset
-`told`. On a GPU all are compiled at once, then run one after the other. OUT/cells.json is written
-again as soon as one has ended.
+Each name is a cell, one compiled program of its seeds and noise levels: one of `CELLS`, or one of
+search.json. On a GPU all are compiled at once, then run one after the other. OUT/cells.json is
+written again as soon as one has ended.
 """
 
 import argparse
@@ -19,69 +19,93 @@ import numpy as np
 
 from moca import presets
 from moca.drivers import ScanTrainer
+from moca.envs.defaults import defaults
 
-FIRST = 20  # the first seed
 KEPT = ("return_mean", "overestimation", "reward_error", "reward_loss", "epistemic_std", "coverage_1sigma", "diverged")
-FEW = {"train.eval_every": 2, "value.least": 0.0}
+HERE = Path(__file__).parent
 
 
 def cell(agent: str, horizon: int, updates: int, steps: int = 10_000, env: str = "CartpoleSwingup", **more):
-    """The settings of a cell."""
+    """A cell of the first trials, from the preset `told`."""
     own = {name.replace("__", "."): value for name, value in more.items()}
-    return env, {"agent": agent, "plan.horizon": horizon, "train.updates": updates, "train.steps": steps, **FEW, **own}
+    own |= {"agent": agent, "plan.horizon": horizon, "train.updates": updates, "train.steps": steps}
+    return env, "told", {"train.eval_every": 2, "train.eval_episodes": 2, **own}
+
+
+def efficient(env: str, steps: int, sigma: float):
+    """A task of the preset `efficient`, evaluated after every episode."""
+    return env, "efficient", {"train.steps": steps, "noise.sigma": sigma, "train.eval_episodes": 5}
 
 
 CELLS = {
+    "swing-0": efficient("CartpoleSwingup", 10_000, 0.0),
+    "swing-05": efficient("CartpoleSwingup", 16_000, 0.05),
+    "balance-05": efficient("CartpoleBalance", 6_000, 0.05),
+    "pendulum-05": efficient("PendulumSwingup", 12_000, 0.05),
     "moca-h1-u4": cell("moca", 1, 4),
-    "moca-h5-u4": cell("moca", 5, 4),
-    "ce-h5-u4": cell("moca-ce", 5, 4),
     "moca-h3-u4": cell("moca", 3, 4),
     "ce-h3-u4": cell("moca-ce", 3, 4),
     "ce-h3-u4-reward": cell("moca-ce", 3, 4, plan__lr=1e-2, plan__bases=256),
-    "moca-h3-u12": cell("moca", 3, 12),
-    "plan-h1-u4": cell("moca-plan", 1, 4, plan__length=8, plan__iterations=6),
-    "balance-h1-u4": cell("moca", 1, 4, 6000, "CartpoleBalance"),
-    "balance-h3-u4": cell("moca", 3, 4, 6000, "CartpoleBalance"),
-    "mc4-h3-u4": cell("moca-mc", 3, 4),
-    "plan-h3-u4": cell("moca-plan", 3, 4, plan__length=8, plan__iterations=6),
 }
 
 
-def trainer(name: str, seeds: list[int], sigmas: list[float], episodes: int) -> ScanTrainer:
+def searched() -> dict[str, tuple]:
+    """The cells of search.json, each variant of floats by itself."""
+    rounds = json.loads((HERE / "search.json").read_text())["rounds"].values()
+    own = {"train.eval_episodes": 5, "value.least": 0.0}
+    return {
+        f"{name}/{variant}": (each["env"], each["preset"], {**own, **each["settings"], **more["settings"]})
+        for every in rounds
+        for name, each in every["cells"].items()
+        for variant, more in each["variants"].items()
+    }
+
+
+def facts(env: str, preset: str) -> dict[str, Any]:
+    """The ranges of V: of the preset or, as for a user, measured. `told` had those of Cartpole Balance."""
+    if env in presets.ENVIRONMENTS:
+        return {}
+    if preset == "told":
+        return {**presets.ENVIRONMENTS["CartpoleBalance"], "value.least": 0.0}
+    return defaults(env, **presets.how_to_measure(preset, env, {}))
+
+
+def trainer(cell: tuple, seeds: list[int], sigmas: list[float]) -> ScanTrainer:
     """The runs of a cell as one program, not compiled."""
-    env, settings = CELLS[name]
-    facts = presets.ENVIRONMENTS["CartpoleBalance"]  # the same plant and observations
-    own = [{**settings, "noise.sigma": sigma, "train.eval_episodes": episodes} for sigma in sigmas for _ in seeds]
-    return ScanTrainer([presets.build("told", env, each, facts) for each in own], seeds * len(sigmas))
+    env, preset, settings = cell
+    levels = [settings["noise.sigma"]] if "noise.sigma" in settings else sigmas
+    found = facts(env, preset)
+    configs = [presets.build(preset, env, {**settings, "noise.sigma": level}, found) for level in levels for _ in seeds]
+    return ScanTrainer(configs, seeds * len(levels))
 
 
-def main(out: Path, names: list[str], seeds: list[int], sigmas: list[float], episodes: int) -> None:
-    start = time.time()
+def main(out: Path, names: list[str], seeds: list[int], sigmas: list[float]) -> None:
+    start, cells, done = time.time(), CELLS | searched(), {}
     out.mkdir(parents=True, exist_ok=True)
-    done: dict[str, Any] = {}
     at_once = 1 if jax.default_backend() == "cpu" else 16
-    trainers = {name: trainer(name, seeds, sigmas, episodes) for name in names or CELLS}
+    trainers = {name: trainer(cells[name], seeds, sigmas) for name in names or list(CELLS)[:4]}
     lowered = {name: list(each.lowered()) for name, each in trainers.items()}
     print(f"traced after {time.time() - start:.0f} s", flush=True)
     with ThreadPoolExecutor(at_once) as pool:
-        futures = {name: [pool.submit(program.compile) for program in both] for name, both in lowered.items()}
+        futures = {name: [pool.submit(program.compile) for program in each] for name, each in lowered.items()}
         for name, own in trainers.items():
             own._compiled = futures[name]
             wait(own._compiled)
             begun, rows = time.time(), []
             print(f"{name}: compiled after {begun - start:.0f} s", flush=True)
-            length = own.config.env.episode_length
-            for number, report in enumerate(own):
+            for report in own:
                 metrics = {
                     key: np.asarray(report.metrics[key], float).tolist() for key in KEPT if key in report.metrics
                 }
-                rows.append({"step": (number + 1) * length, **metrics})
+                rows.append({"step": report.step, **metrics})
             took = time.time() - begun
             last = np.array([row["return_mean"] for row in rows if np.isfinite(row["return_mean"][0])][-2:]).mean(0)
-            for half, sigma in zip(np.split(last, len(sigmas)), sigmas, strict=True):
-                print(f"  σ {sigma}: median {np.median(half):.0f}, mean {half.mean():.0f}, {np.sort(half).astype(int)}")
-            print(f"  {took:.0f} s", flush=True)
-            origin = {"settings": CELLS[name], "seeds": seeds, "sigmas": sigmas, "episodes": episodes, "seconds": took}
+            for part in np.split(last, len(last) // len(seeds)):
+                print(
+                    f"  median {np.median(part):.0f}, mean {part.mean():.0f}, {np.sort(part).astype(int)}, {took:.0f} s"
+                )
+            env, preset, settings = cells[name]
+            origin = {"env": env, "preset": preset, "settings": settings, "seeds": seeds, "seconds": took}
             origin |= {"device": jax.devices()[0].device_kind, "jax": jax.__version__}
             done[name] = {**origin, "rows": rows}
             (out / "cells.json").write_text(json.dumps(done) + "\n")
@@ -92,8 +116,7 @@ if __name__ == "__main__":
     parser.add_argument("out", type=Path)
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--sigmas", type=float, nargs="+", default=[0.0, 0.05])
-    parser.add_argument("--episodes", type=int, default=5)
+    parser.add_argument("--first", type=int, default=20)
+    parser.add_argument("--sigmas", type=float, nargs="+", default=[0.0])
     given = parser.parse_args()
-    seeds = list(range(FIRST, FIRST + given.seeds))
-    main(given.out, given.names, seeds, given.sigmas, given.episodes)
+    main(given.out, given.names, list(range(given.first, given.first + given.seeds)), given.sigmas)

@@ -1,1 +1,1 @@
-"""Small tasks whose best return is known exactly."""
+"""Small tasks of our own."""

@@ -15,5 +15,5 @@ def test_the_page_says_what_the_file_holds():
     assert [row["seed"] for row in ROWS] == list(range(8))
     assert f"reported with {min(reported):.1f} to {max(reported):.1f}" in page
     assert f"intervals of ± {min(intervals):.2f} to ± {max(intervals):.2f}" in page
-    assert f"each of the eight differs from that by less than its interval, and by {max(apart):.2f} at most" in page
+    assert f"each of the eight differs from that by less than its interval, and by {max(apart):.3f} at most" in page
     assert f"The last policies have {min(lasts):.1f} to {max(lasts):.1f}" in page

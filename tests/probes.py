@@ -119,6 +119,12 @@ def tiny(**settings: Any) -> Config:
     return override(Config(), small | {name.replace("__", "."): value for name, value in settings.items()})
 
 
+@jax.jit
+def first(tree):
+    """What belongs to the first run; one program, where indexing each array would be one for each."""
+    return jax.tree.map(lambda leaf: leaf[0], tree)
+
+
 def optimised(trainer):
     """The programs of a trainer that runs longer than it compiles: training has optimisations that tests leave out."""
     train, *others = trainer.lowered()

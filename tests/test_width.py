@@ -110,7 +110,7 @@ def test_every_agent_acts_and_learns_on_mean_and_width(settings):
     for report in trainer:
         odd = {name for name, values in report.metrics.items() if not np.isfinite(values).all()}
         assert odd <= {"value_noise_variance"}, odd
-    agent, learner = make_agent(config, probes.Drift()), jax.tree.map(lambda leaf: leaf[0], trainer.learners)
+    agent, learner = make_agent(config, probes.Drift()), probes.first(trainer.learners)
     rows = read(trainer.state.replay[0], jnp.arange(60), agent.layout)
     same = np.arange(59) % 20 < 19  # the next step is of the same episode
     np.testing.assert_array_equal(rows.next_width[:-1][same], rows.width[1:][same])

@@ -268,7 +268,7 @@ def test_an_end_is_worth_nothing_and_a_time_limit_is_no_end(judged):
     """At −1 reward one and the end: V = 1. At 1 reward one for ever, cut into fives: V = 1 / (1 − γ)."""
     config, trainer, _ = judged
     agent = make_agent(config, trainer.env)
-    learner = jax.tree.map(lambda leaf: leaf[0], trainer.learners)
+    learner = probes.first(trainer.learners)
     found = [float(agent.value(learner, jnp.array([state]))) for state in (-1.0, 1.0)]
     np.testing.assert_allclose(found, [1, 1 / (1 - GAMMA)], atol=0.3)
 

@@ -6,6 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from tools.quick_xla import FUSED
 
 from moca.config import Config, override
 from moca.devices import compiling
@@ -128,7 +129,7 @@ def first(tree):
 def optimised(trainer):
     """The programs of a trainer that runs longer than it compiles: training has optimisations that tests leave out."""
     train, *others = trainer.lowered()
-    best = SimpleNamespace(compile=lambda: train.compile(compiler_options={"xla_backend_optimization_level": 3}))
+    best = SimpleNamespace(compile=lambda: train.compile(compiler_options=FUSED))
     return compiling([best, *others])
 
 

@@ -75,12 +75,10 @@ def solved():
             trainer._compiled = probes.optimised(trainer)
             *_, report = trainer
             agent = make_agent(config, trainer.env)
-            over = lambda f, learners: jax.vmap(lambda l: jax.vmap(lambda s: f(l, s))(STATES[:, None]))(learners).mean(
-                0
-            )  # noqa: E731, E741
-            found = jax.jit(lambda learners: (over(agent.value, learners), over(agent.act, learners)[:, 0]))
+            of_each = lambda learner: jax.vmap(lambda s: (agent.value(learner, s), agent.act(learner, s)[0]))  # noqa: E731
+            found = jax.jit(jax.vmap(lambda learner: of_each(learner)(STATES[:, None])))(trainer.learners)
             metrics = {k: float(v.mean()) for k, v in report.metrics.items()}
-            cache[name] = *map(np.asarray, found(trainer.learners)), metrics
+            cache[name] = *(np.asarray(each).mean(0) for each in found), metrics
         return cache[name]
 
     return solve

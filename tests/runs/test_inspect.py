@@ -62,7 +62,7 @@ def learned(config, env, count):
     """What agents have learned, as it were: how they begin, with random numbers on top."""
     rng = np.random.default_rng(0)
     more = lambda leaf: leaf + 0.5 * np.abs(rng.normal(size=leaf.shape)).astype(np.float32)  # noqa: E731
-    learners = jax.jit(jax.vmap(make_agent(config, env).init))(jax.random.split(jax.random.key(1), count))
+    learners = jax.vmap(make_agent(config, env).init)(jax.random.split(jax.random.key(1), count))
     if config.agent != "sac":
         values = (learners.critics.value, learners.targets)
         learners = eqx.tree_at(lambda s: (s.critics.value, s.targets), learners, jax.tree.map(more, values))

@@ -136,5 +136,9 @@ def optimised(trainer):
 def without_scores(trainer):
     """The trainer with an evaluation that gives no numbers, for tests of what is learned: compiling it is a third."""
     nothing = dict.fromkeys(SCORES, jnp.full(len(trainer.state.diverged), jnp.nan))
-    trainer._evaluation = jax.jit(lambda number, runs, donated: nothing)
+
+    def no_scores(number, runs, donated):
+        return nothing
+
+    trainer._evaluation = jax.jit(no_scores)
     return trainer

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -9,6 +10,7 @@ import jax
 import numpy as np
 import pytest
 
+from moca.config import Config
 from moca.drivers import ScanTrainer, host, host_evaluation
 from moca.drivers.trainer import Trainer
 from moca.envs.environment import Environment
@@ -30,8 +32,11 @@ def programs_made_once() -> Iterator[dict]:
         return made[key]
 
     def compile_once(trainer):
-        key = (type(trainer), _facts(trainer.env), _shapes((trainer.configs, trainer.state)))
-        trainer._compiled = once(lambda: build(trainer) or trainer._compiled, *key)
+        evaluation = trainer._evaluation.__name__  # which some trainers do without
+        shapes = _shapes((_without_steps(trainer.configs), trainer.state))
+        make = lambda: (build(trainer) or trainer._compiled, jax.tree.structure(trainer.configs))  # noqa: E731
+        trainer._compiled, kind = once(make, type(trainer), evaluation, _facts(trainer.env), shapes)
+        trainer.configs = jax.tree.unflatten(kind, jax.tree.leaves(trainer.configs))  # as the program was made for
 
     def begin_once(trainer, env):
         return once(lambda: beginning(trainer, env), Trainer, _facts(env), trainer._spread)
@@ -51,6 +56,12 @@ def programs_made_once() -> Iterator[dict]:
             patch.setattr(module, "lowered", lower_once)
         patch.setattr(Run, "_programs", property(lambda run: once(lambda: programs(run), Run, _facts(run.environment))))
         yield made
+
+
+def _without_steps(configs: Config) -> Config:
+    """Of the number of steps a program contains the horizon of its schedules, and the size of its memory."""
+    train = configs.train
+    return replace(configs, train=replace(train, horizon=train.horizon or train.steps, steps=0))
 
 
 def _facts(env: Any) -> tuple:

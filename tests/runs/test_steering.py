@@ -37,6 +37,13 @@ def config(episodes, **settings):
     return probes.tiny(**(SETTINGS | SHARED | {"train__steps": LENGTH * episodes} | settings))
 
 
+def test_a_program_depends_on_the_number_of_steps_through_schedules_and_memory_alone():
+    """So that these runs share one: see `tests/sharing.py`."""
+    programs = [make_trainer([config(episodes)], [0], probes.Drift()).lowered() for episodes in (2, 6)]
+    train, longer = (next(lowered).as_text() for lowered in programs)
+    assert train == longer
+
+
 def learned(path, name="policy.npz"):
     with np.load(path / name) as file:
         return {key: file[key] for key in file.files}

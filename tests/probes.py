@@ -6,6 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from tools.quick_xla import FUSED
 
 from moca.config import Config, override
 from moca.devices import compiling
@@ -119,15 +120,25 @@ def tiny(**settings: Any) -> Config:
     return override(Config(), small | {name.replace("__", "."): value for name, value in settings.items()})
 
 
+@jax.jit
+def first(tree):
+    """What belongs to the first run; one program, where indexing each array would be one for each."""
+    return jax.tree.map(lambda leaf: leaf[0], tree)
+
+
 def optimised(trainer):
     """The programs of a trainer that runs longer than it compiles: training has optimisations that tests leave out."""
     train, *others = trainer.lowered()
-    best = SimpleNamespace(compile=lambda: train.compile(compiler_options={"xla_backend_optimization_level": 3}))
+    best = SimpleNamespace(compile=lambda: train.compile(compiler_options=FUSED))
     return compiling([best, *others])
 
 
 def without_scores(trainer):
     """The trainer with an evaluation that gives no numbers, for tests of what is learned: compiling it is a third."""
     nothing = dict.fromkeys(SCORES, jnp.full(len(trainer.state.diverged), jnp.nan))
-    trainer._evaluation = jax.jit(lambda number, runs, donated: nothing)
+
+    def no_scores(number, runs, donated):
+        return nothing
+
+    trainer._evaluation = jax.jit(no_scores)
     return trainer

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -9,7 +10,8 @@ import jax
 import numpy as np
 import pytest
 
-from moca.drivers import ScanTrainer, host, host_evaluation
+from moca.config import Config
+from moca.drivers import HostTrainer, ScanTrainer, host, host_evaluation
 from moca.drivers.trainer import Trainer
 from moca.envs.environment import Environment
 from moca.runs.run import Run
@@ -30,8 +32,15 @@ def programs_made_once() -> Iterator[dict]:
         return made[key]
 
     def compile_once(trainer):
-        key = (type(trainer), _facts(trainer.env), _shapes((trainer.configs, trainer.state)))
-        trainer._compiled = once(lambda: build(trainer) or trainer._compiled, *key)
+        evaluation = trainer._evaluation.__name__  # which some trainers do without
+        shapes = _shapes((_as_in_programs(trainer.configs), trainer.state))
+        make = lambda: (build(trainer) or trainer._compiled, jax.tree.structure(trainer.configs))  # noqa: E731
+        trainer._compiled, kind = once(make, type(trainer), evaluation, _facts(trainer.env), shapes)
+        trainer.configs = jax.tree.unflatten(kind, jax.tree.leaves(trainer.configs))  # as the program was made for
+
+    def prepare(trainer):
+        trainer.configs = _as_in_programs(trainer.configs)
+        host_build(trainer)
 
     def begin_once(trainer, env):
         return once(lambda: beginning(trainer, env), Trainer, _facts(env), trainer._spread)
@@ -44,13 +53,22 @@ def programs_made_once() -> Iterator[dict]:
         return once(lambda: lower(function, arguments, runs, shared, donated), *key)
 
     build, beginning, lower, programs = ScanTrainer.compile, Trainer._beginning, host.lowered, Run._programs.func
+    host_build = HostTrainer.compile
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ScanTrainer, "compile", compile_once)
+        patch.setattr(HostTrainer, "compile", prepare)
         patch.setattr(Trainer, "_beginning", begin_once)
         for module in (host, host_evaluation):
             patch.setattr(module, "lowered", lower_once)
         patch.setattr(Run, "_programs", property(lambda run: once(lambda: programs(run), Run, _facts(run.environment))))
         yield made
+
+
+def _as_in_programs(configs: Config) -> Config:
+    """Of the number of steps, programs contain the horizon of schedules and the size of the memory; nothing of when
+    to evaluate."""
+    train = configs.train
+    return replace(configs, train=replace(train, horizon=train.horizon or train.steps, steps=0, eval_every=1))
 
 
 def _facts(env: Any) -> tuple:

@@ -1,6 +1,7 @@
 """max_a Q = V, whatever the action dimension, the curvature and the bounds."""
 
 import itertools
+from functools import lru_cache
 
 import equinox as eqx
 import jax
@@ -13,6 +14,7 @@ from moca import moments as mm
 from moca.critic import QuadraticCritic, box_maximiser, keep_alive
 
 
+@lru_cache
 def critic(size, curvature, head="vertex", seed=0):
     value = mm.RBF(
         jax.random.normal(jax.random.key(9), (6,)), jax.random.normal(jax.random.key(8), (6, 3)), jnp.ones(3)
@@ -26,7 +28,7 @@ def critic(size, curvature, head="vertex", seed=0):
 
 
 def grid(size, count):
-    return jnp.array(list(itertools.product(jnp.linspace(-1, 1, count).tolist(), repeat=size)))
+    return jnp.array(list(itertools.product(np.linspace(-1, 1, count, dtype=np.float32).tolist(), repeat=size)))
 
 
 @pytest.mark.parametrize("head", config.HEADS)
@@ -34,23 +36,25 @@ def grid(size, count):
 @pytest.mark.parametrize(("size", "count"), [(1, 2001), (2, 201), (3, 41)])
 def test_the_maximum_over_a_grid_is_the_value(size, count, curvature, head):
     made = critic(size, curvature, head)
-    q, cut = jax.jit(lambda s, a: jax.vmap(made, (None, 0))(s, a)), jax.jit(lambda s: made.slice(s))
     points = grid(size, count)
+
+    @jax.jit
+    def at(s):
+        cut, q = made.slice(s), jax.vmap(made, (None, 0))
+        return *cut, q(s, points), q(s, cut.greedy[None]), made.value(s)
+
     outside = 0
     for seed in range(12):
-        s = jax.random.normal(jax.random.key(seed), (3,))
-        slope, factor, greedy = cut(s)
-        vertex = jnp.linalg.solve(factor @ factor.T, slope)
-        values = q(s, points)
-        value = float(made.value(s))
-        np.testing.assert_allclose(q(s, greedy[None]), value, rtol=1e-4, atol=1e-4)
+        slope, factor, greedy, values, best, value = map(np.asarray, at(jax.random.normal(jax.random.key(seed), (3,))))
+        vertex = np.linalg.solve(factor @ factor.T, slope)
+        np.testing.assert_allclose(best, value, rtol=1e-4, atol=1e-4)
         assert values.max() <= value + 1e-3
         # The nearest grid point cannot be worse than the curvature over half a cell.
         step = 2 / (count - 1)
-        slack = 0.5 * jnp.linalg.norm(factor @ factor.T, 2) * size * (step / 2) ** 2
-        slope = jnp.abs(factor @ factor.T @ (greedy - vertex)).sum() * step / 2
+        slack = 0.5 * np.linalg.norm(factor @ factor.T, 2) * size * (step / 2) ** 2
+        slope = np.abs(factor @ factor.T @ (greedy - vertex)).sum() * step / 2
         assert values.max() >= value - slack - slope - 1e-3
-        outside += bool((jnp.abs(vertex) > 1).any())
+        outside += bool((np.abs(vertex) > 1).any())
     assert outside > 2
 
 
@@ -58,15 +62,19 @@ def test_the_maximum_over_a_grid_is_the_value(size, count, curvature, head):
 def test_a_squashed_vertex_is_the_greedy_action(curvature):
     """The NAF that squashes: Q = V − ½ ‖a − tanh m‖²_P, for which nothing is ever outside the box."""
     made = critic(2, curvature, "tanh")
-    for seed in range(5):
-        s = jax.random.normal(jax.random.key(seed), (3,))
+    actions = np.array([[0.0, 0.0], [1.0, -1.0], [-0.3, 0.8]], np.float32)
+
+    @jax.jit
+    def at(s):
         _, factor, greedy = made.slice(s)
-        raw = made.vertex_head(jax.nn.relu(made.trunk(s)))
-        np.testing.assert_allclose(greedy, jnp.tanh(raw), rtol=1e-6)
-        actions = jnp.array([[0.0, 0.0], [1.0, -1.0], [-0.3, 0.8]])
+        squashed = jnp.tanh(made.vertex_head(jax.nn.relu(made.trunk(s))))
+        return factor, greedy, squashed, made.value(s), jax.vmap(made, (None, 0))(s, actions)
+
+    for seed in range(5):
+        factor, greedy, squashed, value, found = map(np.asarray, at(jax.random.normal(jax.random.key(seed), (3,))))
+        np.testing.assert_allclose(greedy, squashed, rtol=1e-6)
         away = (actions - greedy) @ factor
-        truth = made.value(s) - 0.5 * jnp.sum(away**2, axis=1)
-        np.testing.assert_allclose(jax.vmap(made, (None, 0))(s, actions), truth, rtol=1e-4, atol=1e-3)
+        np.testing.assert_allclose(found, value - 0.5 * np.sum(away**2, axis=1), rtol=1e-4, atol=1e-3)
 
 
 def test_clipping_is_not_the_maximiser_of_a_coupled_quadratic():
@@ -79,19 +87,20 @@ def test_the_box_maximiser_satisfies_the_optimality_conditions(size):
     """Zero gradient where free, gradient pointing outwards where bound: all that a concave problem asks."""
     solve = jax.jit(box_maximiser)
     for seed in range(30):
-        root, vertex = jnp.split(jax.random.normal(jax.random.key(seed), (size + 1, size)), [size])
-        P = root @ root.T + 0.1 * jnp.eye(size)
-        action = solve(P, 2 * vertex[0])
-        gradient = -P @ (action - 2 * vertex[0])
-        assert (jnp.abs(action) <= 1 + 1e-5).all()
-        free = jnp.abs(action) < 1 - 1e-5
-        np.testing.assert_allclose(jnp.where(free, gradient, 0), 0, atol=2e-3)
-        assert (jnp.where(free, 1.0, gradient * jnp.sign(action)) > -2e-3).all()
+        drawn = np.asarray(jax.random.normal(jax.random.key(seed), (size + 1, size)))
+        root, vertex = drawn[:size], drawn[size]
+        P = root @ root.T + np.float32(0.1) * np.eye(size, dtype=np.float32)
+        action = np.asarray(solve(P, 2 * vertex))
+        gradient = -P @ (action - 2 * vertex)
+        assert (np.abs(action) <= 1 + 1e-5).all()
+        free = np.abs(action) < 1 - 1e-5
+        np.testing.assert_allclose(np.where(free, gradient, 0), 0, atol=2e-3)
+        assert (np.where(free, 1.0, gradient * np.sign(action)) > -2e-3).all()
 
 
 def test_the_box_maximiser_has_the_right_derivative():
     P = jnp.array([[1.0, 0.9], [0.9, 1.0]])
-    jacobian = jax.jacobian(lambda v: box_maximiser(P, v))(jnp.array([2.0, 0.0]))
+    jacobian = jax.jit(jax.jacobian(lambda v: box_maximiser(P, v)))(jnp.array([2.0, 0.0]))
     # a = (1, μ̃₂ + 0.9 (μ̃₁ − 1)) near there.
     np.testing.assert_allclose(jacobian, [[0, 0], [0.9, 1.0]], atol=1e-5)
 
@@ -113,22 +122,31 @@ def test_both_heads_are_the_same_quadratic(curvature):
     """A slope head that outputs Pμ̃ has the advantage of a vertex head that outputs μ̃, for any action."""
     by_vertex = critic(2, curvature)
     s, actions = jnp.array([0.3, -0.2, 0.1]), grid(2, 5)
-    slope, _, greedy = by_vertex.slice(s)
-    by_slope = critic(2, curvature, "slope")
-    output = by_slope.vertex_head(jax.nn.relu(by_slope.trunk(s)))
-    bias = by_slope.vertex_head.biases[-1] + slope - output
-    by_slope = eqx.tree_at(lambda c: c.vertex_head.biases[-1], by_slope, bias)
-    np.testing.assert_allclose(by_slope.slice(s).greedy, greedy, rtol=1e-4)
-    q = [jax.vmap(made, (None, 0))(s, actions) for made in (by_vertex, by_slope)]
-    np.testing.assert_allclose(q[1], q[0], rtol=1e-4, atol=1e-3)
+
+    @jax.jit
+    def both(by_slope):
+        slope, _, greedy = by_vertex.slice(s)
+        output = by_slope.vertex_head(jax.nn.relu(by_slope.trunk(s)))
+        bias = by_slope.vertex_head.biases[-1] + slope - output
+        by_slope = eqx.tree_at(lambda c: c.vertex_head.biases[-1], by_slope, bias)
+        return greedy, by_slope.slice(s).greedy, *(jax.vmap(q, (None, 0))(s, actions) for q in (by_vertex, by_slope))
+
+    greedy, same, q, again = both(critic(2, curvature, "slope"))
+    np.testing.assert_allclose(same, greedy, rtol=1e-4)
+    np.testing.assert_allclose(again, q, rtol=1e-4, atol=1e-3)
 
 
 def test_without_curvature_the_action_is_at_a_bound_and_gradients_are_finite():
     made = critic(1, "diagonal", "slope")
     made = eqx.tree_at(lambda c: c.cholesky_head.biases[-1], made, jnp.array([-60.0]))
     s = jnp.array([0.3, -0.2, 0.1])
-    slope, _, greedy = made.slice(s)
+
+    @jax.jit
+    def at_a_bound(made):
+        cut = made.slice(s)
+        return cut.slope, cut.greedy, cut.advantage(-cut.greedy), jax.grad(lambda c: c(s, jnp.array([0.3])))(made)
+
+    slope, greedy, advantage, gradient = jax.device_get(at_a_bound(made))
     assert abs(float(greedy[0])) == 1
-    gradient = jax.grad(lambda c: c(s, jnp.array([0.3])))(made)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
-    np.testing.assert_allclose(made.slice(s).advantage(-greedy), -2 * abs(slope[0]), rtol=1e-2)
+    np.testing.assert_allclose(advantage, -2 * abs(slope[0]), rtol=1e-2)

@@ -69,7 +69,7 @@ def ours(filter_, actions, seen, delay=0):
     shown = jnp.asarray(seen[np.maximum(np.arange(1, len(seen)) - delay, 0)])
     start = filter_.init(MODEL, jnp.asarray(seen[0]))
     start = jax.tree.map(lambda leaf: leaf.astype(jnp.float64) if leaf.dtype == jnp.float32 else leaf, start)
-    return jax.lax.scan(step, start, (jnp.asarray(actions), shown))[1]
+    return jax.jit(lambda start, xs: jax.lax.scan(step, start, xs)[1])(start, (jnp.asarray(actions), shown))
 
 
 def with_losses(steps=30):
@@ -100,14 +100,20 @@ def test_the_next_mean_of_a_late_filter_varies_by_what_the_late_sample_adds():
         runs = [trajectory(8, seed)[1:] for seed in range(400)]
         actions, seen = np.stack([each[0] for each in runs]), np.stack([each[1] for each in runs])
         follow = jax.jit(jax.vmap(lambda b, a, o: late.step(MODEL, b, a, o, missing=jnp.isnan(o))))
-        belief = jax.vmap(lambda o: late.init(MODEL, o))(jnp.asarray(seen[:, 0]))
+        belief = jax.jit(jax.vmap(lambda o: late.init(MODEL, o)))(jnp.asarray(seen[:, 0]))
         for t in range(8):
             before, (belief, spread) = belief.mean, follow(belief, actions[:, t], seen[:, max(t - 1, 0)])
+        belief, spread, before = jax.device_get((belief, spread, before))
         error = belief.mean - (before @ A.T + actions[:, -1] @ B.T)
         assert (np.abs(error.mean(axis=0)) < 4 * np.sqrt(spread[0] / 400)).all()
         np.testing.assert_allclose(error.var(axis=0), spread[0], rtol=0.25)
-        mixtures = jax.vmap(linear().predict)(before, actions[:, -1])
-        matched = jax.vmap(mm.moment_match)(late.anticipate(MODEL, mixtures, spread))
+
+        @jax.jit
+        def anticipated(before, actions, spread):
+            mixtures = jax.vmap(linear().predict)(before, actions)
+            return jax.vmap(mm.moment_match)(late.anticipate(MODEL, mixtures, spread))
+
+        matched = anticipated(before, actions[:, -1], spread)
         np.testing.assert_allclose(belief.mean - error, matched.mean, atol=1e-9)
         np.testing.assert_allclose(matched.variance, spread, rtol=1e-6)
 
@@ -119,10 +125,16 @@ def test_where_nothing_was_measured_the_next_mean_is_its_prediction():
         mm.Gaussian(jnp.arange(6.0).reshape(1, 2, 3), jnp.tile(jnp.eye(3) + 0.5, (1, 2, 1, 1))),
     ):
         mixtures = mm.GaussianMixture(jnp.full((1, 2), 0.5), components)
-        missing = jnp.array([[True, False, True]])
-        found = jax.vmap(mm.moment_match)(kalman.anticipate(MODEL, mixtures, jnp.full((1, 3), 0.2), missing))
-        np.testing.assert_allclose(found.mean, mixtures.mean, rtol=1e-6)
-        variance = jnp.diagonal(found.covariance, axis1=1, axis2=2)[0]
+
+        @jax.jit
+        def next_mean(mixtures):
+            missing = jnp.array([[True, False, True]])
+            anticipated = kalman.anticipate(MODEL, mixtures, jnp.full((1, 3), 0.2), missing)
+            return jax.vmap(mm.moment_match)(anticipated), mixtures.mean
+
+        found, mean = next_mean(mixtures)
+        np.testing.assert_allclose(found.mean, mean, rtol=1e-6)
+        variance = np.diagonal(found.covariance, axis1=1, axis2=2)[0]
         if isinstance(components, mm.DiagonalGaussian):
             np.testing.assert_allclose(variance[::2], 0, atol=1e-6)
         assert variance[1] > 1
@@ -132,41 +144,51 @@ def test_where_nothing_was_measured_the_next_mean_is_its_prediction():
 @pytest.mark.parametrize("noisy", [False, True])
 def test_the_likelihood_is_that_of_the_dimensions_measured(covariance, noisy):
     settings = probes.tiny(dynamics__width=4, dynamics__members=2, dynamics__covariance=covariance).dynamics
-    s, following = jax.random.normal(jax.random.key(1), (2, 5, 3))
-    ensemble = GaussianEnsemble(jax.random.key(0), settings, 3, 1)
-    ensemble = eqx.tree_at(lambda e: e.statistics, ensemble, update_statistics(ensemble.statistics, s, following - s))
-    a, extra = jnp.ones((5, 1)), jnp.full((5, 3), 0.3) if noisy else None
-    missing = jnp.zeros((5, 3), bool).at[1].set(True).at[2, 1].set(True).at[3, :2].set(True)
-    found = ensemble.nll(s, a, jnp.where(missing, 1e3, following), extra, missing)
-    mixtures, unit = ensemble.predict_batch(s, a), ensemble.statistics.deviation[1]
+    s, following = np.asarray(jax.random.normal(jax.random.key(1), (2, 5, 3)))
+    a, extra = jnp.ones((5, 1)), np.full((5, 3), 0.3, np.float32) if noisy else None
+    missing = np.zeros((5, 3), bool)
+    missing[1], missing[2, 1], missing[3, :2] = True, True, True
+
+    @jax.jit
+    def asked(s, following):
+        ensemble = GaussianEnsemble(jax.random.key(0), settings, 3, 1)
+        statistics = update_statistics(ensemble.statistics, s, following - s)
+        ensemble = eqx.tree_at(lambda e: e.statistics, ensemble, statistics)
+        parts = ensemble.predict_batch(s, a).components
+        loss = ensemble.nll(s, a, jnp.where(missing, 1e3, following), extra, jnp.asarray(missing))
+        return loss, parts.mean, parts.covariance, statistics.deviation[1]
+
+    found, means, covariances, unit = map(np.asarray, asked(s, following))
     for n in range(5):
-        known = ~np.asarray(missing[n])
+        known = ~missing[n]
         for k in range(2):
-            mean, cov = mixtures.components.mean[n, k], mixtures.components.covariance[n, k]
-            cov = np.asarray(cov + (0 if extra is None else jnp.diag(extra[n])))[np.ix_(known, known)]
+            cov = (covariances[n, k] + (0 if extra is None else np.diag(extra[n])))[np.ix_(known, known)]
             wanted = 0.0
             if known.any():
-                wanted = -scipy.stats.multivariate_normal(mean[known], cov).logpdf(following[n][known])
-            wanted -= np.log(np.asarray(unit)[known]).sum() + known.sum() * np.log(2 * np.pi) / 2  # in units of changes
+                wanted = -scipy.stats.multivariate_normal(means[n, k][known], cov).logpdf(following[n][known])
+            wanted -= np.log(unit[known]).sum() + known.sum() * np.log(2 * np.pi) / 2  # in units of changes
             np.testing.assert_allclose(found[k, n], wanted / 3, rtol=1e-3, atol=1e-4)
 
 
 def test_missing_samples_teach_the_model_nothing():
     settings = probes.tiny(dynamics__width=4, dynamics__members=2).dynamics
-    model = make_model(jax.random.key(0), settings, None, 2, 1)
-    s, following = jax.random.normal(jax.random.key(1), (2, 8, 2))
-    stored = Transition(s, jnp.zeros((8, 1)), jnp.zeros(8), following.at[3:].set(jnp.nan), jnp.zeros(8))
-    marked = with_gaps(stored)
+    model = jax.jit(lambda key: make_model(key, settings, None, 2, 1))(jax.random.key(0))
+    learned = jax.jit(lambda batch: fit(model, 1e-2, batch, jnp.ones((2, len(batch.reward)), jnp.uint8))[0])
+    s, following = np.array(jax.random.normal(jax.random.key(1), (2, 8, 2)))
+    following[3:] = np.nan
+    zeros = np.zeros((8, 1), np.float32)
+    marked = jax.device_get(with_gaps(Transition(s, zeros, zeros[:, 0], jnp.asarray(following), zeros[:, 0])))
     np.testing.assert_array_equal(marked.next_observation[3:], s[3:])
-    fitted, _ = fit(model, 1e-2, marked, jnp.ones((2, 8), jnp.uint8))
-    changed = marked._replace(next_observation=marked.next_observation.at[3:].add(1.0))
-    other, _ = fit(model, 1e-2, changed, jnp.ones((2, 8), jnp.uint8))
+    fitted = learned(marked)
+    changed = marked.next_observation.copy()
+    changed[3:] += 1
+    other = learned(marked._replace(next_observation=changed))
     for one, two in zip(jax.tree.leaves(fitted), jax.tree.leaves(other), strict=True):
         np.testing.assert_array_equal(one, two)
     alone = jax.tree.map(lambda leaf: leaf[:3], marked._replace(missing=None))
     np.testing.assert_allclose(
         fitted.ensemble.statistics.deviation[1],
-        fit(model, 1e-2, alone, jnp.ones((2, 3), jnp.uint8))[0].ensemble.statistics.deviation[1],
+        learned(alone).ensemble.statistics.deviation[1],
         rtol=1e-6,
     )
 
@@ -178,7 +200,8 @@ def test_training_with_a_filter_that_is_late_and_loses_samples():
     assert all(np.isfinite(report.metrics["return_mean"]).all() for report in reports)
     for name in ("coverage_1sigma", "innovation_squared", "innovation_correlation"):
         assert all(np.isfinite(report.metrics[name]).all() for report in reports)
-    rows = with_gaps(read(trainer.state.replay[0], jnp.arange(100), Layout(2, 1, filtered=True, late=True)))
+    layout = Layout(2, 1, filtered=True, late=True)
+    rows = jax.device_get(with_gaps(read(trainer.state.replay[0], jnp.arange(100), layout)))
     early = np.arange(100) % 20 < 2
     assert rows.missing[early].all()
     assert 0 < rows.missing[~early].mean() < 0.5

@@ -1,5 +1,7 @@
 """The ensemble learns what the next state is, and how sure of it one can be."""
 
+from functools import partial
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -15,6 +17,7 @@ from moca.propagation import propagate
 from moca.replay import Transition
 
 
+@partial(jax.jit, static_argnums=1)
 def data(key, count):
     """s′ = s + 0.1 (s₂, a) with a deviation of 0.02 in the first dimension and of 0.02 + 0.05 |s₁| in the second."""
     state_key, action_key, noise_key = jax.random.split(key, 3)
@@ -32,10 +35,8 @@ def data(key, count):
 @pytest.fixture(scope="module", params=["diagonal", "full"])
 def trained(request):
     settings = config.DynamicsConfig(members=3, width=32, covariance=request.param)
-    ensemble = GaussianEnsemble(jax.random.key(0), settings, 2, 1)
     adam = optax.adam(3e-3)
 
-    @jax.jit
     def step(carry, key):
         ensemble, optimiser = carry
         data_key, row_key = jax.random.split(key)
@@ -52,54 +53,60 @@ def trained(request):
             optimiser,
         ), None
 
-    start = (ensemble, adam.init(ensemble.members))
-    (ensemble, _), _ = jax.jit(lambda s, k: jax.lax.scan(step, s, k))(start, jax.random.split(jax.random.key(1), 1500))
-    return ensemble
+    @jax.jit
+    def learned():
+        ensemble = GaussianEnsemble(jax.random.key(0), settings, 2, 1)
+        start = (ensemble, adam.init(ensemble.members))
+        return jax.lax.scan(step, start, jax.random.split(jax.random.key(1), 1500))[0][0]
+
+    return learned()
 
 
 def test_it_recovers_a_heteroscedastic_variance(trained):
-    s, a, following, deviation = data(jax.random.key(5), 2000)
-    matched = jax.vmap(lambda s, a: mm.moment_match(trained.predict(s, a), full=False))(s, a)
-    found = jnp.sqrt(matched.variance)
-    np.testing.assert_allclose(jnp.median(found / deviation, axis=0), 1, atol=0.1)
+    s, a, following, deviation = jax.device_get(data(jax.random.key(5), 2000))
+    match = jax.jit(jax.vmap(lambda s, a: mm.moment_match(trained.predict(s, a), full=False)))
+    matched = jax.device_get(match(s, a))
+    found = np.sqrt(matched.variance)
+    np.testing.assert_allclose(np.median(found / deviation, axis=0), 1, atol=0.1)
     assert np.corrcoef(found[:, 1], deviation[:, 1])[0, 1] > 0.95
-    coverage = jnp.mean(jnp.abs(following - matched.mean) <= found)
+    coverage = np.mean(np.abs(following - matched.mean) <= found)
     np.testing.assert_allclose(coverage, 0.683, atol=0.04)
 
     episode = Transition(s, a, jnp.zeros(2000), following, jnp.zeros(2000))
-    told = describe_model(trained, episode, None)
+    told = jax.jit(lambda episode: describe_model(trained, episode, None))(episode)
     np.testing.assert_allclose(told["coverage_1sigma"], coverage, atol=1e-3)
     for percent in range(10, 100, 10):
         np.testing.assert_allclose(told[f"calibration_{percent}"], percent / 100, atol=0.04)
 
 
 def test_the_mean_is_the_true_change(trained):
-    s, a, _, _ = data(jax.random.key(6), 500)
-    mean = jax.vmap(lambda s, a: trained.predict(s, a).mean)(s, a)
-    np.testing.assert_allclose(mean, s + 0.1 * jnp.stack([s[:, 1], a[:, 0]], 1), atol=0.02)
+    s, a, _, _ = jax.device_get(data(jax.random.key(6), 500))
+    mean = jax.jit(jax.vmap(lambda s, a: trained.predict(s, a).mean))(s, a)
+    np.testing.assert_allclose(mean, s + 0.1 * np.stack([s[:, 1], a[:, 0]], 1), atol=0.02)
 
 
 def test_disagreement_grows_where_nothing_was_seen(trained):
-    near, far = (
-        mm.decompose(trained.predict(jnp.full(2, x), jnp.zeros(1)), full=False).epistemic.sum() for x in (0.0, 6.0)
-    )
+    disagreement = lambda s: mm.decompose(trained.predict(s, jnp.zeros(1)), full=False).epistemic.sum()  # noqa: E731
+    near, far = jax.jit(jax.vmap(disagreement))(jnp.array([[0.0, 0.0], [6.0, 6.0]]))
     assert far > 10 * near
 
 
 def test_the_likelihood_is_that_of_the_prediction(trained):
     """The loss, back in the units of the state, is −log N(s′; μ, Σ) of each member's own Gaussian."""
-    s, a, following, _ = data(jax.random.key(7), 50)
-    loss = trained.nll(s, a, following)
-    components = jax.vmap(trained.predict)(s, a).components
 
     def log_density(mean, covariance, x):
         return jax.scipy.stats.multivariate_normal.logpdf(x, mean, covariance)
 
-    each = jax.vmap(jax.vmap(log_density, (0, 0, None)))(
-        components.mean, jax.vmap(jax.vmap(lambda c: c.covariance))(components), following
-    )
-    shift = jnp.log(trained.statistics.deviation[1]).mean() + jnp.log(2 * jnp.pi) / 2
-    np.testing.assert_allclose(-each.T / 2, loss + shift, rtol=2e-3, atol=2e-3)
+    @jax.jit
+    def both(s, a, following):
+        components = jax.vmap(trained.predict)(s, a).components
+        covariances = jax.vmap(jax.vmap(lambda c: c.covariance))(components)
+        each = jax.vmap(jax.vmap(log_density, (0, 0, None)))(components.mean, covariances, following)
+        shift = jnp.log(trained.statistics.deviation[1]).mean() + jnp.log(2 * jnp.pi) / 2
+        return -each.T / 2, trained.nll(s, a, following) + shift
+
+    s, a, following, _ = data(jax.random.key(7), 50)
+    np.testing.assert_allclose(*both(s, a, following), rtol=2e-3, atol=2e-3)
 
 
 def test_members_start_apart_and_bootstrap_draws_with_replacement():
@@ -113,11 +120,12 @@ def test_members_start_apart_and_bootstrap_draws_with_replacement():
 
 
 def test_statistics_are_those_of_all_batches():
-    s = jax.random.normal(jax.random.key(0), (4, 100, 3)) * jnp.array([1.0, 5.0, 0.1]) + 2
-    following = s + 0.3
-    statistics = GaussianEnsemble(jax.random.key(0), config.DynamicsConfig(members=1, width=4), 3, 1).statistics
+    s = np.asarray(jax.random.normal(jax.random.key(0), (4, 100, 3))) * np.array([1.0, 5.0, 0.1], np.float32) + 2
+    following = s + np.float32(0.3)
+    made = jax.jit(lambda key: GaussianEnsemble(key, config.DynamicsConfig(members=1, width=4), 3, 1).statistics)
+    statistics, update = made(jax.random.key(0)), jax.jit(update_statistics)
     for batch, after in zip(s, following, strict=True):
-        statistics = update_statistics(statistics, batch, after - batch)
+        statistics = update(statistics, batch, after - batch)
     np.testing.assert_allclose(statistics.mean[0], s.reshape(-1, 3).mean(0), rtol=1e-5)
     np.testing.assert_allclose(statistics.deviation[0], s.reshape(-1, 3).std(0), rtol=1e-3)
     np.testing.assert_allclose(statistics.mean[1], 0.3, rtol=1e-5)
@@ -128,21 +136,25 @@ def test_the_likelihood_allows_for_known_noise(covariance):
     """Against scipy, with the noise's variances added to the members' own covariance."""
     import scipy.stats
 
-    ensemble = GaussianEnsemble(
-        jax.random.key(0), config.DynamicsConfig(members=2, width=8, covariance=covariance), 3, 1
-    )
-    s, following = jax.random.normal(jax.random.key(1), (2, 5, 3))
-    a, blur = jnp.ones((5, 1)) / 2, jnp.array([0.5, 0.1, 2.0]) * jnp.ones((5, 3))
-    statistics = update_statistics(ensemble.statistics, s, following - s)
-    ensemble = eqx.tree_at(lambda e: e.statistics, ensemble, statistics)
-    found = ensemble.nll(s, a, following, blur)
-    parts = ensemble.predict_batch(s, a).components
+    settings = config.DynamicsConfig(members=2, width=8, covariance=covariance)
+    s, following = np.asarray(jax.random.normal(jax.random.key(1), (2, 5, 3)))
+    a, blur = np.full((5, 1), 0.5, np.float32), np.array([0.5, 0.1, 2.0], np.float32) * np.ones((5, 3), np.float32)
+
+    @jax.jit
+    def asked(s, following):
+        ensemble = GaussianEnsemble(jax.random.key(0), settings, 3, 1)
+        statistics = update_statistics(ensemble.statistics, s, following - s)
+        ensemble = eqx.tree_at(lambda e: e.statistics, ensemble, statistics)
+        parts = ensemble.predict_batch(s, a).components
+        return ensemble.nll(s, a, following, blur), parts.mean, parts.covariance, statistics.deviation[1]
+
+    found, means, covariances, unit = map(np.asarray, asked(s, following))
     for n in range(5):
         for k in range(2):
-            own = np.asarray(parts.covariance[n, k], float) + np.diag(np.asarray(blur[n], float))
-            exact = -scipy.stats.multivariate_normal(np.asarray(parts.mean[n, k], float), own).logpdf(following[n])
+            own = covariances[n, k].astype(float) + np.diag(blur[n].astype(float))
+            exact = -scipy.stats.multivariate_normal(means[n, k].astype(float), own).logpdf(following[n])
             # In units of the spread and per dimension, without the constant.
-            expected = (exact - 1.5 * np.log(2 * np.pi) - np.log(np.asarray(statistics.deviation[1])).sum()) / 3
+            expected = (exact - 1.5 * np.log(2 * np.pi) - np.log(unit).sum()) / 3
             np.testing.assert_allclose(found[k, n], expected, rtol=1e-3, atol=1e-4)
 
 
@@ -150,22 +162,28 @@ def test_the_likelihood_allows_for_known_noise(covariance):
 def test_a_belief_goes_through_the_ensemble(activation):
     """Moments by matching against samples of the state, each pushed through the members."""
     settings = config.DynamicsConfig(members=2, width=16, depth=2, activation=activation)
-    ensemble = GaussianEnsemble(jax.random.key(0), settings, 3, 1)
-    seen = jax.random.normal(jax.random.key(1), (256, 3)) * jnp.array([1.0, 2.0, 0.5]) + 0.3
-    statistics = update_statistics(ensemble.statistics, seen, 0.1 * seen + 0.2)
-    ensemble = eqx.tree_at(lambda e: e.statistics, ensemble, statistics)
-    root = jnp.array([[0.3, 0.0, 0.0], [0.1, 0.4, 0.0], [0.0, -0.1, 0.2]])
-    belief, action = mm.Gaussian(jnp.array([0.2, -0.5, 0.4]), root @ root.T), jnp.array([0.3])
-    matched = jax.jit(lambda e, b: propagate(e, b, action))(ensemble, belief).components
-    states = belief.sample(jax.random.key(2), 40_000)
-    each = ensemble.predict_batch(states, jnp.broadcast_to(action, (len(states), 1))).components
-    own = ensemble.predict(belief.mean, action).components.variance
+    root = np.array([[0.3, 0.0, 0.0], [0.1, 0.4, 0.0], [0.0, -0.1, 0.2]], np.float32)
+    belief, action = mm.Gaussian(jnp.array([0.2, -0.5, 0.4]), jnp.asarray(root @ root.T)), jnp.array([0.3])
+
+    @jax.jit
+    def made():
+        ensemble = GaussianEnsemble(jax.random.key(0), settings, 3, 1)
+        seen = jax.random.normal(jax.random.key(1), (256, 3)) * jnp.array([1.0, 2.0, 0.5]) + 0.3
+        statistics = update_statistics(ensemble.statistics, seen, 0.1 * seen + 0.2)
+        ensemble = eqx.tree_at(lambda e: e.statistics, ensemble, statistics)
+        states, one = belief.sample(jax.random.key(2), 40_000), ensemble.predict(belief.mean, action)
+        each = ensemble.predict_batch(states, jnp.broadcast_to(action, (len(states), 1))).components.mean
+        return ensemble, each, one.components.variance, one.mean
+
+    ensemble, each, own, mean = made()
+    through, each = jax.jit(lambda e, b: propagate(e, b, action)), np.asarray(each)
+    matched = jax.device_get(through(ensemble, belief).components)
     for k in range(2):
-        spread = np.cov(np.asarray(each.mean[:, k]).T)
-        np.testing.assert_allclose(matched.mean[k], each.mean[:, k].mean(0), atol=0.01)
-        np.testing.assert_allclose(matched.covariance[k] - np.diag(own[k]), spread, atol=0.01)
-    exact = jax.jit(lambda e, b: propagate(e, b, action))(ensemble, mm.Gaussian(belief.mean, jnp.zeros((3, 3))))
-    np.testing.assert_allclose(exact.mean, ensemble.predict(belief.mean, action).mean, atol=1e-5)
+        spread = np.cov(each[:, k].T)
+        np.testing.assert_allclose(matched.mean[k], each[:, k].mean(0), atol=0.01)
+        np.testing.assert_allclose(matched.covariance[k] - np.diag(np.asarray(own)[k]), spread, atol=0.01)
+    exact = through(ensemble, mm.Gaussian(belief.mean, jnp.zeros((3, 3))))
+    np.testing.assert_allclose(exact.mean, mean, atol=1e-5)
 
 
 def test_silu_has_no_closed_form_and_says_so():

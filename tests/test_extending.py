@@ -84,19 +84,20 @@ def test_the_ramps_expectation_is_that_of_quadrature(plugins):
     weights, slopes, kinks = jnp.arange(1.0, 6.0), made.slopes, made.kinks
     value = type(made)(weights, slopes, kinks)
     points, mass = np.polynomial.hermite_e.hermegauss(200)
+    of_each, averaged = jax.jit(jax.vmap(value)), jax.jit(mm.expectation)
     for mean, variance in ((0.3, 0.5), (-1.0, 2.0), (0.7, 1e-9)):
-        values = np.array([value(jnp.array([mean + variance**0.5 * point])) for point in points])
+        values = np.asarray(of_each(jnp.asarray(mean + variance**0.5 * points)[:, None]))
         expected = values @ mass / mass.sum()
         for belief in (
             mm.DiagonalGaussian(jnp.array([mean]), jnp.array([variance])),
             mm.Gaussian(jnp.array([mean]), jnp.array([[variance]])),
         ):
-            np.testing.assert_allclose(mm.expectation(belief, value), expected, rtol=3e-3)
+            np.testing.assert_allclose(averaged(belief, value), expected, rtol=3e-3)
 
 
 def test_twins_share_the_bases_that_were_named(plugins):
     agent = make_agent(settings(value__kind="ramp"), Drift())
-    critics = agent.init(jax.random.key(0)).critics
+    critics = jax.eval_shape(agent.init, jax.random.key(0)).critics
     assert critics.value.weights.shape == (2, 8)
     assert critics.value.slopes.shape == (8, 2)
     assert critics.value.kinks.shape == (8,)
@@ -117,7 +118,8 @@ def test_the_risk_averse_target_lies_below_by_the_deviation(plugins):
     points, mass = np.polynomial.hermite_e.hermegauss(60)
     least = []
     for one in both:
-        drawn = np.array([[one(m + 0.3**0.5 * jnp.array([x])) for x in points] for m in beliefs.mean])
+        at = np.asarray(beliefs.mean)[:, None] + 0.3**0.5 * points[:, None]
+        drawn = np.asarray(jax.jit(jax.vmap(jax.vmap(one)))(jnp.asarray(at)))
         mean = drawn @ mass / mass.sum()
         least.append(mean - 0.5 * np.sqrt((drawn - mean[:, None]) ** 2 @ mass / mass.sum()))
     expected = np.arange(6.0) + agent.config.train.gamma * np.min(least, axis=0)

@@ -38,12 +38,17 @@ def settings(**more):
 
 def linear_world(reward):
     """s′ = A s + B a + noise, by members that disagree by constants alone; a = K s."""
-    statistics = Statistics(jnp.ones(()), jnp.array([[0.1, -0.2], [0.05, 0.02]]), jnp.array([[0.3, 0.5], [0.2, 0.1]]))
+    return jax.jit(lambda: _linear_world(reward))()  # as one program, in the precision that is asked for now
+
+
+def _linear_world(reward):
+    means, squares = np.array([[0.1, -0.2], [0.05, 0.02]]), np.array([[0.3, 0.5], [0.2, 0.1]])
+    (mean, shift), (unit, spread) = means, np.sqrt(squares - means**2)
+    statistics = Statistics(jnp.ones(()), jnp.asarray(means), jnp.asarray(squares))
     ensemble = GaussianEnsemble(jax.random.key(0), DynamicsConfig(members=3, width=4), 2, 1)
-    (mean, shift), (unit, spread) = statistics.mean, statistics.deviation
-    weight = np.concatenate([(A - np.eye(2)) * np.asarray(unit), B], axis=1) / np.asarray(spread)[:, None]
-    offset = ((A - np.eye(2)) @ np.asarray(mean) - np.asarray(shift) + APART) / np.asarray(spread)
-    log_variance = 2 * np.log(NOISE / np.asarray(spread))
+    weight = np.concatenate([(A - np.eye(2)) * unit, B], axis=1) / spread[:, None]
+    offset = ((A - np.eye(2)) @ mean - shift + APART) / spread
+    log_variance = 2 * np.log(NOISE / spread)
     log_variance = -5 + 9 * np.arctanh((log_variance + 5) / 9)  # undoes the soft bounds
     members = MLP(jax.random.key(0), (3, 4))
     weights = jnp.broadcast_to(jnp.concatenate([jnp.asarray(weight), jnp.zeros((2, 3))]), (3, 4, 3))
@@ -89,12 +94,17 @@ def textbook(mean, covariance, steps, reward, statistics):
     return total, mean, covariance
 
 
+@eqx.filter_jit
+def followed(world, rule, first, steps):
+    return look_ahead(world, rule, first, None, GAMMA, steps, jax.random.key(0))
+
+
 @pytest.mark.parametrize("steps", [1, 4])
 def test_on_a_linear_gaussian_system_it_is_the_textbook_recursion(steps):
     with jax.enable_x64(True):
         world, m, C = linear_world(quadratic_reward()), np.array([0.1, -0.05]), np.diag([4e-4, 1e-4])
         first = mm.Gaussian(jnp.asarray(m)[None], jnp.asarray(C)[None])
-        found, last = look_ahead(world, one_gaussian, first, None, GAMMA, steps, jax.random.key(0))
+        found, last = followed(world, one_gaussian, first, steps)
         truth, mean, covariance = textbook(m, C, steps, world.reward, world.model.ensemble.statistics)
         np.testing.assert_allclose(found[0], truth, rtol=1e-9)
         np.testing.assert_allclose(last.mean[0], mean, atol=1e-9)
@@ -105,7 +115,7 @@ def test_the_target_of_a_linear_gaussian_system_is_the_textbook_recursion():
     """The whole of it: r + γ E[r₁] + … + γᴴ minᵢ E[Vᵢ(s_H)], and what ends has no future."""
     with jax.enable_x64(True):
         agent = make_agent(settings(plan__horizon=4, value__kind="quadratic", plan__reward="quadratic"), probes.Drift())
-        world, state = linear_world(quadratic_reward()), agent.init(jax.random.key(0))
+        world, state = linear_world(quadratic_reward()), jax.jit(agent.init)(jax.random.key(0))
         values = jax.vmap(lambda scale: mm.Quadratic(-scale * jnp.eye(2), jnp.ones(2)))(jnp.array([1.0, 2.0]))
         critics = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), world.critic)
         state = state._replace(
@@ -113,9 +123,9 @@ def test_the_target_of_a_linear_gaussian_system_is_the_textbook_recursion():
         )
         s, a = np.array([[0.1, -0.05]] * 2), np.array([[0.2]] * 2)
         batch = Transition(*map(jnp.asarray, (s, a, np.full(2, 0.7), s, np.array([0.0, 1.0]))))
-        found = agent.target(
-            *agent._ahead(state, batch, agent.predict(state, batch, jax.random.key(1)), jax.random.key(1)), values
-        )
+        key = jax.random.key(1)
+        target = lambda s: agent.target(*agent._ahead(s, batch, agent.predict(s, batch, key), key), values)  # noqa: E731
+        found = jax.jit(target)(state)
         mean = A @ s[0] + B @ a[0] + APART.mean(0)
         Q = np.diag(NOISE**2 + APART.var(0))  # of the first step MoCA keeps the variances alone
         total, mean, covariance = textbook(mean, Q, 3, world.reward, world.model.ensemble.statistics)
@@ -134,7 +144,7 @@ def test_state_and_clipped_action_are_jointly_what_samples_are(width):
         (jnp.concatenate([jnp.eye(2), -jnp.eye(2)]), jnp.zeros(4), jnp.concatenate([gain, -gain], 1), jnp.zeros(2)),
     )
     m, C = np.array([0.3, 0.2]), width**2 * np.array([[0.3, 0.1], [0.1, 0.2]])
-    mean, covariance = joint_with_action(critic, jnp.asarray(m)[None], jnp.asarray(C)[None])
+    mean, covariance = eqx.filter_jit(joint_with_action)(critic, jnp.asarray(m)[None], jnp.asarray(C)[None])
     s = np.random.default_rng(0).multivariate_normal(m, C, 400_000)
     both = np.concatenate([s, np.clip(s @ np.asarray(gain).T, -1, 1)], axis=1)
     np.testing.assert_allclose(mean[0], both.mean(0), atol=0.01 * max(width, 0.01))
@@ -144,6 +154,7 @@ def test_state_and_clipped_action_are_jointly_what_samples_are(width):
     np.testing.assert_allclose(found, truth, atol=0.01 * max(width, 0.01))
 
 
+@eqx.filter_jit
 def curved_world(scale=1.0):
     """A random ensemble, policy and reward that are far from linear."""
     agent = make_agent(settings(plan__horizon=2, plan__bases=32, critic__width=16, dynamics__width=16), probes.Drift())
@@ -170,8 +181,12 @@ def rollouts():
     start = world.model.ensemble.predict_batch(jnp.array([[0.4, -0.3]]), jnp.array([[0.2]]))
 
     def follow(rule, samples=1):
-        first = jax.vmap(lambda p: rule(p, jax.random.key(1), samples))(start)
-        total, last = look_ahead(world, rule, first, None, GAMMA, 3, jax.random.key(2))
+        @jax.jit
+        def ahead(start):
+            first = jax.vmap(lambda p: rule(p, jax.random.key(1), samples))(start)
+            return look_ahead(world, rule, first, None, GAMMA, 3, jax.random.key(2))
+
+        total, last = ahead(start)
         if isinstance(last, mm.Empirical):
             return float(total[0]), last.points[0].mean(0), last.points[0].var(0)
         last = jax.vmap(mm.moment_match)(last) if isinstance(last, mm.GaussianMixture) else last
@@ -195,8 +210,8 @@ def test_moments_are_near_those_of_sampled_roll_outs_where_points_are_not(rollou
 def test_without_covariance_the_moments_are_those_of_points():
     world, point = curved_world(scale=1e-10), jnp.array([[0.4, -0.3]])
     sure = mm.Gaussian(point, jnp.zeros((1, 2, 2)))
-    closed, last = look_ahead(world, one_gaussian, sure, None, GAMMA, 3, jax.random.key(0))
-    points, end = look_ahead(world, mean_alone, mm.Dirac(point), None, GAMMA, 3, jax.random.key(0))
+    closed, last = followed(world, one_gaussian, sure, 3)
+    points, end = followed(world, mean_alone, mm.Dirac(point), 3)
     np.testing.assert_allclose(closed, points, rtol=1e-4)
     np.testing.assert_allclose(last.mean, end.point, rtol=1e-5)
 
@@ -213,51 +228,61 @@ def test_the_learned_reward_is_closed_form_and_learns(kind):
     config = settings(plan__reward=kind, plan__bases=64, plan__lr=1e-2, train__steps=40_000)
     keys = jax.random.split(jax.random.key(0), 3)
     states = Statistics(jnp.ones(()), jnp.array([[1.0, -2.0], [0, 0]]), jnp.array([[5.0, 4.25], [1, 1]]))
-    s = states.mean[0] + states.deviation[0] * jax.random.normal(keys[0], (512, 2))
-    a = jax.random.uniform(keys[1], (512, 1), minval=-1.0)
-    rewards = 3 + jnp.cos(s[:, 0]) - 0.5 * jnp.square(a[:, 0])
-    batch = Transition(s, a, rewards, s, jnp.zeros(512))
-    start = make_reward(keys[2], config, 2, 1)
-    np.testing.assert_allclose(fit_reward(start, config, states, batch, 0)[1], 1, rtol=1e-4)
-    body = lambda i, reward: fit_reward(reward, config, states, batch, 0)[0]  # noqa: E731
-    model = jax.jit(lambda r: jax.lax.fori_loop(0, 1500, body, r))(start).model
-    error = model.at(states, s, a) - rewards
-    assert float(jnp.sqrt(jnp.mean(error**2))) < 0.1 * float(rewards.std())
     belief = mm.Gaussian(jnp.array([1.5, -1.0, 0.3]), 0.1 * jnp.array([[2, 0.5, 0.4], [0.5, 1, 0.2], [0.4, 0.2, 1]]))
-    drawn = belief.sample(jax.random.key(5), 400_000)
-    sampled = model.at(states, drawn[:, :2], drawn[:, 2:])
-    np.testing.assert_allclose(model.expectation(states, belief), sampled.mean(), atol=4 * sampled.std() / 400_000**0.5)
+
+    @jax.jit
+    def learned():
+        s = states.mean[0] + states.deviation[0] * jax.random.normal(keys[0], (512, 2))
+        a = jax.random.uniform(keys[1], (512, 1), minval=-1.0)
+        rewards = 3 + jnp.cos(s[:, 0]) - 0.5 * jnp.square(a[:, 0])
+        batch, start = Transition(s, a, rewards, s, jnp.zeros(512)), make_reward(keys[2], config, 2, 1)
+        body = lambda i, reward: fit_reward(reward, config, states, batch, 0)[0]  # noqa: E731
+        model = jax.lax.fori_loop(0, 1500, body, start).model
+        drawn = belief.sample(jax.random.key(5), 400_000)
+        sampled = model.at(states, drawn[:, :2], drawn[:, 2:])
+        loss = fit_reward(start, config, states, batch, 0)[1]
+        return loss, model.at(states, s, a) - rewards, rewards, sampled, model.expectation(states, belief)
+
+    loss, error, rewards, sampled, expected = map(np.asarray, learned())
+    np.testing.assert_allclose(loss, 1, rtol=1e-4)
+    assert np.sqrt(np.mean(error**2)) < 0.1 * rewards.std()
+    np.testing.assert_allclose(expected, sampled.mean(dtype=float), atol=4 * sampled.std() / 400_000**0.5)
 
 
 def test_caution_is_a_bound_and_zero_is_not_there():
     value = mm.Erf(jnp.array([1.0, -0.5]), jnp.array([[1.0, 0.5], [0.3, -1.0]]), jnp.zeros(2))
     belief = mm.DiagonalGaussian(jnp.array([0.2, 0.1]), jnp.array([0.3, 0.4]))
-    bound = mm.expectation(belief, value) - 0.5 * jnp.sqrt(spread_of(belief, value))
+    bound = jax.jit(lambda b, v: mm.expectation(b, v) - 0.5 * jnp.sqrt(spread_of(b, v)))(belief, value)
     careful = make_agent(settings(plan__caution=0.5), probes.Drift())
-    np.testing.assert_allclose(careful.backup(belief, value), bound, rtol=1e-6)
+    np.testing.assert_allclose(jax.jit(careful.backup)(belief, value), bound, rtol=1e-6)
     plain = make_agent(settings(), probes.Drift())
     assert str(jax.make_jaxpr(plain.backup)(belief, value)) == str(jax.make_jaxpr(mm.expectation)(belief, value))
     sure = lambda mean: cautious(mm.DiagonalGaussian(mean, jnp.zeros(2)), value, 1.0)  # noqa: E731
-    np.testing.assert_allclose(sure(belief.mean), value(belief.mean), rtol=1e-6)
-    np.testing.assert_allclose(jax.grad(sure)(belief.mean), jax.grad(value)(belief.mean), rtol=1e-5)
+    (found, slope), (exact, own) = (jax.jit(jax.value_and_grad(each))(belief.mean) for each in (sure, value))
+    np.testing.assert_allclose(found, exact, rtol=1e-6)
+    np.testing.assert_allclose(slope, own, rtol=1e-5)
 
 
 def test_the_variance_is_that_of_a_quadratic_and_below_that_of_others():
     covariance = jnp.array([[0.3, 0.1], [0.1, 0.4]])
     belief = mm.Gaussian(jnp.array([0.2, 0.1]), covariance)
     quadratic = mm.Quadratic(jnp.array([[1.0, 0.3], [0.3, -2.0]]), jnp.ones(2))
-    np.testing.assert_allclose(spread_of(belief, quadratic), mm.variance(belief, quadratic), rtol=1e-5)
+    both = jax.jit(
+        lambda distribution, function: (spread_of(distribution, function), mm.variance(distribution, function))
+    )
+    np.testing.assert_allclose(*both(belief, quadratic), rtol=1e-5)
     keys = jax.random.split(jax.random.key(0))
     erf = mm.Erf(jax.random.normal(keys[0], (16,)), jax.random.normal(keys[1], (16, 2)), jnp.zeros(16))
-    assert 0.85 < float(spread_of(belief, erf) / mm.variance(belief, erf)) < 1
+    found, whole = both(belief, erf)
+    assert 0.85 < float(found / whole) < 1
     narrow = mm.Gaussian(belief.mean, 0.01 * covariance)
-    np.testing.assert_allclose(spread_of(narrow, erf), mm.variance(narrow, erf), rtol=1e-2)
+    np.testing.assert_allclose(*both(narrow, erf), rtol=1e-2)
     mixture = mm.GaussianMixture(
         jnp.array([0.3, 0.7]), mm.Gaussian(jnp.array([[0.2, 0.1], [-0.5, 0.3]]), jnp.stack([covariance] * 2))
     )
-    np.testing.assert_allclose(spread_of(mixture, quadratic), mm.variance(mixture, quadratic), rtol=1e-5)
+    np.testing.assert_allclose(*both(mixture, quadratic), rtol=1e-5)
     points = mm.Empirical(belief.sample(jax.random.key(1), 10))
-    np.testing.assert_allclose(spread_of(points, erf), mm.variance(points, erf), rtol=1e-6)
+    np.testing.assert_allclose(*both(points, erf), rtol=1e-6)
 
 
 def test_runs_with_and_without_caution_share_a_program():

@@ -36,6 +36,12 @@ def ensemble(depth, activation="gelu"):
     return eqx.tree_at(lambda e: (e.members, e.statistics), made, (members, statistics))
 
 
+by_moments, by_derivative = (
+    eqx.filter_jit(lambda model, belief, way=way: way(model, belief, ACTION)) for way in (predict_by_moments, predict)
+)
+several_by_moments = eqx.filter_jit(eqx.filter_vmap(by_moments, in_axes=(None, 0)))
+
+
 def broad(root=ROOT):
     return Belief(jnp.array([0.4, -0.6]), jnp.asarray(root @ root.T))
 
@@ -45,7 +51,8 @@ def quadrature(model, belief):
     nodes, weights = np.polynomial.hermite_e.hermegauss(80)
     grid = np.stack(np.meshgrid(nodes, nodes), axis=-1).reshape(-1, 2)
     states = np.asarray(belief.mean) + grid @ np.linalg.cholesky(belief.covariance).T
-    means = model.predict_batch(jnp.asarray(states), jnp.broadcast_to(ACTION, (len(states), 1))).components.mean
+    at = jax.jit(jax.vmap(lambda state: model.predict(state, ACTION).components.mean))
+    means = at(jnp.asarray(states))
     return np.asarray(means), np.outer(weights, weights).ravel() / weights.sum() ** 2
 
 
@@ -55,18 +62,18 @@ def test_a_broad_belief_goes_through_every_network(depth, error, activation):
     """Exactly for one hidden layer, nearly for two; the derivative is far off."""
     with jax.enable_x64(True):
         model, belief = ensemble(depth, activation), broad()
-        prior, spread = predict_by_moments(model, belief, ACTION)
+        prior, spread = by_moments(model, belief)
         points, weights = quadrature(model, belief)
         expected = np.einsum("n,nki->ki", weights, points)
         away = points - expected
         inherited = np.einsum("n,nki,nkj->ij", weights, away, away) / 3
         apart = expected - expected.mean(0)
-        own = np.diag(model.predict(belief.mean, ACTION).components.variance.mean(0))
+        own = np.diag(jax.jit(lambda s: model.predict(s, ACTION))(belief.mean).components.variance.mean(0))
         np.testing.assert_allclose(prior.mean, expected.mean(0), atol=error)
         np.testing.assert_allclose(spread, inherited, atol=error)
         np.testing.assert_allclose(prior.covariance, inherited + apart.T @ apart / 3 + own, atol=error)
         assert np.linalg.eigvalsh(spread).min() > 0
-        rough, flat = predict(model, belief, ACTION)
+        rough, flat = by_derivative(model, belief)
         assert max(np.abs(rough.mean - expected.mean(0)).max(), np.abs(flat - inherited).max()) > 0.03
 
 
@@ -79,13 +86,13 @@ def test_through_linear_networks_it_is_the_derivative():
         apart = eqx.tree_at(lambda m: m.biases[1], same, straight.members.biases[1])
         agreed = eqx.tree_at(lambda e: e.members, straight, apart)
         for ours, theirs in zip(
-            jax.tree.leaves(predict_by_moments(agreed, belief, ACTION)),
-            jax.tree.leaves(predict(agreed, belief, ACTION)),
+            jax.tree.leaves(by_moments(agreed, belief)),
+            jax.tree.leaves(by_derivative(agreed, belief)),
             strict=True,
         ):
             np.testing.assert_allclose(ours, theirs, atol=1e-9)
-        slopes = jax.jacfwd(lambda s: straight.predict(s, ACTION).components.mean)(belief.mean)
-        (prior, spread), (rough, flat) = (way(straight, belief, ACTION) for way in (predict_by_moments, predict))
+        slopes = jax.jit(jax.jacfwd(lambda s: straight.predict(s, ACTION).components.mean))(belief.mean)
+        (prior, spread), (rough, flat) = (way(straight, belief) for way in (by_moments, by_derivative))
         odd = slopes - slopes.mean(0)
         np.testing.assert_allclose(spread - flat, (odd @ belief.covariance @ odd.mT).mean(0), atol=1e-9)
         np.testing.assert_allclose(prior.mean, rough.mean, atol=1e-9)
@@ -95,10 +102,10 @@ def test_through_linear_networks_it_is_the_derivative():
 def test_narrow_and_wide_beliefs_in_single_precision(size):
     """Of many at once; what is carried has no negative variance that matters."""
     with jax.enable_x64(True):
-        exact = jax.tree.map(np.asarray, predict_by_moments(ensemble(2), broad(size * ROOT), ACTION))
+        exact = jax.tree.map(np.asarray, by_moments(ensemble(2), broad(size * ROOT)))
     model, belief = ensemble(2), broad(np.float32(size * ROOT))
     many = jax.tree.map(lambda leaf: jnp.stack([leaf] * 3), belief)
-    prior, spread = jax.jit(jax.vmap(lambda b: predict_by_moments(model, b, ACTION)))(many)
+    prior, spread = several_by_moments(model, many)
     scale = size**2 + 1e-9
     np.testing.assert_allclose(prior.mean[1], exact[0].mean, rtol=2e-5)
     np.testing.assert_allclose(spread[1] / scale, exact[1] / scale, atol=1e-3)

@@ -63,11 +63,16 @@ def episode(steps, seed=0):
     return actions, states + EACH * random.normal(size=states.shape), missing
 
 
+def smoothed(rows, noise):
+    """By the linear system, if these are the variances of the noise."""
+    return jax.device_get(jax.jit(lambda rows, noise: smooth(linear(), rows, noise, noise))(rows, noise))
+
+
 def test_it_is_the_textbooks_if_told():
     with jax.enable_x64(True):
         actions, seen, missing = episode(60)
         told = jnp.broadcast_to(EACH**2, (60, 3))
-        filtered, found = smooth(linear(), rows(actions, seen, missing=missing), told, told)
+        filtered, found = smoothed(rows(actions, seen, missing=missing), told)
         means, covariances, smooth_means, smooth_covariances, cross = textbook(actions, seen, missing, EACH**2)
         for ours, theirs in (
             (filtered.before.mean, means[:-1]),
@@ -90,7 +95,7 @@ def test_it_is_the_joint_gaussian_of_each_episode():
         both = [rows(actions, seen, missing=missing) for actions, seen, missing in parts]
         both[0] = both[0]._replace(terminated=both[0].terminated.at[-1].set(1.0))
         told = jnp.broadcast_to(EACH**2, (40, 3))
-        _, found = smooth(linear(), jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *both), told, told)
+        _, found = smoothed(jax.tree.map(lambda *leaves: np.concatenate(leaves), *both), told)
         for k, (actions, seen, missing) in enumerate(parts):
             own = jax.tree.map(lambda leaf, k=k: leaf[20 * k : 20 * (k + 1)], found)
             mean, covariance = conditioned(actions, seen, missing, EACH**2)
@@ -134,8 +139,9 @@ def test_draws_have_the_moments_of_the_joint_belief():
     with jax.enable_x64(True):
         actions, seen, missing = episode(4)
         told = jnp.broadcast_to(EACH**2, (4, 3))
-        _, found = smooth(linear(), rows(actions, seen, missing=missing), told, told)
-        pairs = jax.vmap(drawn, (None, 0))(found, jax.random.split(jax.random.key(0), 100_000))
+        _, found = smoothed(rows(actions, seen, missing=missing), told)
+        draw = jax.jit(lambda keys: jax.vmap(drawn, (None, 0))(found, keys))
+        pairs = jax.device_get(draw(jax.random.split(jax.random.key(0), 100_000)))
         assert pairs.known.all()
         both = np.concatenate([pairs.observation, pairs.next_observation], axis=-1)[:, 2]
         error = both - np.concatenate([found.mean[2], found.next_mean[2]])
@@ -150,8 +156,8 @@ def test_the_truth_is_what_is_fitted_to_draws():
     with jax.enable_x64(True):
         actions, seen, missing = episode(4000)
         told = jnp.broadcast_to(EACH**2, (4000, 3))
-        _, found = smooth(linear(), rows(actions, seen, missing=missing), told, told)
-        pair = drawn(found, jax.random.key(0))
+        _, found = smoothed(rows(actions, seen, missing=missing), told)
+        pair = jax.device_get(jax.jit(drawn)(found, jax.random.key(0)))
         for s, following, true in (
             (pair.observation, pair.next_observation, True),
             (found.mean, found.next_mean, False),
@@ -173,8 +179,9 @@ def test_a_model_is_fitted_to_pairs_where_they_are_known():
     known, missing = jnp.array([1.0, 0.0, 1.0, 0.0]), jnp.array([[True, False]] * 4)
     zeros, spread, noise = jnp.zeros(4), jnp.full((4, 2), 0.2), jnp.full((4, 2), 0.1)
     plain = Transition(s, s[:, :1], zeros, after, zeros, measured, spread, missing=missing)
-    model = make_model(jax.random.key(0), config.DynamicsConfig(members=2, width=8), config.BeliefConfig(), 2, 1)
-    each = jnp.ones((2, 4), jnp.uint8)
+    settings = config.DynamicsConfig(members=2, width=8), config.BeliefConfig()
+    model = jax.jit(lambda key: make_model(key, *settings, 2, 1))(jax.random.key(0))
+    learned = jax.jit(lambda batch, noise: fit(model, 1e-3, batch, jnp.ones((2, 4), jnp.uint8), noise))
     paired = plain._replace(pair=Pair(first, second, known))
     drawn_here = known[:, None] > 0
     by_hand = plain._replace(
@@ -184,9 +191,9 @@ def test_a_model_is_fitted_to_pairs_where_they_are_known():
         spread=jnp.where(drawn_here, 0, spread),
         missing=missing & ~drawn_here,
     )
-    found, expected = fit(model, 1e-3, paired, each, noise), fit(model, 1e-3, by_hand, each, noise * ~drawn_here)
+    found, expected = learned(paired, noise), learned(by_hand, noise * ~drawn_here)
     jax.tree.map(np.testing.assert_array_equal, found, expected)
-    assert found[1] != fit(model, 1e-3, plain, each, noise)[1]
+    assert found[1] != learned(plain, noise)[1]
 
 
 def test_rows_with_pairs_are_read_as_they_were_written():
@@ -214,7 +221,7 @@ def test_training_with_it():
         assert np.isfinite(reports[-1].metrics["critic_loss"]).all()
         np.testing.assert_array_equal(*trainer.state.replay)
         agent = make_agent(probes.tiny(**settings), trainer.env)
-        ends[smoothing] = with_gaps(read(trainer.state.replay[0], jnp.arange(80), agent.layout))
+        ends[smoothing] = jax.device_get(with_gaps(read(trainer.state.replay[0], jnp.arange(80), agent.layout)))
     found = ends[True]
     assert (np.asarray(found.pair.known) == 1).all()
     assert np.abs(found.pair.observation[40:] - found.observation[40:]).mean() < 0.4

@@ -28,8 +28,10 @@ pytestmark = pytest.mark.usefixtures("programs_made_once")
 LAYOUT = memory.Layout(2, 1)
 
 
-def trained(configs=None, seeds=(0,), env=None, episodes=None, **settings):
+def trained(configs=None, seeds=(0,), env=None, episodes=None, scored=True, **settings):
+    """A trainer and its reports; some need no scores, for which a program would be compiled."""
     trainer = ScanTrainer(configs or [probes.tiny(**settings)] * len(seeds), seeds, env or probes.Drift())
+    trainer = trainer if scored else probes.without_scores(trainer)
     reports = []
     for report in trainer:
         reports.append(report)
@@ -49,7 +51,7 @@ def digest(trainer):
 
 @pytest.fixture(scope="module")
 def ten():
-    return trained(seeds=tuple(range(10)))
+    return trained(seeds=tuple(range(10)), scored=False)
 
 
 def test_ten_seeds_are_ten_runs(ten):
@@ -82,7 +84,7 @@ def test_no_random_number_is_used_twice():
     """Two blocks of an episode, two episodes, two runs: every action and every noise is one of a kind."""
     settings = {"env__episode_length": 200, "train__steps": 400, "train__warmup": 1000}
     noisy, exact = (probes.tiny(**settings, noise__sigma=sigma) for sigma in (0.5, 0.0))
-    trainer, _ = trained([noisy, noisy, exact, exact], (0, 1, 0, 1))
+    trainer, _ = trained([noisy, noisy, exact, exact], (0, 1, 0, 1), scored=False)
     rows, unseen = np.asarray(trainer.state.replay).reshape(2, 800, -1)
     noise = rows[:, 4:6] - unseen[:, 4:6]
     assert len(set(rows[:, 2])) == 800
@@ -99,12 +101,12 @@ def test_sampling_is_uniform_over_what_was_written():
 
 
 def test_the_same_seed_twice_is_the_same_run(ten):
-    assert digest(trained(seeds=tuple(range(10)))[0]) == digest(ten[0])
+    assert digest(trained(seeds=tuple(range(10)), scored=False)[0]) == digest(ten[0])
 
 
 def test_a_run_alone_is_the_run_among_others(ten):
     """To 1e-5 after the first updates; rounding may differ from the first step on."""
-    among, _ = trained(seeds=tuple(range(10)), episodes=1)
+    among, _ = trained(seeds=tuple(range(10)), episodes=1, scored=False)
     alone, _ = trained(seeds=(3,), episodes=1)
     for a, b in zip(leaves(alone, 0), leaves(among, 3), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
@@ -112,7 +114,7 @@ def test_a_run_alone_is_the_run_among_others(ten):
 
 def test_settings_that_are_floats_share_a_program():
     low, high = probes.tiny(train__gamma=0.5), probes.tiny(train__gamma=0.95)
-    together, _ = trained([low, high], (0, 0), episodes=2)
+    together, _ = trained([low, high], (0, 0), episodes=2, scored=False)
     alone, _ = trained([high], (0,), episodes=2)
     for a, b in zip(leaves(alone, 0), leaves(together, 1), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
@@ -192,7 +194,7 @@ def test_the_random_numbers_of_many_steps_are_those_of_each():
     config = probes.tiny(agent="moca-ce", train__updates=3, value__low=(0.0,) * 2, value__high=(1.0,) * 2,
                          value__lengthscales=(1.0,) * 2)  # fmt: skip
     agent, keys = make_agent(config, probes.Drift()), jax.random.split(jax.random.key(1), 4)
-    many = draw_steps(agent, keys)
+    many, one = jax.jit(lambda keys: draw_steps(agent, keys))(keys), jax.jit(lambda key: draw_step(agent, key))
     for number, key in enumerate(keys):
         noise_key, row_key, update_key, restart_key, action_key = jax.random.split(key, 5)
         members, batch = config.dynamics.members, config.train.batch
@@ -200,7 +202,7 @@ def test_the_random_numbers_of_many_steps_are_those_of_each():
         resamples = [jax.random.bits(fit_key, (members, batch)) % batch for fit_key, _ in lessons]
         counts = [[np.bincount(row, minlength=batch) for row in np.asarray(rows)] for rows in resamples]
         drawn = jax.tree.map(lambda leaf, own=number: leaf[own], many)
-        for draws in (drawn, draw_step(agent, key)):
+        for draws in (drawn, one(key)):
             np.testing.assert_array_equal(draws.noise, jax.random.normal(noise_key, (2,)))
             np.testing.assert_array_equal(draws.disturbance, jax.random.normal(action_key, (1,)))
             np.testing.assert_array_equal(draws.rows, jax.random.bits(row_key, (3, batch)))
@@ -251,7 +253,7 @@ def test_evaluating_more_often_leaves_training_unchanged():
 
 def test_the_true_last_observation_and_the_end_are_stored():
     """Two-step episodes of `Discounted`: 0 → 1 → end, then a fresh 0; only the second step is an end."""
-    trainer, _ = trained(env=probes.Discounted(), train__warmup=1000)
+    trainer, _ = trained(env=probes.Discounted(), scored=False, train__warmup=1000)
     observation, _, reward, following, terminated = np.asarray(trainer.state.replay)[0].T
     np.testing.assert_array_equal(observation, np.tile([0.0, 1.0], 30))
     np.testing.assert_array_equal(following, 1)
@@ -260,12 +262,12 @@ def test_the_true_last_observation_and_the_end_are_stored():
 
 
 def test_a_time_limit_is_no_end():
-    trainer, _ = trained(env=probes.Endless())
+    trainer, _ = trained(env=probes.Endless(), scored=False)
     assert not np.asarray(trainer.state.replay)[0, :, -1].any()
 
 
 def test_warm_up_learns_nothing_and_measures_nothing():
-    trainer, reports = trained(train__warmup=20, episodes=1)
+    trainer, reports = trained(train__warmup=20, episodes=1, scored=False)
     assert np.isnan(reports[0].metrics["critic_loss"]).all()
     fresh = ScanTrainer([probes.tiny(train__warmup=20)], (0,), probes.Drift())
     for a, b in zip(leaves(trainer), leaves(fresh), strict=True):
@@ -274,12 +276,12 @@ def test_warm_up_learns_nothing_and_measures_nothing():
 
 def test_learning_begins_with_the_first_decision_after_the_warm_up():
     """Of an episode's ten decisions of two steps each, the first three lie within a warm-up of seven steps."""
-    trainer, _ = trained(train__warmup=7, env__action_repeat=2, episodes=1)
+    trainer, _ = trained(train__warmup=7, env__action_repeat=2, episodes=1, scored=False)
     assert int(trainer.learners.updates[0]) == 7
 
 
 def test_steps_are_environment_steps_whatever_the_repeat():
-    trainer, reports = trained(env__action_repeat=4, train__warmup=1000)
+    trainer, reports = trained(env__action_repeat=4, train__warmup=1000, scored=False)
     assert [report.step for report in reports] == [20, 40, 60]
     assert np.asarray(trainer.state.replay).shape[1] == 15
 
@@ -363,8 +365,8 @@ FILTER = {"belief__filter": True, "dynamics__width": 16, "dynamics__members": 2,
 
 def test_what_the_filter_stores():
     """The mean it acts on is between prediction and observation; before the model learns it is the observation."""
-    trainer, _ = trained(noise__sigma=0.3, episodes=2, **FILTER)
-    rows = memory.read(jnp.asarray(trainer.state.replay)[0], jnp.arange(40), memory.Layout(2, 1, filtered=True))
+    trainer, _ = trained(noise__sigma=0.3, episodes=2, scored=False, **FILTER)
+    rows = jax.device_get(memory.read(trainer.state.replay[0], jnp.arange(40), memory.Layout(2, 1, filtered=True)))
     warm, filtered = slice(0, 20), slice(21, 40)
     np.testing.assert_array_equal(rows.next_observation[warm], rows.measured[warm])
     np.testing.assert_allclose(rows.spread[warm], 0.3**2, rtol=1e-6)
@@ -374,8 +376,8 @@ def test_what_the_filter_stores():
 
 
 def test_without_noise_the_filter_changes_nothing():
-    trainer, _ = trained(episodes=2, **FILTER)
-    rows = memory.read(jnp.asarray(trainer.state.replay)[0], jnp.arange(40), memory.Layout(2, 1, filtered=True))
+    trainer, _ = trained(episodes=2, scored=False, **FILTER)
+    rows = jax.device_get(memory.read(trainer.state.replay[0], jnp.arange(40), memory.Layout(2, 1, filtered=True)))
     np.testing.assert_allclose(rows.next_observation, rows.measured, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(rows.spread[21:], 0, atol=1e-9)
 

@@ -110,20 +110,22 @@ def test_every_agent_acts_and_learns_on_mean_and_width(settings):
     for report in trainer:
         odd = {name for name, values in report.metrics.items() if not np.isfinite(values).all()}
         assert odd <= {"value_noise_variance"}, odd
-    agent, learner = make_agent(config, probes.Drift()), jax.tree.map(lambda leaf: leaf[0], trainer.learners)
-    rows = read(trainer.state.replay[0], jnp.arange(60), agent.layout)
+    agent, learner = make_agent(config, probes.Drift()), probes.first(trainer.learners)
+    rows = jax.device_get(read(trainer.state.replay[0], jnp.arange(60), agent.layout))
     same = np.arange(59) % 20 < 19  # the next step is of the same episode
     np.testing.assert_array_equal(rows.next_width[:-1][same], rows.width[1:][same])
     assert rows.width.std() > 0
     narrow, wide = (jnp.concatenate([jnp.zeros(2), jnp.full(2, width)]) for width in (-4.0, 2.0))
-    assert agent.value(learner, narrow) != agent.value(learner, wide)
-    assert (agent.act(learner, narrow) != agent.act(learner, wide)).all()
+    value, act = (jax.jit(lambda seen, f=f: f(learner, seen)) for f in (agent.value, agent.act))
+    assert value(narrow) != value(wide)
+    assert (act(narrow) != act(wide)).all()
     beliefs = [Belief(jnp.zeros(2), jnp.eye(2) * variance) for variance in (1e-4, 1.0)]
-    actions = [agent.decide(learner, belief)[1] for belief in beliefs]
-    np.testing.assert_array_equal(actions[0], agent.act(learner, features(config, beliefs[0])))
+    decide = jax.jit(lambda belief: (agent.decide(learner, belief)[1], agent.act(learner, features(config, belief))))
+    actions, same = zip(*map(decide, beliefs), strict=True)
+    np.testing.assert_array_equal(actions[0], same[0])
     assert (actions[0] != actions[1]).all()
     if isinstance(agent, QuadraticAgent):
-        predicted = agent.predict(learner, rows, jax.random.key(0)).mean
+        predicted = jax.jit(lambda rows: agent.predict(learner, rows, jax.random.key(0)).mean)(rows)
         np.testing.assert_allclose(predicted[:, 2:], rows.next_width, rtol=1e-5)
 
 

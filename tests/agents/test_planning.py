@@ -15,6 +15,7 @@ from moca.drivers import ScanTrainer
 from moca.loop import policy_start, policy_step
 from moca.runs import export
 from tests import probes
+from tests.test_belief import correlations_are_used
 from tests.test_planning import APART, GAMMA, NOISE, A, B, linear_world, quadratic_reward, settings
 
 LENGTH = 5
@@ -28,7 +29,7 @@ def planner(**more):
 
 def linear_state(agent):
     """A linear system with a quadratic reward and two quadratic values."""
-    world, state = linear_world(quadratic_reward()), agent.init(jax.random.key(0))
+    world, state = linear_world(quadratic_reward()), jax.jit(agent.init)(jax.random.key(0))
     critics = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), world.critic)
     values = jax.vmap(lambda scale: mm.Quadratic(-scale * jnp.eye(2), jnp.ones(2) / 2))(jnp.array([1.0, 2.0]))
     critics = eqx.tree_at(lambda c: c.value, critics, values)
@@ -55,7 +56,7 @@ def test_the_expected_return_of_a_linear_system_is_the_textbooks():
     with jax.enable_x64(True):
         agent = planner()
         state, plan = linear_state(agent), jnp.linspace(-0.5, 0.7, LENGTH)[:, None]
-        found = agent.expected_return(state, Belief(jnp.asarray(M), jnp.asarray(P)), plan)
+        found = jax.jit(agent.expected_return)(state, Belief(jnp.asarray(M), jnp.asarray(P)), plan)
         np.testing.assert_allclose(found, by_hand(state, plan), rtol=1e-9)
 
 
@@ -65,10 +66,10 @@ def test_the_plan_is_the_best_one_of_a_linear_system():
         agent = planner(plan__iterations=300, plan__step=0.1)
         state, belief = linear_state(agent), Belief(jnp.asarray(M), jnp.asarray(P), plan=jnp.zeros((LENGTH, 1)))
         value = lambda plan: agent.expected_return(state, belief, plan[:, None])  # noqa: E731
-        start = jnp.zeros(LENGTH)
-        best = -jnp.linalg.solve(jax.hessian(value)(start), jax.grad(value)(start))
-        assert (jnp.abs(best) < 1).all()
-        after, action = agent.decide(state, belief)
+        derivatives = jax.jit(lambda plan: (jax.hessian(value)(plan), jax.grad(value)(plan)))
+        best = -np.linalg.solve(*derivatives(jnp.zeros(LENGTH)))
+        assert (np.abs(best) < 1).all()
+        after, action = jax.jit(agent.decide)(state, belief)
         np.testing.assert_allclose(after.plan[:, 0], best, atol=1e-3)
         np.testing.assert_allclose(action, after.plan[0])
 
@@ -89,10 +90,10 @@ def test_a_decision_starts_from_the_better_of_last_plan_and_policy():
     with jax.enable_x64(True):
         agent = planner(plan__iterations=0)
         state, belief = linear_state(agent), Belief(jnp.asarray(M), jnp.asarray(P))
-        policy = agent.policy_plan(state, belief)
-        value = lambda plan: float(agent.expected_return(state, belief, plan))  # noqa: E731
+        policy, decide = jax.jit(agent.policy_plan)(state, belief), jax.jit(agent.decide)
+        value = jax.jit(lambda plan: agent.expected_return(state, belief, plan))
         for last in (jnp.ones((LENGTH, 1)), 0.8 * policy + 0.1 * jnp.ones((LENGTH, 1)), policy + 0.2):
-            found, _ = agent.decide(state, belief._replace(plan=last))
+            found, _ = decide(state, belief._replace(plan=last))
             np.testing.assert_array_equal(found.plan, last if value(last) > value(policy) else policy)
 
 
@@ -114,13 +115,15 @@ def test_a_belief_carries_the_rest_of_the_plan():
 
 
 def test_it_learns_on_a_belief_and_its_reward_model_is_a_metric():
-    more = {"belief__filter": True, "noise__sigma": 0.05, "plan__length": 3, "plan__iterations": 2}
-    config = settings(agent="moca-plan", plan__horizon=2, **more)
+    """And whole covariances reach its target, as in `tests/test_belief.py`."""
+    more = {"belief__filter": True, "noise__sigma": 0.3, "plan__length": 3, "plan__iterations": 2}
+    config = settings(agent="moca-plan", plan__horizon=2, belief__covariance="full", **more)
     trainer = ScanTrainer([config] * 2, [0, 1], probes.Drift())
     *_, report = trainer
     known = {name: values for name, values in report.metrics.items() if name != "value_noise_variance"}
     assert all(np.isfinite(values).all() for values in known.values())
     assert (report.metrics["reward_error"] > 0).all()
+    correlations_are_used(config, trainer)
     agent = make_agent(config, trainer.env)
     with pytest.raises(ConfigError, match="a policy of PlanningAgent cannot be exported"):
-        export.write("policy.npz", agent, jax.tree.map(lambda leaf: leaf[0], trainer.learners), {})
+        export.write("policy.npz", agent, probes.first(trainer.learners), {})

@@ -76,9 +76,10 @@ def solved():
             trainer._compiled = probes.optimised(trainer)
             *_, report = trainer
             agent = make_agent(config, trainer.env)
-            over = lambda f: jax.vmap(lambda l: jax.vmap(lambda s: f(l, s))(STATES[:, None]))(trainer.learners).mean(0)  # noqa: E731, E741
+            of_each = lambda learner: jax.vmap(lambda s: (agent.value(learner, s), agent.act(learner, s)[0]))  # noqa: E731
+            found = jax.jit(jax.vmap(lambda learner: of_each(learner)(STATES[:, None])))(trainer.learners)
             metrics = {k: float(v.mean()) for k, v in report.metrics.items()}
-            cache[name] = np.asarray(over(agent.value)), np.asarray(over(agent.act))[:, 0], metrics
+            cache[name] = *(np.asarray(each).mean(0) for each in found), metrics
         return cache[name]
 
     return solve
@@ -134,12 +135,14 @@ def test_each_member_learns_from_its_own_resample():
     """A transition that is n times in a resample, and the others never, is a batch of n copies of it."""
     agent = make_agent(probes.tiny(agent="moca", **SETTINGS), LinearQuadratic())
     batch, lr = transitions(4), SETTINGS["dynamics__lr"]
-    model = fit(agent.init(jax.random.key(0)).model, lr, batch, jnp.ones((3, 4), jnp.uint8))[0]  # for its statistics
+    fitted = jax.jit(lambda model, counts: fit(model, lr, batch, counts)[0])
+    model = fitted(jax.jit(agent.init)(jax.random.key(0)).model, jnp.ones((3, 4), jnp.uint8))  # for its statistics
     counts = jnp.ones((3, 4), jnp.uint8).at[1].set(jnp.array([0, 4, 0, 0], jnp.uint8))
-    weighted = fit(model, lr, batch, counts)[0].ensemble
+    weighted = fitted(model, counts).ensemble
     copies = [jnp.repeat(x[1:2], 4, axis=0) for x in (batch.observation, batch.action, batch.next_observation)]
     loss = lambda members: eqx.tree_at(lambda e: e.members, weighted, members).nll(*copies)[1].mean()  # noqa: E731
-    direction, _ = optax.scale_by_adam().update(jax.grad(loss)(model.ensemble.members), model.optimiser)
+    adam = jax.jit(lambda members, state: optax.scale_by_adam().update(jax.grad(loss)(members), state))
+    direction, _ = adam(model.ensemble.members, model.optimiser)
     trees = (model.ensemble.members, weighted.members, direction)
     for before, after, step in zip(*map(jax.tree.leaves, trees), strict=True):
         np.testing.assert_allclose(after[1], before[1] - lr * step[1], rtol=1e-4, atol=1e-7)
@@ -148,33 +151,37 @@ def test_each_member_learns_from_its_own_resample():
 def test_the_bias_of_the_smaller_average():
     """Against E[min] − min E from other draws; the twins cross within the belief, so it is far from zero."""
     agent = make_agent(probes.tiny(agent="moca-mc", **SETTINGS), LinearQuadratic())
-    state = agent.init(jax.random.key(0))
-    state = state._replace(model=fit(state.model, 3e-4, transitions(64), jnp.ones((3, 64), jnp.uint8))[0])
     values = jax.vmap(lambda slope: mm.Quadratic(jnp.zeros((1, 1)), slope))(jnp.array([[1.0], [-1.0]]))
-    episode = transitions(20, key=1)._replace(observation=jnp.zeros((20, 1)))
-    mixtures = state.model.ensemble.predict_batch(episode.observation, episode.action)
-    exact = twin_values(jax.vmap(mm.moment_match)(mixtures), values)
-    draw = jax.vmap(lambda key: twin_values(agent.predict(state, episode, key), values))
-    some, others = (draw(jax.random.split(jax.random.key(seed), 4000)) for seed in (2, 3))
-    found = describe_sampling(some, exact, GAMMA)["target_bias"]
-    np.testing.assert_allclose(found, GAMMA * (others.min(1).mean(0) - exact.min(0)).mean(), rtol=0.1)
+
+    @jax.jit
+    def measured():
+        state, episode = agent.init(jax.random.key(0)), transitions(20, key=1)._replace(observation=jnp.zeros((20, 1)))
+        state = state._replace(model=fit(state.model, 3e-4, transitions(64), jnp.ones((3, 64), jnp.uint8))[0])
+        mixtures = state.model.ensemble.predict_batch(episode.observation, episode.action)
+        exact = twin_values(jax.vmap(mm.moment_match)(mixtures), values)
+        draw = jax.vmap(lambda key: twin_values(agent.predict(state, episode, key), values))
+        some, others = (draw(jax.random.split(jax.random.key(seed), 4000)) for seed in (2, 3))
+        return describe_sampling(some, exact, GAMMA)["target_bias"], others.min(1).mean(0), exact
+
+    found, drawn, exact = measured()
+    np.testing.assert_allclose(found, GAMMA * (drawn - exact.min(0)).mean(), rtol=0.1)
     assert found < -0.01
 
 
 def test_the_targets_are_copied_when_due():
     config = probes.tiny(agent="bnaf", **(SETTINGS | {"critic__target_period": 3}))
     agent = make_agent(config, LinearQuadratic())
-    state = agent.init(jax.random.key(0))
+    state = jax.jit(agent.init)(jax.random.key(0))
     batch = Transition(*(jnp.ones((4, *shape)) for shape in ((1,), (1,), (), (1,), ())))
-    update = jax.jit(agent.update)
+    update = jax.jit(lambda state, key: agent.update(state, batch, agent.draw_update(key))[0])
     for count in range(1, 7):
         before = state.targets
-        state, _ = update(state, batch, agent.draw_update(jax.random.key(count)))
+        state = update(state, jax.random.key(count))
         copied = all(
-            jnp.array_equal(a, b)
+            np.array_equal(a, b)
             for a, b in zip(*map(jax.tree.leaves, (state.targets, state.critics.value)), strict=True)
         )
-        kept = all(jnp.array_equal(a, b) for a, b in zip(*map(jax.tree.leaves, (state.targets, before)), strict=True))
+        kept = all(np.array_equal(a, b) for a, b in zip(*map(jax.tree.leaves, (state.targets, before)), strict=True))
         assert (copied, kept) == ((True, False) if count % 3 == 0 else (False, True))
 
 
@@ -198,12 +205,11 @@ def test_probe(name, probe):
     trainer = probes.without_scores(ScanTrainer([config], [0], env))
     for _ in trainer:
         pass
-    agent, learner = make_agent(config, env), jax.tree.map(lambda leaf: leaf[0], trainer.learners)
-    found = [float(agent.value(learner, jnp.array([state]))) for state in states]
-    np.testing.assert_allclose(found, values, atol=0.02 * span)
+    agent, learner = make_agent(config, env), probes.first(trainer.learners)
+    of_each = lambda f: jax.jit(jax.vmap(lambda state: f(learner, state)))(jnp.array(states)[:, None])  # noqa: E731
+    np.testing.assert_allclose(of_each(agent.value), values, atol=0.02 * span)
     if actions:
-        chosen = [float(agent.act(learner, jnp.array([state]))[0]) for state in states]
-        np.testing.assert_allclose(chosen, actions, atol=0.1)
+        np.testing.assert_allclose(of_each(agent.act)[:, 0], actions, atol=0.1)
 
 
 class TwoActions(Environment):
@@ -315,7 +321,7 @@ def test_the_filter_removes_the_bias_of_learning_from_noisy_states(filtered):
     trainer = ScanTrainer([probes.tiny(agent="moca", **(SETTINGS | changes))], [0], Leaky())
     for _ in trainer:
         pass
-    ensemble = jax.tree.map(lambda leaf: leaf[0], trainer.learners).model.ensemble
+    ensemble = probes.first(trainer.learners).model.ensemble
     states, actions = jnp.linspace(-0.8, 0.8, 9)[:, None], jnp.zeros((9, 1))
     predicted = ensemble.predict_batch(states, actions).mean[:, 0]
     slope = np.polyfit(states[:, 0], predicted, 1)[0]
@@ -356,13 +362,18 @@ def test_innovations_and_every_noise_level_are_metrics_of_a_filter_alone():
     for kind in ("none", "known", "learned"):
         belief = {} if kind == "none" else {"belief__filter": True, "belief__noise": kind}
         agent = make_agent(probes.tiny(agent="moca", **(SETTINGS | wide | belief)), probes.Drift())
-        learner = agent.init(jax.random.key(1))
-        noise = learner.model.noise._replace(constant=jnp.log(levels))
-        if noise.growing is not None:
-            noise = noise._replace(growing=jnp.full(2, -30.0))
-        learner = learner._replace(model=learner.model._replace(noise=noise))
         episode = plain._replace(measured=rows[3], spread=jnp.ones((9, 2))) if belief else plain
-        told[kind] = agent.diagnose(learner, learner, episode, jax.random.key(2))
+
+        @jax.jit
+        def metrics(episode, agent=agent):
+            learner = agent.init(jax.random.key(1))
+            noise = learner.model.noise._replace(constant=jnp.log(levels))
+            if noise.growing is not None:
+                noise = noise._replace(growing=jnp.full(2, -30.0))
+            learner = learner._replace(model=learner.model._replace(noise=noise))
+            return agent.diagnose(learner, learner, episode, jax.random.key(2))
+
+        told[kind] = metrics(episode)
         assert all(np.isfinite(value) for value in told[kind].values())
     innovations = {"innovation_squared", "innovation_correlation"}
     assert told["known"].keys() - told["none"].keys() == innovations

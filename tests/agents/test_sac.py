@@ -31,7 +31,7 @@ def test_probe(probe):
     trainer = probes.without_scores(ScanTrainer([config], [0], env))
     *_, report = trainer
     agent = make_agent(config, env)
-    learner = jax.tree.map(lambda leaf: leaf[0], trainer.learners)
+    learner = probes.first(trainer.learners)
     found = [float(agent.value(learner, jnp.array([state]))) for state in states]
     np.testing.assert_allclose(found, values, atol=0.02 * span)
     assert np.isfinite(report.metrics["critic_loss"]).all()

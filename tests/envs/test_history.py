@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.stats
 
 from moca.agents import make_agent
 from moca.belief import Belief, predict, update
@@ -112,72 +113,97 @@ def test_the_noise_of_a_state_is_that_of_its_observations():
 @pytest.mark.parametrize("covariance", ["diagonal", "full"])
 def test_only_the_newest_part_is_predicted(covariance):
     settings = DynamicsConfig(width=8, depth=1, members=2, covariance=covariance)
-    ensemble = GaussianEnsemble(jax.random.key(0), settings, 6, 1, LAYOUT)
-    ones = jnp.ones((2, 6))
-    ensemble = eqx.tree_at(lambda e: e.statistics, ensemble, ensemble.statistics._replace(square=ones))
     state, action = jnp.arange(6) / 3.0, jnp.array([0.4])
-    mixture = ensemble.predict(state, action)
+
+    @jax.jit
+    def asked():
+        ensemble = GaussianEnsemble(jax.random.key(0), settings, 6, 1, LAYOUT)
+        ones = jnp.ones((2, 6))
+        ensemble = eqx.tree_at(lambda e: e.statistics, ensemble, ensemble.statistics._replace(square=ones))
+        parts = ensemble.predict(state, action).components
+        nll = ensemble.nll(state[None], action[None], LAYOUT.follow(state, jnp.array([0.3, 0.1]))[None])
+        return parts.mean, parts.covariance, jax.vmap(LAYOUT.follow, (None, 0))(state, parts.mean[:, :2]), nll
+
+    means, covariances, followed, nll = map(np.asarray, asked())
+    onto = np.asarray(LAYOUT.onto)
     for k in range(2):
-        mean, own = mixture.components.mean[k], mixture.components.covariance[k]
-        np.testing.assert_allclose(mean, LAYOUT.follow(state, mean[:2]), rtol=1e-6)
-        np.testing.assert_allclose(own, LAYOUT.onto @ own[:2, :2] @ LAYOUT.onto.T, rtol=1e-5)
-    nll = ensemble.nll(state[None], action[None], LAYOUT.follow(state, jnp.array([0.3, 0.1]))[None])
+        np.testing.assert_allclose(means[k], followed[k], rtol=1e-6)
+        np.testing.assert_allclose(covariances[k], onto @ covariances[k, :2, :2] @ onto.T, rtol=1e-5)
     expected = [
-        -jax.scipy.stats.multivariate_normal.logpdf(jnp.array([0.3, 0.1]), m[:2], c[:2, :2]) / 2 - np.log(2 * np.pi) / 2
-        for m, c in zip(mixture.components.mean, mixture.components.covariance, strict=True)
+        -scipy.stats.multivariate_normal.logpdf([0.3, 0.1], m[:2], c[:2, :2]) / 2 - np.log(2 * np.pi) / 2
+        for m, c in zip(means, covariances, strict=True)
     ]
     np.testing.assert_allclose(nll[:, 0], expected, rtol=1e-4)
 
 
 def test_what_is_predicted_is_the_deviation_from_constant_speed():
     """So that a model learns the effect of an action in units of such effects, not of the whole motion."""
-    model = make_model(jax.random.key(0), DynamicsConfig(width=8, depth=1, members=2), None, 6, 1, LAYOUT)
-    still = jax.tree.map(jnp.zeros_like, model.ensemble.members)
-    state, action = jnp.arange(6) / 3.0, jnp.zeros(1)
-    moved = eqx.tree_at(lambda e: e.members, model.ensemble, still).predict(state, action).mean
-    np.testing.assert_allclose(moved[:2], state[:2] + state[2:4] * jnp.array(SCALES), rtol=1e-6)
-    np.testing.assert_allclose(moved[2:], jnp.concatenate([state[2:4], state[2:4]]), rtol=1e-6)
-    states = jax.random.normal(jax.random.key(1), (400, 6))
-    push = 0.01 * jax.random.normal(jax.random.key(2), (400, 2))
-    after = LAYOUT.follow(states, LAYOUT.coast(states)[:, :2] + push)
-    batch = Transition(states, jnp.zeros((400, 1)), jnp.zeros(400), after, jnp.zeros(400))
-    model, _ = fit(model, 0.0, batch, jnp.ones((2, 400), jnp.uint8))
-    np.testing.assert_allclose(model.ensemble.statistics.deviation[1, :2], 0.01, rtol=0.1)
+    state, action = np.arange(6, dtype=np.float32) / 3, jnp.zeros(1)
+
+    @jax.jit
+    def asked():
+        model = make_model(jax.random.key(0), DynamicsConfig(width=8, depth=1, members=2), None, 6, 1, LAYOUT)
+        still = jax.tree.map(jnp.zeros_like, model.ensemble.members)
+        moved = eqx.tree_at(lambda e: e.members, model.ensemble, still).predict(jnp.asarray(state), action).mean
+        states = jax.random.normal(jax.random.key(1), (400, 6))
+        push = 0.01 * jax.random.normal(jax.random.key(2), (400, 2))
+        after = LAYOUT.follow(states, LAYOUT.coast(states)[:, :2] + push)
+        batch = Transition(states, jnp.zeros((400, 1)), jnp.zeros(400), after, jnp.zeros(400))
+        model, _ = fit(model, 0.0, batch, jnp.ones((2, 400), jnp.uint8))
+        return moved, model.ensemble.statistics.deviation[1, :2]
+
+    moved, deviation = map(np.asarray, asked())
+    np.testing.assert_allclose(moved[:2], state[:2] + state[2:4] * SCALES, rtol=1e-6)
+    np.testing.assert_allclose(moved[2:], np.concatenate([state[2:4], state[2:4]]), rtol=1e-6)
+    np.testing.assert_allclose(deviation, 0.01, rtol=0.1)
 
 
 def test_a_filter_corrects_changes_by_the_newest_observation_alone():
     """Its belief is that of a textbook filter over the whole state, of which the first part is measured."""
     agent = make_agent(config(belief__filter=True), make_env(config(belief__filter=True), Falling()))
-    learner = agent.init(jax.random.key(0))
+    learner = jax.jit(agent.init)(jax.random.key(0))
     trained = learner.model.ensemble.statistics._replace(batches=jnp.ones(()), square=jnp.ones((2, 6)))
     model = learner.model._replace(ensemble=eqx.tree_at(lambda e: e.statistics, learner.model.ensemble, trained))
     learner = learner._replace(model=model)
     root = np.random.default_rng(0).normal(size=(6, 6)) / 3
     belief = Belief(jnp.arange(6) / 5.0, jnp.asarray(root @ root.T, jnp.float32))
     measured = jnp.array([0.4, 0.1, 9.0, 9.0, 9.0, 9.0])  # the rest is not looked at
-    after, row = follow(agent, learner, belief, jnp.zeros(1), measured, jnp.zeros(()), jnp.array(False))
-    prior, _ = predict(model.ensemble, belief, jnp.zeros(1))
+    unseen = measured.at[2:].set(jnp.nan)
+
+    @jax.jit
+    def asked(learner):
+        start = policy_start(agent, learner, measured)
+        prior, _ = predict(learner.model.ensemble, belief, jnp.zeros(1))
+        everything, _ = update(prior, measured, jnp.array([0.01, 0.09, 0.01, 0.01, 0.01, 0.01]))
+        followed = follow(agent, learner, belief, jnp.zeros(1), measured, jnp.zeros(()), jnp.array(False))
+        return *followed, prior, everything, start, policy_step(agent, learner, start, unseen)
+
+    after, row, prior, everything, start, second = jax.device_get(asked(learner))
+    measured = np.asarray(measured)
     H, P = np.eye(2, 6), np.asarray(prior.covariance, np.float64)
     gain = P @ H.T @ np.linalg.inv(H @ P @ H.T + np.diag([0.01, 0.09]))
     np.testing.assert_allclose(after.mean, prior.mean + gain @ (measured[:2] - prior.mean[:2]), rtol=2e-3, atol=2e-3)
     np.testing.assert_allclose(after.covariance, P - gain @ H @ P, atol=5e-3)
     np.testing.assert_array_equal(np.isnan(row.measured), LAYOUT.hidden)
-    everything, _ = update(prior, measured, jnp.array([0.01, 0.09, 0.01, 0.01, 0.01, 0.01]))
     assert np.abs(everything.mean - after.mean).max() > 0.1
-    start = policy_start(agent, learner, measured)
     assert (np.diagonal(start.belief.covariance)[2:] == 0).all()  # there is no change yet, by definition
-    unseen = measured.at[2:].set(jnp.nan)
-    np.testing.assert_array_equal(policy_step(agent, learner, start, unseen).belief.mean.shape, (6,))
+    np.testing.assert_array_equal(second.belief.mean.shape, (6,))
 
 
 def test_before_the_model_learns_changes_come_from_the_observations():
     agent = make_agent(config(belief__filter=True), make_env(config(belief__filter=True), Falling()))
-    learner = agent.init(jax.random.key(0))
-    belief = agent.filter.init(learner.model, LAYOUT.start(jnp.array([0.1, 0.2])))
-    measured = LAYOUT.follow(belief.mean, jnp.array([0.4, 0.1]))
-    after, _ = follow(agent, learner, belief, jnp.zeros(1), measured, jnp.zeros(()), jnp.array(False))
-    np.testing.assert_allclose(after.mean, measured, rtol=1e-6)
-    after, _ = follow(agent, learner, after, jnp.zeros(1), measured, jnp.zeros(()), jnp.array(False))
+
+    @jax.jit
+    def asked():
+        learner = agent.init(jax.random.key(0))
+        belief = agent.filter.init(learner.model, LAYOUT.start(jnp.array([0.1, 0.2])))
+        measured = LAYOUT.follow(belief.mean, jnp.array([0.4, 0.1]))
+        once, _ = follow(agent, learner, belief, jnp.zeros(1), measured, jnp.zeros(()), jnp.array(False))
+        twice, _ = follow(agent, learner, once, jnp.zeros(1), measured, jnp.zeros(()), jnp.array(False))
+        return measured, once, twice
+
+    measured, once, after = asked()
+    np.testing.assert_allclose(once.mean, measured, rtol=1e-6)
     noise = np.random.default_rng(0).normal(size=(100_000, 3, 2)) * (0.1, 0.3)  # newest first
     states = np.concatenate([noise[:, 0], *(-np.diff(noise, axis=1) / SCALES).transpose(1, 0, 2)], axis=1)
     np.testing.assert_allclose(after.covariance, np.cov(states.T), atol=2e-3)

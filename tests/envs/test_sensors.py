@@ -174,7 +174,7 @@ def test_a_mask_hides_dimensions_on_the_host(tmp_path):
     rows = read(trainer.state.replay[0], jnp.arange(20), Layout(1, 2))
     assert rows.observation.shape == (20, 1)
     assert np.ptp(rows.observation) > 0
-    learner = jax.tree.map(lambda leaf: leaf[0], trainer.learners)
+    learner = probes.first(trainer.learners)
     assert "Gymnasium" in film.record(tmp_path / "film.mp4", trainer.env, config, learner, 0)[0]
 
 

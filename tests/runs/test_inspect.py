@@ -126,12 +126,12 @@ def test_the_numbers_in_the_page_are_those_of_the_agents_functions(make, filters
     ensemble, target, critic = learner.model.ensemble, first(learner.targets), first(learner.critics)
     keys = jax.random.split(jax.random.key(3), 4)
     normals, disturbances = jax.random.normal(keys[1], (13, 2)), jax.random.normal(keys[2], (12, 2))
-    state, exact = env.reset(keys[0])
-    measured = noise(exact, normals[0])
-    for t in range(12):
-        action = policy(measured)
-        belief, inside = policy.belief, env.from_bounds(jnp.asarray(action))
-        executed = noise.disturb(env, jnp.asarray(action), disturbances[t])
+
+    @jax.jit
+    def by_hand(state, exact, measured, action, belief, disturbance, normal):
+        """What the page should show of a step, and what is there after it."""
+        inside = env.from_bounds(action)
+        executed = noise.disturb(env, action, disturbance)
         state, step = env.step(state, executed)
         mixture = ensemble.predict(belief.mean, inside)
         expected = {
@@ -139,8 +139,7 @@ def test_the_numbers_in_the_page_are_those_of_the_agents_functions(make, filters
             "reward": step.reward, "value": agent.value(learner, belief.mean), "members": mixture.components.mean,
             "predicted": mixture.mean, "epistemic": mixture.components.mean.std(axis=0), "greedy": action,
         }  # fmt: skip
-        exact, measured = step.observation, noise(step.observation, normals[t + 1])
-        expected["following"] = measured
+        expected["following"] = noise(step.observation, normal)
         if filters:
             prior, spread = filtering.predict(ensemble, belief, inside)
             expected["deviation"] = jnp.sqrt(jnp.diagonal(prior.covariance) + 0.1**2)
@@ -156,6 +155,14 @@ def test_the_numbers_in_the_page_are_those_of_the_agents_functions(make, filters
         expected["advantage"] = jnp.array([[q(place, d) for place in (-1.0, 0.0, 1.0)] for d in range(2)])
         slope, factor, _ = critic.slice(belief.mean)
         expected["vertex"] = env.to_bounds(jnp.linalg.solve(factor @ factor.T, slope))
+        return expected, state, step.observation, expected["following"]
+
+    state, exact = env.reset(keys[0])
+    measured = noise(exact, normals[0])
+    for t in range(12):
+        action = jnp.asarray(policy(measured))
+        now = (state, exact, measured, action, policy.belief, disturbances[t], normals[t + 1])
+        expected, state, exact, measured = by_hand(*now)
         for name, number in expected.items():
             np.testing.assert_allclose(arrays[name][t], number, rtol=2e-3, atol=2e-4, err_msg=f"{name} at {t}")
     assert ("uncertainty" in arrays) == filters
@@ -170,7 +177,7 @@ def test_gaps_and_shares_are_those_of_the_metrics(make):
     after = jnp.concatenate([arrays["believed"][1:], arrays["following"][-1:]])
     zeros = jnp.zeros(12)
     episode = Transition(arrays["believed"], arrays["action"], zeros, after, zeros)
-    told = agent.diagnose(learner, learner, episode, jax.random.key(0))
+    told = jax.jit(agent.diagnose)(learner, learner, episode, jax.random.key(0))
     for name in ("action_gap", "ce_gap"):
         np.testing.assert_allclose(np.sqrt(np.mean(arrays[name] ** 2)), told[name], rtol=1e-3)
     np.testing.assert_allclose(arrays["bias"].mean(), told["ce_bias"], rtol=1e-3, atol=1e-6)

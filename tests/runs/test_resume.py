@@ -98,13 +98,18 @@ import sys
 sys.path.insert(0, {root!r})
 import moca
 from tests.runs.test_resume import Slow, config
-moca.train(config(), {path!r}, env=Slow(), checkpoint_every=0.0)
+from tests.sharing import programs_made_once
+with programs_made_once():
+    for path in {paths!r}:
+        moca.train(config(), path, env=Slow(), checkpoint_every=0.0)
 """
 
 
-def start(path):
+def start(*paths):
+    """A process that trains in these directories, one after another."""
     root = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
-    return subprocess.Popen([sys.executable, "-c", CODE.format(root=root, path=str(path))], stderr=subprocess.DEVNULL)
+    code = CODE.format(root=root, paths=[str(path) for path in paths])
+    return subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
 
 
 def wait_for_rows(path, rows, process):
@@ -115,20 +120,19 @@ def wait_for_rows(path, rows, process):
 
 
 def test_a_killed_run_goes_on_bit_for_bit(tmp_path):
-    """Against an uninterrupted run of another process, which makes it two processes with one hash as well.
+    """In another process, and it is the uninterrupted run of the first, which makes it two processes with one hash.
 
-    Not of this one: JAX may have started here with another number of devices.
+    Not against a run of this one: JAX may have started here with another number of devices.
     """
     killed, whole = tmp_path / "killed", tmp_path / "whole"
-    with start(killed) as process:
+    with start(whole, killed) as process:
         wait_for_rows(killed / "metrics.jsonl", 6, process)
         assert process.poll() is None
         process.kill()
     with (killed / "metrics.jsonl").open("a") as file:
         file.write('{"step": 100, "half a row')  # what a kill may leave
-    for path in (killed, whole):
-        with start(path) as process:
-            assert process.wait() == 0
+    with start(killed) as process:
+        assert process.wait() == 0
     assert digest(killed) == digest(whole)
 
 

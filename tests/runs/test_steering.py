@@ -37,6 +37,13 @@ def config(episodes, **settings):
     return probes.tiny(**(SETTINGS | SHARED | {"train__steps": LENGTH * episodes} | settings))
 
 
+def test_a_program_depends_on_the_number_of_steps_through_schedules_and_memory_alone():
+    """And not on when to evaluate. So these runs share one: see `tests/sharing.py`."""
+    configs = config(2), config(6, train__eval_every=3)
+    one, other = ([each.as_text() for each in make_trainer([own], [0], probes.Drift()).lowered()] for own in configs)
+    assert one == other
+
+
 def learned(path, name="policy.npz"):
     with np.load(path / name) as file:
         return {key: file[key] for key in file.files}

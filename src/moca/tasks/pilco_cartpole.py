@@ -6,8 +6,8 @@ angle θ from hanging, the equations of motion are
     (M + m) ẍ + ½ m l (θ̈ cos θ − θ̇² sin θ) = u − b ẋ,    2 l θ̈ + 3 ẍ cos θ + 3 g sin θ = 0
 
 Masses, length, friction, time step, first states and the width of the saturating reward are those
-of Deisenroth and Rasmussen's code. The reward is one minus their cost: 1 with the tip at its target,
-above the middle, and nearly 0 at a distance of half a metre.
+of Deisenroth and Rasmussen's code. The reward is one minus their cost: 1 with the tip at its
+target, above the middle, and nearly 0 at a distance of half a metre.
 """
 
 from typing import Any
@@ -55,7 +55,7 @@ def tip_distance(state: Float[Array, "4"]) -> Float[Array, ""]:
 
 
 class PilcoCartpole(Environment):
-    """The task; the observation is (x, cos θ, sin θ, ẋ, θ̇). Set `noise.sigma` to 0.01 for PILCO's."""
+    """The task; the observation is (x, cos θ, sin θ, ẋ, θ̇), to which PILCO adds noise of 0.01."""
 
     terminates: bool = eqx.field(static=True, default=False)
     observation_size: int = eqx.field(static=True, default=5)

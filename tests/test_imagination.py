@@ -16,7 +16,7 @@ from moca.replay import Transition
 from tests import probes
 from tests.test_planning import APART, GAMMA, NOISE, A, B, K, linear_world, quadratic_reward, settings
 
-STEPS, COUNT = 3, 4
+STEPS, COUNT, DRIFT = 3, 4, probes.Drift()
 
 
 def batch():
@@ -37,13 +37,12 @@ def agent_and_state(**more):
     )
 
 
-DRIFT = probes.Drift()
-
-
-def imagined(noise, **more):
-    agent, state = agent_and_state(**more)
-    predict = partial(agent.predict, state)
-    return agent, state, imagine(agent.world(state), batch(), predict, STEPS, noise, jax.random.key(1))
+def imagined(*noises):
+    """The agent, its state, and what it imagines with each noise."""
+    agent, state = agent_and_state()
+    stored, predict = batch(), partial(agent.predict, state)
+    ask = jax.jit(lambda noise: imagine(agent.world(state), stored, predict, STEPS, noise, jax.random.key(1)))
+    return agent, state, *map(ask, noises)
 
 
 def test_without_noise_they_are_the_textbooks_closed_loop():
@@ -69,8 +68,7 @@ def test_without_noise_they_are_the_textbooks_closed_loop():
 
 
 def test_actions_spread_around_the_greedy_one_within_the_bounds():
-    _, _, (found, _) = imagined(0.2)
-    _, _, (wild, _) = imagined(10.0)
+    _, _, (found, _), (wild, _) = imagined(0.2, 10.0)
     away = found.action[:, 0] - found.observation @ K[0]
     assert 0.1 < jnp.std(away) < 0.4
     assert len(np.unique(away)) == STEPS * COUNT
@@ -83,14 +81,20 @@ def test_the_critics_learn_from_them(agent):
     """The step of the critics is the one on stored and imagined transitions together, for every prediction."""
     made, state = agent_and_state(agent=agent)
     draws, stored = made.draw_update(jax.random.key(2)), batch()
-    after, info = made.fit_values(state, stored, draws)
-    bounded = stored._replace(action=DRIFT.from_bounds(stored.action))
-    state = state._replace(reward=after.reward)
-    key = jax.random.fold_in(draws.prediction, 2)
-    predict, predictions = partial(made.predict, state), made.predict(state, bounded, draws.prediction)
-    more, following = imagine(made.world(state), bounded, predict, STEPS, 1.0, key)
-    targets = [made.target(b, p, state.targets) for b, p in ((bounded, predictions), (more, following))]
-    np.testing.assert_allclose(info["target_mean"], jnp.concatenate(targets).mean(), rtol=1e-4)
+
+    @jax.jit
+    def both():
+        after, info = made.fit_values(state, stored, draws)
+        bounded = stored._replace(action=DRIFT.from_bounds(stored.action))
+        learned = state._replace(reward=after.reward)
+        key, predict = jax.random.fold_in(draws.prediction, 2), partial(made.predict, learned)
+        more = imagine(made.world(learned), bounded, predict, STEPS, 1.0, key)
+        pairs = ((bounded, predict(bounded, draws.prediction)), more)
+        return info["target_mean"], jnp.concatenate([made.target(*pair, state.targets) for pair in pairs])
+
+    found, targets = both()
+    np.testing.assert_allclose(found, targets.mean(), rtol=1e-4)
+    assert len(targets) == (1 + STEPS) * COUNT
 
 
 def test_disagreement_is_in_units_of_changes_and_zero_where_members_agree():
@@ -107,12 +111,13 @@ def test_curiosity_is_added_to_targets_and_falls_to_zero():
     plain, state = agent_and_state()
     curious, _ = agent_and_state(plan__curiosity=0.5)
     draws, stored = plain.draw_update(jax.random.key(2)), batch()
-    without, (_, info) = plain.fit_values(state, stored, draws)[1], curious.fit_values(state, stored, draws)
+    learn = [jax.jit(lambda s, agent=agent: agent.fit_values(s, stored, draws)[1]) for agent in (plain, curious)]
+    without, info = (each(state) for each in learn)
     gained = info["target_mean"] - without["target_mean"]
     np.testing.assert_allclose(gained, 0.5 * info["disagreement"], rtol=1e-3)
-    late = state._replace(updates=jnp.asarray(10**6))
-    same = [agent.fit_values(late, stored, draws)[1]["target_mean"] for agent in (plain, curious)]
-    np.testing.assert_allclose(*same, rtol=1e-6)
+    np.testing.assert_allclose(
+        *(each(state._replace(updates=jnp.asarray(10**6)))["target_mean"] for each in learn), rtol=1e-6
+    )
 
 
 def test_a_run_imagines_on_beliefs():

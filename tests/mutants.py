@@ -1,7 +1,7 @@
 # ruff: noqa: E501
 """Breaks formulas of `moca.moments` and planning, rules of run directories and of `moca.paper.claims`, one at a time.
 
-    python tests/mutants.py [moments] [directories] [stateful] [planning] [claims]
+    python tests/mutants.py [moments] [directories] [stateful] [planning] [imagination] [claims]
 
 Run by `make mutants`. A mutant that no test kills is a hole in the suite, and the exit code says so.
 """
@@ -355,6 +355,23 @@ LIKELY = {
     "supports.py": "test_supports",
 }
 # where the mutants live, what they are, and what should notice
+IMAGINATION = [
+    ("imagination.py", "jnp.clip(greedy + noise * jax.random.normal(action_key, greedy.shape), -1, 1)", "greedy"),
+    (
+        "imagination.py",
+        "jnp.clip(greedy + noise * jax.random.normal(action_key, greedy.shape), -1, 1)",
+        "greedy + noise * jax.random.normal(action_key, greedy.shape)",
+    ),
+    ("imagination.py", "reward=world.reward.at(states, now.observation, action)", "reward=now.reward"),
+    ("imagination.py", "return now._replace(observation=following.mean)", "return now"),
+    ("imagination.py", "terminated=jnp.zeros_like(batch.terminated)", "terminated=batch.terminated"),
+    ("imagination.py", "jnp.square(ensemble.statistics.deviation[1])", "ensemble.statistics.deviation[1]"),
+    ("imagination.py", "ensemble.statistics.deviation[1]", "ensemble.statistics.deviation[0]"),
+    ("imagination.py", "jnp.maximum(1 - 2 * share_done(config, updates), 0)", "1.0"),
+    ("agents/quadratic.py", "(batch, predictions), more)", "more, more)"),
+    ("agents/quadratic.py", "curiosity_left(self.config, state.updates) * unknown", "unknown"),
+]
+
 SUITES = {
     "moments": ("moments", MOMENTS, ["tests/moments", "-m", "not slow", "-n", "2"]),
     "directories": (
@@ -375,6 +392,7 @@ SUITES = {
         ["tests/attacks/test_stateful.py", "-m", "slow"],
     ),
     "planning": ("", PLANNING, ["tests/test_planning.py", "tests/agents/test_planning.py"]),
+    "imagination": ("", IMAGINATION, ["tests/test_imagination.py"]),
     "claims": ("paper/claims", CLAIMS, [f"tests/paper/test_claim{end}.py" for end in ("_rules", "_scores", "s")]),
 }
 

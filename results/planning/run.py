@@ -50,14 +50,14 @@ CELLS = {
 
 
 def searched() -> dict[str, tuple]:
-    """The cells of search.json, each variant of floats by itself."""
+    """The cells of search.json that the package can run, each variant of floats by itself."""
     rounds = json.loads((HERE / "search.json").read_text())["rounds"].values()
-    own = {"train.eval_episodes": 5, "value.least": 0.0}
     return {
-        f"{name}/{variant}": (each["env"], each["preset"], {**own, **each["settings"], **more["settings"]})
+        f"{name}/{variant}": (each["env"], each["preset"], {**each["settings"], **more["settings"]})
         for every in rounds
         for name, each in every["cells"].items()
         for variant, more in each["variants"].items()
+        if "not_in_package" not in each
     }
 
 
@@ -83,6 +83,8 @@ def main(out: Path, names: list[str], seeds: list[int], sigmas: list[float]) -> 
     start, cells, done = time.time(), CELLS | searched(), {}
     out.mkdir(parents=True, exist_ok=True)
     at_once = 1 if jax.default_backend() == "cpu" else 16
+    if unknown := set(names) - set(cells):
+        raise SystemExit(f"unknown: {', '.join(sorted(unknown))}. Cells: {', '.join(cells)}")
     trainers = {name: trainer(cells[name], seeds, sigmas) for name in names or list(CELLS)[:4]}
     lowered = {name: list(each.lowered()) for name, each in trainers.items()}
     print(f"traced after {time.time() - start:.0f} s", flush=True)

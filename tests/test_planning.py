@@ -117,10 +117,8 @@ def test_the_target_of_a_linear_gaussian_system_is_the_textbook_recursion():
         agent = make_agent(settings(plan__horizon=4, value__kind="quadratic", plan__reward="quadratic"), probes.Drift())
         world, state = linear_world(quadratic_reward()), jax.jit(agent.init)(jax.random.key(0))
         values = jax.vmap(lambda scale: mm.Quadratic(-scale * jnp.eye(2), jnp.ones(2)))(jnp.array([1.0, 2.0]))
-        critics = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), world.critic)
-        state = state._replace(
-            model=world.model, critics=critics, targets=values, reward=state.reward._replace(model=world.reward)
-        )
+        state = state._replace(model=world.model, guide=world.critic, targets=values)
+        state = state._replace(reward=state.reward._replace(model=world.reward))
         s, a = np.array([[0.1, -0.05]] * 2), np.array([[0.2]] * 2)
         batch = Transition(*map(jnp.asarray, (s, a, np.full(2, 0.7), s, np.array([0.0, 1.0]))))
         key = jax.random.key(1)
@@ -131,6 +129,18 @@ def test_the_target_of_a_linear_gaussian_system_is_the_textbook_recursion():
         total, mean, covariance = textbook(mean, Q, 3, world.reward, world.model.ensemble.statistics)
         value = min(-scale * (mean @ mean + np.trace(covariance)) / 2 + mean.sum() for scale in (1, 2))
         np.testing.assert_allclose(found, [0.7 + total + GAMMA**4 * value, 0.7], rtol=1e-6)
+
+
+def test_the_policy_that_targets_follow_is_copied_with_the_values():
+    agent = make_agent(settings(plan__horizon=3, critic__target_period=2), probes.Drift())
+    start = jax.jit(agent.init)(jax.random.key(0))
+    moved = start._replace(critics=jax.tree.map(lambda leaf: leaf + 1, start.critics))
+    once = agent._sync_targets(moved)
+    twice = agent._sync_targets(once)
+    assert eqx.tree_equal(once.guide, start.guide)
+    assert eqx.tree_equal(twice.guide, jax.tree.map(lambda leaf: leaf + 1, start.guide))
+    assert eqx.tree_equal(twice.targets, moved.critics.value)
+    assert make_agent(settings(plan__imagined=1), probes.Drift()).init(jax.random.key(0)).guide is None
 
 
 @pytest.mark.parametrize("width", [0.0, 0.3, 3.0])

@@ -58,6 +58,7 @@ class QuadraticState(NamedTuple):
     critic_optimiser: optax.OptState
     updates: Int[Array, ""]
     reward: RewardState | None = None  # learned if several steps are planned
+    guide: QuadraticCritic | None = None  # copy of a critic: targets of several steps follow its policy
 
 
 class QuadraticDraws(NamedTuple):
@@ -101,8 +102,9 @@ class QuadraticAgent(Agent):
             latent = make_model(latent_key, config.dynamics, None, config.value.encoder, observed + acted)
         # A key of its own, so that an agent that does not plan draws what it always has.
         reward = make_reward(jax.random.fold_in(key, 4), config, observed, acted) if self.plans else None
-        optimiser = ADAM.init(critics)
-        return QuadraticState(critics, critics.value, model, latent, optimiser, jnp.zeros((), jnp.int32), reward)
+        guide = first(critics) if config.plan.horizon > 1 else None
+        optimiser, updates = ADAM.init(critics), jnp.zeros((), jnp.int32)
+        return QuadraticState(critics, critics.value, model, latent, optimiser, updates, reward, guide)
 
     def act(
         self, state: QuadraticState, observation: Float[Array, "obs"], explore: Explore | None = None
@@ -187,11 +189,14 @@ class QuadraticAgent(Agent):
     ) -> tuple[Transition, mm.Distribution]:
         """Returns the batch with the expected rewards up to the horizon, and the state there.
 
-        The rewards after a termination are zero; further terminations are not predicted [choice].
+        The policy followed is that of the last synchronisation, as V is [choice]: with the newest
+        one, every update would move its own target. The rewards after a termination are zero;
+        further terminations are not predicted [choice].
         """
+        world = self.world(state)._replace(critic=cast(QuadraticCritic, state.guide))
         rule, steps = prediction_rule(self.config.agent), self.config.plan.horizon - 1
         gamma, key = self.config.train.gamma, jax.random.fold_in(key, 1)
-        rewards, last = look_ahead(self.world(state), rule, predictions, batch.spread, gamma, steps, key)
+        rewards, last = look_ahead(world, rule, predictions, batch.spread, gamma, steps, key)
         return batch._replace(reward=batch.reward + (1 - batch.terminated) * rewards), last
 
     def target(self, batch: Transition, predictions: mm.Distribution, values: mm.Function) -> Float[Array, "n"]:
@@ -293,11 +298,12 @@ class QuadraticAgent(Agent):
         return jax.tree.map(lambda rate: decayed(self.config, rate, state.updates), rates)
 
     def _sync_targets(self, state: QuadraticState) -> QuadraticState:
-        """Copies the values to the targets every N_target updates [Alg. 1 l. 13]."""
+        """Copies the values, and the policy to follow, every N_target updates [Alg. 1 l. 13]."""
         updates = state.updates + 1
         due = updates % self.config.critic.target_period == 0
-        targets = jax.tree.map(lambda new, old: jnp.where(due, new, old), state.critics.value, state.targets)
-        return state._replace(targets=targets, updates=updates)
+        newest = (state.critics.value, None if state.guide is None else first(state.critics))
+        copied = jax.tree.map(lambda new, old: jnp.where(due, new, old), newest, (state.targets, state.guide))
+        return state._replace(targets=copied[0], guide=copied[1], updates=updates)
 
     def diagnose(self, before: QuadraticState, after: QuadraticState, episode: Transition, key: Key[Array, ""]) -> Info:
         info = super().diagnose(before, after, episode, key)

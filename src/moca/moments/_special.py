@@ -144,7 +144,7 @@ def half_moments(order: int, z: Float[Array, "*n"]) -> Float[Array, "k *n"]:
         return 2 * y * one - two + series[len(series) - 1 - i], one
 
     start = jnp.zeros((order + 1, *z.shape), z.dtype)
-    one, two = jax.lax.fori_loop(0, len(series) - 1, clenshaw, (start, start))
+    one, two = jax.lax.fori_loop(0, len(series) - 1, clenshaw, (start, start), unroll=True)
     powers = jnp.stack([(z + 3) ** (k + 1) for k in range(order + 1)])
     return (y * one - two + series[0]) / powers
 

@@ -21,7 +21,7 @@ ASKED = {  # title, the score that is asked for, at so many steps
 
 
 def main() -> None:
-    cells = json.loads((HERE / "efficient.json").read_text())
+    cells = json.loads((HERE / "efficient.json").read_text())["second"]
     figure, axes = plt.subplots(1, 4, figsize=(11, 2.9), sharey=True, layout="constrained")
     for axis, (name, (title, score, steps)) in zip(axes, ASKED.items(), strict=True):
         rows = cells[name]["rows"]

@@ -43,7 +43,7 @@ class ActionSlice(NamedTuple):
         return jnp.sum((action - self.greedy) * (self.slope - middle))
 
     def expected_advantage(self, action: mm.Distribution) -> Float[Array, ""]:
-        """E[Q(s, a)] − V(s) = A(E[a]) − ½ tr(P Cov[a]), for an action that is a distribution [Eq. 3].
+        """E[Q(s, a)] − V(s) = A(E[a]) − ½ tr(P Cov[a]), for a distribution of actions [Eq. 3].
 
         The advantage is quadratic in the action, so that it depends on mean and covariance alone.
         It is exact for every distribution whose mean and covariance are, such as a clipped or a

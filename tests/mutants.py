@@ -1,7 +1,7 @@
 # ruff: noqa: E501
 """Breaks formulas of `moca.moments` and planning, rules of run directories and of `moca.paper.claims`, one at a time.
 
-    python tests/mutants.py [moments] [directories] [stateful] [planning] [imagination] [claims]
+    python tests/mutants.py [moments] [directories] [stateful] [planning] [imagination] [horizons] [claims]
 
 Run by `make mutants`. A mutant that no test kills is a hole in the suite, and the exit code says so.
 """
@@ -323,11 +323,12 @@ PLANNING = [
         "carried = slope @ (joint * jnp.eye(joint.shape[1])) @ slope.mT",
     ),
     ("planning.py", "return (discount * gamma, mean, covariance)", "return (discount, mean, covariance)"),
-    ("planning.py", "jnp.full((1, 1), 1 / belief.points.shape[1])", "jnp.ones((1, 1))"),
+    ("planning.py", "jnp.full((1, points), 1 / points)", "jnp.ones((1, points))"),
     ("reward.py", "belief.covariance / (scale[:, None] * scale)", "belief.covariance / scale"),
     ("reward.py", "self.statistics.mean + self.statistics.deviation * mm", "self.statistics.deviation * mm"),
     ("backup.py", "jnp.sum(curvature * curvature.T) / 2", "jnp.sum(curvature * curvature) / 2"),
     ("backup.py", "variances + jnp.square(means - belief.weights @ means)", "variances"),
+    ("planning.py", "joint, inside[:, :, None] * slope", "joint, slope"),
     ("agents/quadratic.py", "gamma = gamma**horizon", "gamma = gamma"),
     ("agents/quadratic.py", "batch.reward + (1 - batch.terminated) * rewards", "batch.reward + rewards"),
     ("agents/planning.py", "jnp.concatenate([plan[1:], plan[-1:]])", "plan"),
@@ -363,13 +364,58 @@ IMAGINATION = [
         "greedy + noise * jax.random.normal(action_key, greedy.shape)",
     ),
     ("imagination.py", "reward=world.reward.at(states, now.observation, action)", "reward=now.reward"),
-    ("imagination.py", "return now._replace(observation=following.mean)", "return now"),
+    ("imagination.py", "return now._replace(observation=cast(Any, following).mean)", "return now"),
     ("imagination.py", "terminated=jnp.zeros_like(batch.terminated)", "terminated=batch.terminated"),
     ("imagination.py", "jnp.square(ensemble.statistics.deviation[1])", "ensemble.statistics.deviation[1]"),
     ("imagination.py", "ensemble.statistics.deviation[1]", "ensemble.statistics.deviation[0]"),
     ("imagination.py", "jnp.maximum(1 - 2 * share_done(config, updates), 0)", "1.0"),
-    ("agents/quadratic.py", "(batch, predictions), more)", "more, more)"),
+    ("agents/quadratic.py", "joined((batch, predictions), more)", "joined(more, more)"),
+    ("agents/quadratic.py", "batch.action, batch.action_variance)", "batch.action, None)"),
+    (
+        "imagination.py",
+        "clipped(greedy, jnp.broadcast_to(jnp.square(noise), greedy.shape))",
+        "greedy, jnp.full_like(greedy, noise**2)",
+    ),
+    (
+        "imagination.py",
+        "[jnp.zeros_like(now.observation), variance]",
+        "[jnp.zeros_like(now.observation), 0 * variance]",
+    ),
+    ("imagination.py", "* jnp.sqrt(variance)[:, None]", "* variance[:, None]"),
+    ("imagination.py", "whole.covariance + more)", "whole.covariance + more * jnp.eye(more.shape[-1]))"),
+    ("imagination.py", "following.points + product(moves, root.mT)", "following.points"),
+    ("imagination.py", "whole.components.covariance + more[:, None]", "whole.components.covariance"),
+    ("imagination.py", "first = first._replace(action_variance", "first._replace(action_variance"),
+    ("critic.py", "- jnp.sum(self.factor * (covariance @ self.factor)) / 2", ""),
+    ("critic.py", "self.factor * (covariance @ self.factor)", "covariance * (self.factor.T @ self.factor)"),
+    ("critic.py", "self.greedy @ (P @ self.greedy / 2 - self.slope)", "self.greedy @ (P @ self.greedy - self.slope)"),
+    ("critic.py", "mm.Quadratic(-P, self.slope", "mm.Quadratic(-P, P @ self.greedy"),
+    ("reward.py", "belief.variance / jnp.square(scale)", "belief.variance / scale"),
+    ("config/fitting.py", 'asked and config.agent == "moca-ce"', "False"),
     ("agents/quadratic.py", "curiosity_left(self.config, state.updates) * unknown", "unknown"),
+]
+
+HORIZONS = [
+    ("horizons.py", "2 * jnp.sum(slope * rows.across, axis=-1) + discount * own", "discount * own"),
+    ("horizons.py", "jnp.sum(slope * rows.across, axis=-1) + discount * own", "jnp.sum(slope * rows.across, axis=-1)"),
+    ("horizons.py", "self._average(within + jnp.square(away))", "self._average(within)"),
+    ("horizons.py", "discount = gamma ** jnp.arange(1, horizon + 1)", "discount = gamma ** jnp.arange(horizon)"),
+    ("horizons.py", "(1 - batch.terminated) * reward", "reward"),
+    ("horizons.py", "2 * jnp.sum(slope * across, axis=1) + discount * own", "discount * own"),
+    ("horizons.py", "now.variance + discount * (2", "discount * (2"),
+    ("horizons.py", "[now.across, _times(step.gain, now.across)]", "[now.across, 0 * _times(step.gain, now.across)]"),
+    ("horizons.py", "across + discount * _times(step.joint, slope)", "discount * _times(step.joint, slope)"),
+    ("horizons.py", "across + discount * _times(step.joint, slope)", "across + _times(step.joint, slope)"),
+    ("horizons.py", "now.total + discount * step.reward", "now.total + step.reward"),
+    ("horizons.py", "total=now.total + discount * reward", "total=now.total"),
+    ("horizons.py", "jnp.maximum(variances, rounding)", "variances"),
+    ("horizons.py", "variances.min(axis=0) / variances", "1 / jnp.square(variances)"),
+    ("horizons.py", "shares / shares.sum(axis=0)", "shares"),
+    ("horizons.py", "* jnp.abs(targets).max(axis=0)", "* 0"),
+    ("horizons.py", "jnp.arange(1, len(weights) + 1) @", "jnp.arange(len(weights)) @"),
+    ("backup.py", "product(product(slope, covariance), slope) + jnp.sum", "jnp.sum"),
+    ("config/fitting.py", "config.dynamics.samples < 2", "False"),
+    ("agents/quadratic.py", 'plan.horizon > 1 and plan.weights == "variance"', "False"),
 ]
 
 SUITES = {
@@ -392,7 +438,8 @@ SUITES = {
         ["tests/attacks/test_stateful.py", "-m", "slow"],
     ),
     "planning": ("", PLANNING, ["tests/test_planning.py", "tests/agents/test_planning.py"]),
-    "imagination": ("", IMAGINATION, ["tests/test_imagination.py"]),
+    "imagination": ("", IMAGINATION, ["tests/test_critic.py", "tests/test_imagination.py"]),
+    "horizons": ("", HORIZONS, ["tests/test_horizons.py"]),
     "claims": ("paper/claims", CLAIMS, [f"tests/paper/test_claim{end}.py" for end in ("_rules", "_scores", "s")]),
 }
 

@@ -164,6 +164,7 @@ LAYERS = [
         "moca.planning",
         "moca.reward",
         "moca.imagination",
+        "moca.horizons",
     },
     {"moca.agents"},
     {"moca.noise_levels", "moca.smoothing"},

@@ -8,10 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from moca import config
 from moca import moments as mm
-from moca.critic import QuadraticCritic, box_maximiser, keep_alive
+from moca.critic import ActionSlice, QuadraticCritic, advantages, box_maximiser, keep_alive
 
 
 @lru_cache
@@ -150,3 +151,82 @@ def test_without_curvature_the_action_is_at_a_bound_and_gradients_are_finite():
     assert abs(float(greedy[0])) == 1
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
     np.testing.assert_allclose(advantage, -2 * abs(slope[0]), rtol=1e-2)
+
+
+def rule(mean, deviation, truncated, low=-1.0, high=1.0):
+    """Nodes and weights of a Gaussian between two bounds: by pieces, with atoms at the bounds if it is clipped."""
+    nodes, weights = np.polynomial.legendre.leggauss(60)
+    ends = np.linspace(low, high, 9)
+    half = np.diff(ends)[:, None] / 2
+    nodes, weights = (ends[:-1, None] + half * (1 + nodes)).ravel(), (half * weights).ravel()
+    weights = weights * norm.pdf(nodes, mean, deviation)
+    if truncated:
+        return nodes, weights / weights.sum()
+    atoms = norm.cdf(low, mean, deviation), norm.sf(high, mean, deviation)
+    return np.append(nodes, (low, high)), np.append(weights, atoms)
+
+
+def bounded_naf(vertex, factor):
+    """A(a) of Eq. 3 as it is printed, and the slice that the critic makes of it."""
+    P, vertex = factor @ factor.T, np.asarray(vertex)
+    greedy = np.asarray(box_maximiser(jnp.asarray(P), jnp.asarray(vertex)))
+    norm2 = lambda x: np.einsum("...i,ij,...j", x, P, x)  # noqa: E731
+    slices = ActionSlice(jnp.asarray(P @ vertex), jnp.asarray(factor), jnp.asarray(greedy))
+    return lambda a: -norm2(a - vertex) / 2 + norm2(greedy - vertex) / 2, slices
+
+
+ONE = ([1.7], np.array([[1.3]]))
+TWO = ([1.4, -0.6], np.array([[1.1, 0.0], [0.7, 0.9]]))
+
+
+@pytest.mark.parametrize("truncated", [False, True])
+@pytest.mark.parametrize(("vertex", "factor"), [ONE, TWO])
+@pytest.mark.parametrize("wide", [0.2, 1.0, 4.0])
+def test_the_expected_advantage_is_that_by_quadrature(vertex, factor, wide, truncated):
+    """Mean and variance of Q(s, a) over a clipped or truncated Gaussian, Eq. 3's correction inside."""
+    with jax.enable_x64(True):
+        exact, slices = bounded_naf(vertex, factor)
+        size, mean = len(vertex), np.array([0.8, -0.3])[: len(vertex)]
+        deviation = wide * np.array([1.0, 0.7])[:size]
+        rules = [rule(*each, truncated) for each in zip(mean, deviation, strict=True)]
+        points = np.stack(np.meshgrid(*(nodes for nodes, _ in rules), indexing="ij"), axis=-1)
+        weights = np.prod(np.stack(np.meshgrid(*(w for _, w in rules), indexing="ij")), axis=0)
+        kind = mm.TruncatedGaussian if truncated else mm.ClippedGaussian
+        action = kind(mm.DiagonalGaussian(mean, deviation**2), -np.ones(size), np.ones(size))
+        average = np.sum(weights * exact(points))
+        variance = np.sum(weights * (exact(points) - average) ** 2)
+        found = jax.jit(lambda s: (s.expected_advantage(action), mm.variance(action, s.quadratic())))(slices)
+        np.testing.assert_allclose(found[0], average, rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(found[1], variance, rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(mm.expectation(action, slices.quadratic()), average, rtol=1e-10, atol=1e-12)
+
+
+def test_the_expected_advantage_of_correlated_clipped_actions_needs_their_covariance():
+    """There is no class for them, but clipping is a difference of two rectifiers, whose moments are exact."""
+    with jax.enable_x64(True):
+        exact, slices = bounded_naf(*TWO)
+        mean, covariance = np.array([0.8, -0.3]), np.array([[0.5, 0.3], [0.3, 0.4]])
+        gaussian = mm.Gaussian(mean, covariance)
+        with pytest.raises(TypeError, match="DiagonalGaussian"):
+            mm.ClippedGaussian(gaussian, -np.ones(2), np.ones(2))
+        eye = np.eye(2)
+        clip = mm.ReLU(np.hstack([eye, -eye]), np.vstack([eye, eye]), np.array([1.0, 1, -1, -1]), -np.ones(2))
+        found = slices.expected_advantage(mm.propagate(gaussian, clip))
+        slope = covariance[0, 1] / covariance[0, 0]
+        deviation = np.sqrt(covariance[1, 1] - slope * covariance[0, 1])
+        average, spread = 0.0, np.sqrt(covariance[0, 0])
+        for low, high in ((-1 - 9 * spread, -1), (-1, 1), (1, 1 + 9 * spread)):
+            for x, weight in zip(*(each[:-2] for each in rule(mean[0], spread, False, low, high)), strict=True):
+                nodes, weights = rule(mean[1] + slope * (x - mean[0]), deviation, False)
+                points = np.stack([np.full_like(nodes, np.clip(x, -1, 1)), nodes], axis=-1)
+                average += weight * np.sum(weights * exact(points))
+        np.testing.assert_allclose(found, average, rtol=1e-10)
+
+
+def test_advantages_of_actions_without_variance_are_those_of_points():
+    made = critic(2, "full")
+    states, actions = jax.random.normal(jax.random.key(0), (5, 3)), jnp.linspace(-1, 1, 10).reshape(5, 2)
+    slices = jax.vmap(made.slice)(states)
+    points, sure = (advantages(slices, actions, each) for each in (None, jnp.zeros((5, 2))))
+    np.testing.assert_allclose(points, sure, rtol=1e-6)
+    assert (advantages(slices, actions, jnp.full((5, 2), 0.1)) < points).all()

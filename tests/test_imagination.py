@@ -10,10 +10,12 @@ import pytest
 
 from moca import moments as mm
 from moca.agents import make_agent
+from moca.config import ConfigError
 from moca.drivers import ScanTrainer
-from moca.imagination import disagreement, imagine
+from moca.imagination import disagreement, imagine, widened
 from moca.replay import Transition
 from tests import probes
+from tests.test_critic import rule
 from tests.test_planning import APART, GAMMA, NOISE, A, B, K, linear_world, quadratic_reward, settings
 
 STEPS, COUNT, DRIFT = 3, 4, probes.Drift()
@@ -28,7 +30,8 @@ def batch():
 
 def agent_and_state(**more):
     """An agent in a linear world with a quadratic reward and two quadratic values."""
-    agent = make_agent(settings(plan__imagined=STEPS, value__kind="quadratic", plan__reward="quadratic", **more), DRIFT)
+    own = {"plan__imagined": STEPS, "value__kind": "quadratic", "plan__reward": "quadratic"}
+    agent = make_agent(settings(**(own | more)), DRIFT)
     world, state = linear_world(quadratic_reward()), agent.init(jax.random.key(0))
     values = jax.vmap(lambda scale: mm.Quadratic(-scale * jnp.eye(2), jnp.ones(2)))(jnp.array([1.0, 2.0]))
     critics = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), world.critic)
@@ -76,10 +79,87 @@ def test_actions_spread_around_the_greedy_one_within_the_bounds():
     assert (jnp.abs(wild.action) <= 1).all()
 
 
-@pytest.mark.parametrize("agent", ["moca", "moca-ce", "moca-mc", "moca-mixture", "moca-plan"])
-def test_the_critics_learn_from_them(agent):
+def by_quadrature(greedy, noise, function):
+    """E[f(a)] over a clipped Gaussian around each greedy action; f takes one action for each of them."""
+    rules = [rule(each, noise, truncated=False) for each in np.asarray(greedy)[:, 0]]
+    nodes, weights = (np.stack(each) for each in zip(*rules, strict=True))
+    return sum(w * np.asarray(function(jnp.asarray(a[:, None]))) for a, w in zip(nodes.T, weights.T, strict=True))
+
+
+def test_actions_that_are_distributions_are_averaged_over():
+    """In a linear world with quadratic functions all of it is exact, also where clipping matters."""
+    with jax.enable_x64(True):
+        agent, state = agent_and_state(plan__actions="gaussian")
+        curvature = jnp.array([[1.0, 0.4], [0.4, 0.8]])
+        values = jax.vmap(lambda scale: mm.Quadratic(-scale * curvature, jnp.ones(2)))(jnp.array([1.0, 2.0]))
+        stored, predict, noise = batch(), partial(agent.predict, state), 0.8
+        world = agent.world(state)
+
+        @jax.jit
+        def ask():
+            found, following = imagine(world, stored, predict, STEPS, noise, jax.random.key(1), "gaussian")
+            return found, following, agent.target(found, following, values)
+
+        found, following, target = ask()
+        states, Q = world.model.ensemble.statistics, np.diag(NOISE**2 + APART.var(0))
+        mean, rows, least = np.asarray(batch().observation), np.arange(COUNT), np.asarray(curvature)
+        at = jax.jit(lambda s, a: world.reward.at(states, s, a))
+        after = lambda s, a: s @ A.T + np.asarray(a) @ B.T + APART.mean(0)  # noqa: E731
+        value = lambda s, k: s.sum(1) - k * (np.sum(s * (s @ least), 1) + np.trace(least @ Q)) / 2  # noqa: E731
+        for _ in range(STEPS):
+            greedy = mean @ K.T
+            average = partial(by_quadrature, greedy, noise)
+            action = average(lambda a: a[:, 0])
+            np.testing.assert_allclose(found.observation[rows], mean, atol=1e-10)
+            np.testing.assert_allclose(found.action[rows, 0], action, atol=1e-10)
+            spread = average(lambda a: jnp.square(a[:, 0])) - action**2
+            np.testing.assert_allclose(found.action_variance[rows, 0], spread, atol=1e-10)
+            reward = average(partial(at, mean))
+            np.testing.assert_allclose(found.reward[rows], reward, atol=1e-10)
+            ahead = [average(lambda a, s=mean, k=k: value(after(s, a), k)) for k in (1, 2)]
+            np.testing.assert_allclose(target[rows], reward + GAMMA * np.minimum(*ahead), atol=1e-9)
+            mean = after(mean, action[:, None])
+            np.testing.assert_allclose(following.mean[rows], mean, atol=1e-10)
+            rows = rows + COUNT
+
+
+def test_the_critics_average_q_over_them():
+    """The left side of the loss: V(s) + E[A(s, a)], the expectation of Q by quadrature."""
+    made, state = agent_and_state(plan__actions="gaussian", plan__imagined=1, plan__noise=0.7)
+    critics = eqx.tree_at(lambda c: c.cholesky_head.biases[0], state.critics, jnp.array([[1.0], [0.5]]))
+    state, stored, draws = state._replace(critics=critics), batch(), made.draw_update(jax.random.key(2))
+    info = jax.jit(lambda: made.fit_values(state, stored, draws)[1])()
+    whole = []
+    for i in range(2):
+        critic = jax.tree.map(lambda leaf, i=i: leaf[i], critics)
+        q = jax.jit(lambda a, c=critic: jax.vmap(c)(stored.observation, a))
+        whole += [q(DRIFT.from_bounds(stored.action)), by_quadrature(stored.observation @ K.T, 0.7, q)]
+    np.testing.assert_allclose(info["q_mean"], np.mean(whole), rtol=1e-4)
+
+
+def test_predictions_are_widened_by_what_the_action_does():
+    key, root = jax.random.key(0), jnp.array([[[0.3], [-0.2]]])
+    more = np.asarray(root[0] @ root[0].T)
+    mean, variance = jnp.array([[0.1, 0.2]]), jnp.array([[0.01, 0.02]])
+    own = np.diag(variance[0])
+    gaussian = widened(mm.DiagonalGaussian(mean, variance), root, key)
+    np.testing.assert_allclose(gaussian.covariance[0], own + more, rtol=1e-6)
+    mixture = mm.GaussianMixture(jnp.ones((1, 1)), mm.DiagonalGaussian(mean[:, None], variance[:, None]))
+    np.testing.assert_allclose(widened(mixture, root, key).components.covariance[0, 0], own + more, rtol=1e-6)
+    points = mean[:, None] + jnp.zeros((1, 100_000, 2))
+    np.testing.assert_allclose(np.cov(widened(mm.Empirical(points), root, key).points[0].T), more, atol=2e-3)
+    with pytest.raises(TypeError, match=r"a Dirac cannot be widened by the action's covariance: plan.actions"):
+        widened(mm.Dirac(mean), root, key)
+
+
+@pytest.mark.parametrize(
+    ("agent", "actions"),
+    [(agent, "sampled") for agent in ("moca", "moca-ce", "moca-mc", "moca-mixture", "moca-plan")]
+    + [(agent, "gaussian") for agent in ("moca", "moca-mc", "moca-mixture")],
+)
+def test_the_critics_learn_from_them(agent, actions):
     """The step of the critics is the one on stored and imagined transitions together, for every prediction."""
-    made, state = agent_and_state(agent=agent)
+    made, state = agent_and_state(agent=agent, plan__actions=actions)
     draws, stored = made.draw_update(jax.random.key(2)), batch()
 
     @jax.jit
@@ -88,7 +168,7 @@ def test_the_critics_learn_from_them(agent):
         bounded = stored._replace(action=DRIFT.from_bounds(stored.action))
         learned = state._replace(reward=after.reward)
         key, predict = jax.random.fold_in(draws.prediction, 2), partial(made.predict, learned)
-        more = imagine(made.world(learned), bounded, predict, STEPS, 1.0, key)
+        more = imagine(made.world(learned), bounded, predict, STEPS, 1.0, key, actions)
         pairs = ((bounded, predict(bounded, draws.prediction)), more)
         return info["target_mean"], jnp.concatenate([made.target(*pair, state.targets) for pair in pairs])
 
@@ -120,11 +200,30 @@ def test_curiosity_is_added_to_targets_and_falls_to_zero():
     )
 
 
-def test_a_run_imagines_on_beliefs():
-    more = {"belief__filter": True, "noise__sigma": 0.05, "plan__curiosity": 0.1}
+@pytest.mark.parametrize("more", [{}, {"plan__actions": "gaussian", "plan__horizon": 2, "plan__weights": "variance"}])
+def test_a_run_imagines_on_beliefs(more):
+    more = more | {"belief__filter": True, "noise__sigma": 0.05, "plan__curiosity": 0.1}
     trainer = ScanTrainer([settings(plan__imagined=2, **more)] * 2, [0, 1], probes.Drift())
     *_, report = trainer
     known = {name: values for name, values in report.metrics.items() if name != "value_noise_variance"}
     assert all(np.isfinite(values).all() for values in known.values())
     assert (report.metrics["disagreement"] > 0).all()
     assert (report.metrics["reward_loss"] > 0).all()
+    assert ("weighted_horizon" in report.metrics) == ("plan__weights" in more)
+
+
+def test_distributions_of_actions_need_a_variance_of_the_next_state():
+    with pytest.raises(ConfigError, match=r"plan.actions = gaussian needs a prediction with a variance, and moca-ce"):
+        settings(agent="moca-ce", plan__imagined=1, plan__actions="gaussian")
+    settings(agent="moca-ce", plan__actions="gaussian")  # nothing is imagined
+
+
+def test_without_imagination_there_are_no_actions_to_average_over():
+    stored = batch()
+
+    def program(**more):
+        made = make_agent(settings(**more), DRIFT)
+        update = lambda key: made.fit_values(made.init(key), stored, made.draw_update(key))  # noqa: E731
+        return jax.jit(update).lower(jax.random.key(0)).as_text()
+
+    assert program() == program(plan__actions="gaussian") == program(plan__weights="variance")

@@ -154,11 +154,12 @@ def test_state_and_clipped_action_are_jointly_what_samples_are(width):
         (jnp.concatenate([jnp.eye(2), -jnp.eye(2)]), jnp.zeros(4), jnp.concatenate([gain, -gain], 1), jnp.zeros(2)),
     )
     m, C = np.array([0.3, 0.2]), width**2 * np.array([[0.3, 0.1], [0.1, 0.2]])
-    mean, covariance = eqx.filter_jit(joint_with_action)(critic, jnp.asarray(m)[None], jnp.asarray(C)[None])
+    mean, covariance, slope = eqx.filter_jit(joint_with_action)(critic, jnp.asarray(m)[None], jnp.asarray(C)[None])
     s = np.random.default_rng(0).multivariate_normal(m, C, 400_000)
     both = np.concatenate([s, np.clip(s @ np.asarray(gain).T, -1, 1)], axis=1)
     np.testing.assert_allclose(mean[0], both.mean(0), atol=0.01 * max(width, 0.01))
     truth, found = np.cov(both.T), np.array(covariance[0])
+    np.testing.assert_allclose(slope[0] @ C, found[2:, :2], atol=1e-5)  # Stein's lemma
     np.testing.assert_allclose(found[2, 3], truth[2, 3], atol=0.06)  # the leading term alone
     found[2, 3] = found[3, 2] = truth[2, 3]
     np.testing.assert_allclose(found, truth, atol=0.01 * max(width, 0.01))

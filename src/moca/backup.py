@@ -79,9 +79,18 @@ def spread_of(belief: mm.Distribution, value: mm.Function) -> Float[Array, ""]:
     if not isinstance(belief, mm.DiagonalGaussian | mm.Gaussian):
         return mm.variance(belief, value)
     covariance = belief.covariance
-    expected = lambda mean: mm.expectation(mm.Gaussian(mean, covariance), value)  # noqa: E731
-    slope, curvature = jax.grad(expected)(belief.mean), product(covariance, jax.hessian(expected)(belief.mean))
-    return product(product(slope, covariance), slope) + jnp.sum(curvature * curvature.T) / 2
+    return second_order(lambda mean: mm.expectation(mm.Gaussian(mean, covariance), value), belief.mean, covariance)[0]
+
+
+def second_order(
+    expected: Callable[[Float[Array, "d"]], Float[Array, ""]], mean: Float[Array, "d"], covariance: Float[Array, "d d"]
+) -> tuple[Float[Array, ""], Float[Array, "d"]]:
+    """Returns Var[f] to second order and E[∇f] for a Gaussian, by E[f] as a function of its mean.
+
+    By Stein's lemma the covariance of f with the state is Σ E[∇f].
+    """
+    slope, curvature = jax.grad(expected)(mean), product(covariance, jax.hessian(expected)(mean))
+    return product(product(slope, covariance), slope) + jnp.sum(curvature * curvature.T) / 2, slope
 
 
 def twin_values(

@@ -22,6 +22,7 @@ from jaxtyping import Array, Float, Key
 from moca import config, nets
 from moca import moments as mm
 from moca.moments.linear import solve
+from moca.moments.propagation import moments_of
 from moca.nets import MLP
 
 T = TypeVar("T")
@@ -41,6 +42,21 @@ class ActionSlice(NamedTuple):
         middle = self.factor @ (self.factor.T @ (action + self.greedy)) / 2
         return jnp.sum((action - self.greedy) * (self.slope - middle))
 
+    def expected_advantage(self, action: mm.Distribution) -> Float[Array, ""]:
+        """E[Q(s, a)] − V(s) = A(E[a]) − ½ tr(P Cov[a]), for a distribution of actions [Eq. 3].
+
+        The advantage is quadratic in the action, so that it depends on mean and covariance alone.
+        It is exact for every distribution whose mean and covariance are, such as a clipped or a
+        truncated Gaussian (`mm.ClippedGaussian`, `mm.TruncatedGaussian`).
+        """
+        mean, covariance = moments_of(action)
+        return self.advantage(mean) - jnp.sum(self.factor * (covariance @ self.factor)) / 2
+
+    def quadratic(self) -> mm.Quadratic:
+        """The advantage as a function of the action, for closed forms such as `mm.variance`."""
+        P = self.factor @ self.factor.T
+        return mm.Quadratic(-P, self.slope, self.greedy @ (P @ self.greedy / 2 - self.slope))
+
     def vertices(self) -> Float[Array, "act"]:
         """The unbounded maximum of Q(s, ·) along each dimension, the others at μ.
 
@@ -48,6 +64,15 @@ class ActionSlice(NamedTuple):
         """
         P = self.factor @ self.factor.T
         return self.greedy + (self.slope - P @ self.greedy) / jnp.diagonal(P)
+
+
+def advantages(
+    slices: ActionSlice, action: Float[Array, "n act"], variance: Float[Array, "n act"] | None
+) -> Float[Array, "n"]:
+    """Returns Q(s, a) − V(s) at n states; averaged over the action, if it has a variance."""
+    if variance is None:
+        return jax.vmap(ActionSlice.advantage)(slices, action)
+    return jax.vmap(ActionSlice.expected_advantage)(slices, mm.DiagonalGaussian(action, variance))
 
 
 class QuadraticCritic(eqx.Module):
@@ -210,6 +235,24 @@ def value_rates(value: mm.Function, settings: config.ValueConfig) -> mm.Function
         "encoder": settings.basis_lr,
     }
     return _map_roles(lambda role, leaf: jnp.asarray(rates[role]), value)
+
+
+def learning_rates(critics: QuadraticCritic, settings: config.Config, updates: Any) -> QuadraticCritic:
+    """Returns the learning rate of every array of a critic, in the same structure."""
+    critic, done = settings.critic, nets.share_done(settings, updates)
+    trunk = critic.lr + (critic.lr_end - critic.lr) * done
+    vertex = critic.vertex_lr + (critic.vertex_lr_end - critic.vertex_lr) * done
+    rates = jax.tree.map(lambda leaf: trunk, critics)
+    rates = eqx.tree_at(
+        lambda c: (c.vertex_head, c.value, c.floor),
+        rates,
+        (
+            jax.tree.map(lambda leaf: vertex, rates.vertex_head),
+            value_rates(critics.value, settings.value),
+            jnp.zeros(()),
+        ),
+    )
+    return jax.tree.map(lambda rate: nets.decayed(settings, rate, updates), rates)
 
 
 def descend(parameters: T, gradient: T, optimiser: optax.OptState, rates: T) -> tuple[T, optax.OptState]:

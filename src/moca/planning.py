@@ -55,10 +55,23 @@ def derivative(push: Callable, count: int, size: int) -> Float[Array, "n out siz
     return jnp.moveaxis(jax.vmap(push)(units), 0, -1)
 
 
+def clipped(
+    mean: Float[Array, "n act"], variance: Float[Array, "n act"]
+) -> tuple[Float[Array, "n act"], Float[Array, "n act"]]:
+    """Returns mean and variance of n clipped Gaussian actions with independent dimensions."""
+    end = jnp.ones_like(mean[0])
+
+    def one(mean: Array, variance: Array) -> tuple[Array, ...]:
+        free = mm.DiagonalGaussian(mean, variance)
+        return mm.ClippedGaussian(gaussian=free, lower=-end, upper=end).moments(2)
+
+    return cast(tuple[Array, Array], jax.vmap(one)(mean, variance))
+
+
 def joint_with_action(
     critic: QuadraticCritic, mean: Float[Array, "n obs"], covariance: Float[Array, "n obs obs"]
-) -> tuple[Float[Array, "n obs_act"], Float[Array, "n obs_act obs_act"]]:
-    """Returns mean and covariance of (s, μ(s)) for n Gaussian beliefs about s.
+) -> tuple[Float[Array, "n obs_act"], Float[Array, "n obs_act obs_act"], Float[Array, "n act obs"]]:
+    """Returns mean and covariance of (s, μ(s)) for n Gaussian beliefs about s, and E[∇μ].
 
     μ̃ is linearised at the mean, which makes it Gaussian [choice]. Mean and variance of each
     clipped action are then exact, and so is its covariance with the state: by Stein's lemma, that
@@ -70,13 +83,7 @@ def joint_with_action(
     across = product(slope, covariance)
     between = product(across, slope.mT)
     spread = jnp.maximum(jnp.diagonal(between, axis1=1, axis2=2), 0)
-    end = jnp.ones_like(vertices[0])
-
-    def clipped(mean: Array, variance: Array) -> tuple[Array, ...]:
-        free = mm.DiagonalGaussian(mean, variance)
-        return mm.ClippedGaussian(gaussian=free, lower=-end, upper=end).moments(2)
-
-    action, variance = jax.vmap(clipped)(vertices, spread)
+    action, variance = clipped(vertices, spread)
     deviation = jnp.sqrt(jnp.maximum(spread, jnp.finfo(spread.dtype).tiny))
     inside = normal_mass((-1 - vertices) / deviation, (1 - vertices) / deviation)
     across = inside[:, :, None] * across
@@ -86,24 +93,37 @@ def joint_with_action(
     joint = jnp.concatenate(
         [jnp.concatenate([covariance, across.mT], axis=2), jnp.concatenate([across, between], axis=2)], axis=1
     )
-    return jnp.concatenate([mean, action], axis=1), joint
+    return jnp.concatenate([mean, action], axis=1), joint, inside[:, :, None] * slope
 
 
 Spread = Float[Array, "n packed"] | None
 
 
+class Step(NamedTuple):
+    """One step of n Gaussian beliefs under the greedy policy."""
+
+    reward: Float[Array, "n"]  # E[r]
+    mean: Float[Array, "n obs"]  # of the next state
+    covariance: Float[Array, "n obs obs"]
+    both: Float[Array, "n obs_act"]  # mean of state and action
+    joint: Float[Array, "n obs_act obs_act"]  # and their covariance
+    gain: Float[Array, "n act obs"]  # E[∇μ], the action's derivative
+    slope: Float[Array, "n obs obs_act"]  # the derivative of the next state by state and action
+
+
 def step_moments(
     world: World, mean: Float[Array, "n obs"], covariance: Float[Array, "n obs obs"], spread: Spread
-) -> tuple[Float[Array, "n"], Float[Array, "n obs"], Float[Array, "n obs obs"]]:
+) -> Step:
     """Returns E[r] under the greedy policy, and mean and covariance of the next state."""
-    both, joint = joint_with_action(world.critic, mean, covariance)
+    both, joint, gain = joint_with_action(world.critic, mean, covariance)
     size, states = mean.shape[1], world.model.ensemble.statistics
     reward = jax.vmap(lambda m, c: world.reward.expectation(states, mm.Gaussian(m, c)))(both, joint)
     following, push, mixtures = world.next_means(both[:, :size], both[:, size:], spread)
     slope = derivative(push, *both.shape)
     _, aleatoric, epistemic = mm.decompose(mixtures, full=True)
     carried = product(product(slope, joint), slope.mT)
-    return reward, following, (carried + carried.mT) / 2 + aleatoric + epistemic
+    covariance = (carried + carried.mT) / 2 + aleatoric + epistemic
+    return Step(reward, following, covariance, both, joint, gain, slope)
 
 
 def step_points(
@@ -147,36 +167,53 @@ def look_ahead(
         steps: The number of steps.
         key: For samples, if the rule draws any.
     """
-    weights, means, covariances = _branches(first)
-    count, branches, size = means.shape
-    flat = lambda leaf: leaf.reshape(count * branches, *leaf.shape[2:])  # noqa: E731
-    shape = (*means.shape[:2], -1 if spread is None else spread.shape[-1])
-    each = None if spread is None else flat(jnp.broadcast_to(spread[:, None], shape))
+    start = branches(first, spread)
 
     def one(carry: tuple[Any, Any, Any], key: Key[Array, ""]) -> tuple[tuple[Any, Any, Any], Float[Array, "rows"]]:
         discount, mean, covariance = carry
         if covariance is None:
-            keys = jax.random.split(key, count * branches)
-            reward, mean = step_points(world, mean, each, rule, keys)
+            keys = jax.random.split(key, len(mean))
+            reward, mean = step_points(world, mean, start.spread, rule, keys)
         else:
-            reward, mean, covariance = step_moments(world, mean, covariance, each)
+            reward, mean, covariance, *_ = step_moments(world, mean, covariance, start.spread)
         return (discount * gamma, mean, covariance), discount * reward
 
-    start = (jnp.asarray(gamma), flat(means), None if covariances is None else flat(covariances))
-    (_, mean, covariance), rewards = jax.lax.scan(one, start, jax.random.split(key, steps))
-    total = jnp.sum(weights * rewards.sum(0).reshape(count, branches), axis=1)
-    mean = mean.reshape(count, branches, size)
-    covariance = None if covariance is None else covariance.reshape(count, branches, size, size)
-    return total, _as_first(first, mean, covariance)
+    carry = (jnp.asarray(gamma), start.mean, start.covariance)
+    (_, mean, covariance), rewards = jax.lax.scan(one, carry, jax.random.split(key, steps))
+    return start.average(rewards.sum(0)), as_first(first, mean, covariance)
 
 
-def _branches(belief: mm.Distribution) -> tuple[Array, Float[Array, "n c obs"], Float[Array, "n c obs obs"] | None]:
-    """Returns the weights, means and covariances (None for points) to follow for n beliefs."""
+class Branches(NamedTuple):
+    """The branches of n beliefs, one or several each; each branch is a row."""
+
+    weights: Float[Array, "n c"]  # of the branches of a belief
+    mean: Float[Array, "rows obs"]
+    covariance: Float[Array, "rows obs obs"] | None  # None for points
+    spread: Float[Array, "rows packed"] | None
+
+    def average(self, values: Float[Array, "rows"]) -> Float[Array, "n"]:
+        """Returns the average over the branches of each belief."""
+        return jnp.sum(self.weights * values.reshape(-1, self.weights.shape[1]), axis=1)
+
+
+def branches(belief: mm.Distribution, spread: Spread) -> Branches:
+    """Returns the branches to follow for n beliefs."""
+    weights, mean, covariance = _parts(belief)
+    count, each = mean.shape[:2]
+    flat = lambda leaf: leaf.reshape(count * each, *leaf.shape[2:])  # noqa: E731
+    if spread is not None:
+        spread = flat(jnp.broadcast_to(spread[:, None], (count, each, spread.shape[-1])))
+    return Branches(weights, flat(mean), None if covariance is None else flat(covariance), spread)
+
+
+def _parts(belief: mm.Distribution) -> tuple[Array, Float[Array, "n c obs"], Float[Array, "n c obs obs"] | None]:
+    """Returns the weights, means and covariances (None for points) of n beliefs."""
     one = jnp.ones((1, 1))
     if isinstance(belief, mm.Dirac):
         return one, belief.point[:, None], None
     if isinstance(belief, mm.Empirical):
-        return jnp.full((1, 1), 1 / belief.points.shape[1]), belief.points, None
+        points = belief.points.shape[1]
+        return jnp.full((1, points), 1 / points), belief.points, None
     if isinstance(belief, mm.DiagonalGaussian | mm.Gaussian):
         return one, belief.mean[:, None], belief.covariance[:, None]
     if isinstance(belief, mm.GaussianMixture):
@@ -187,13 +224,15 @@ def _branches(belief: mm.Distribution) -> tuple[Array, Float[Array, "n c obs"], 
     )
 
 
-def _as_first(first: mm.Distribution, mean: Array, covariance: Array | None) -> mm.Distribution:
-    """Returns the followed means and covariances as beliefs of the kind they came from."""
+def as_first(first: mm.Distribution, mean: Float[Array, "rows obs"], covariance: Array | None) -> mm.Distribution:
+    """Returns the followed rows as beliefs of the kind they came from."""
     if isinstance(first, mm.Dirac):
-        return mm.Dirac(mean[:, 0])
+        return mm.Dirac(mean)
     if isinstance(first, mm.Empirical):
-        return mm.Empirical(mean)
+        return mm.Empirical(mean.reshape(first.points.shape))
     assert covariance is not None
     if isinstance(first, mm.GaussianMixture):
-        return mm.GaussianMixture(first.weights, mm.Gaussian(mean, covariance))
-    return mm.Gaussian(mean[:, 0], covariance[:, 0])
+        shape = first.components.mean.shape
+        components = mm.Gaussian(mean.reshape(shape), covariance.reshape(*shape, shape[-1]))
+        return mm.GaussianMixture(first.weights, components)
+    return mm.Gaussian(mean, covariance)

@@ -54,6 +54,7 @@ class Transition(NamedTuple):
     next_width: Float[Array, "*n obs"] | None = None  # and over s′
     pair: Pair | None = None  # with belief.smoothing: what the model is fitted to
     missing: Bool[Array, "*n obs"] | None = None  # dimensions of s′ that were not measured: see `with_gaps`
+    action_variance: Float[Array, "*n act"] | None = None  # if imagined actions are distributions; `action` is the mean
 
 
 Replay = Float[Array, "capacity row"]

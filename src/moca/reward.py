@@ -30,7 +30,7 @@ class RewardModel(eqx.Module):
     function: mm.Function
     statistics: Statistics  # of the rewards
 
-    def expectation(self, states: Statistics, belief: mm.Dirac | mm.Gaussian) -> Float[Array, ""]:
+    def expectation(self, states: Statistics, belief: mm.Dirac | mm.DiagonalGaussian | mm.Gaussian) -> Float[Array, ""]:
         """Returns E[r̂(s, a)] for one belief about (s, a); `states` are the ensemble's statistics.
 
         Standardising is linear, so that a Gaussian stays a Gaussian and the closed form is exact.
@@ -41,6 +41,8 @@ class RewardModel(eqx.Module):
         scale = jnp.concatenate([states.deviation[0], jnp.ones(rest)])
         mean = (belief.mean - shift) / scale
         standard: mm.Distribution = mm.Dirac(mean)
+        if isinstance(belief, mm.DiagonalGaussian):
+            standard = mm.DiagonalGaussian(mean, belief.variance / jnp.square(scale))
         if isinstance(belief, mm.Gaussian):
             standard = mm.Gaussian(mean, belief.covariance / (scale[:, None] * scale))
         return self.statistics.mean + self.statistics.deviation * mm.expectation(standard, self.function)

@@ -8,7 +8,7 @@ The methods follow Algorithm 1: `init` is line 1, `act` line 3, and `update` lin
 
 import dataclasses
 from functools import partial
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import equinox as eqx
 import jax
@@ -22,23 +22,24 @@ from moca.agents.agent import Agent, Info
 from moca.backup import bellman_target, cautious, needs_moments_alone, one_each, prediction_rule, twin_values
 from moca.belief import Belief, features
 from moca.critic import (
-    ActionSlice,
     Encoded,
     QuadraticCritic,
+    advantages,
     closed,
     descend,
     first,
     freeze,
     keep_alive,
+    learning_rates,
     twin,
     twin_axes,
-    value_rates,
 )
 from moca.diagnostics import Stakes, describe_bias, describe_sampling, stakes
 from moca.dynamics import ModelState, bootstrap, fit, make_model
 from moca.exploration import Explore
-from moca.imagination import curiosity_left, disagreement, imagine
-from moca.nets import ADAM, copies, decayed, share_done, stacked
+from moca.horizons import follow
+from moca.imagination import curiosity_left, disagreement, imagine, joined
+from moca.nets import ADAM, copies, decayed, stacked
 from moca.planning import World, look_ahead
 from moca.replay import Transition, sensed, with_width
 from moca.reward import RewardState, fit_reward, make_reward
@@ -166,17 +167,21 @@ class QuadraticAgent(Agent):
             state = state._replace(reward=reward)
         plan, key = self.config.plan, draws.prediction
         if plan.imagined:
-            of_it = (plan.imagined, plan.noise, jax.random.fold_in(key, 2))
+            of_it = (plan.imagined, plan.noise, jax.random.fold_in(key, 2), plan.actions)
             more = imagine(self.world(state), batch, partial(self.predict, state), *of_it)
-            batch, predictions = jax.tree.map(lambda *parts: jnp.concatenate(parts), (batch, predictions), more)
+            batch, predictions = joined((batch, predictions), more)
         if not config.is_off(plan.curiosity):
             unknown = disagreement(cast(ModelState, state.model).ensemble, batch.observation, batch.action)
             batch = batch._replace(reward=batch.reward + curiosity_left(self.config, state.updates) * unknown)
             found["disagreement"] = unknown.mean()
-        if plan.horizon > 1:
-            batch, predictions = self._ahead(state, batch, predictions, key)
         values = closed(state.targets) if self.predicts else state.targets
-        state, info = self._fit_critics(state, with_width(batch), self.target(batch, predictions, values))
+        if plan.horizon > 1 and plan.weights == "variance":
+            target, found["weighted_horizon"] = self._weighted(state, batch, predictions, values, key)
+        else:
+            if plan.horizon > 1:
+                batch, predictions = self._ahead(state, batch, predictions, key)
+            target = self.target(batch, predictions, values)
+        state, info = self._fit_critics(state, with_width(batch), target)
         return self._sync_targets(state), info | found
 
     def world(self, state: QuadraticState) -> World:
@@ -199,13 +204,32 @@ class QuadraticAgent(Agent):
         rewards, last = look_ahead(world, rule, predictions, batch.spread, gamma, steps, key)
         return batch._replace(reward=batch.reward + (1 - batch.terminated) * rewards), last
 
-    def target(self, batch: Transition, predictions: mm.Distribution, values: mm.Function) -> Float[Array, "n"]:
+    def _weighted(
+        self,
+        state: QuadraticState,
+        batch: Transition,
+        predictions: mm.Distribution,
+        values: mm.Function,
+        key: Key[Array, ""],
+    ) -> tuple[Float[Array, "n"], Float[Array, ""]]:
+        """Returns the targets of all horizons, mixed by their variances, and the mean horizon."""
+        rule, gamma, horizon = prediction_rule(self.config.agent), self.config.train.gamma, self.config.plan.horizon
+        key = jax.random.fold_in(key, 1)
+        ahead = follow(self.world(state), rule, predictions, batch.spread, gamma, horizon, key)
+        return ahead.mixed(batch, values, self.target)
+
+    def target(
+        self, batch: Transition, predictions: mm.Distribution, values: mm.Function, discount: Any = None
+    ) -> Float[Array, "n"]:
         """Returns the target of Q for each transition of a batch [Alg. 1 l. 11].
 
         `predictions` are of the state at the horizon, and `batch.reward` is what comes before it.
+        The `discount` there is γᴴ unless another is given.
         """
         bounds, gamma = (self.config.value.least, self.config.value.most), self.config.train.gamma
-        if (horizon := self.config.plan.horizon) > 1:
+        if discount is not None:
+            gamma = discount
+        elif (horizon := self.config.plan.horizon) > 1:
             gamma = gamma**horizon
         return bellman_target(batch.reward, batch.terminated, gamma, predictions, values, bounds, self.backup)
 
@@ -259,7 +283,7 @@ class QuadraticAgent(Agent):
 
         def one(critic: QuadraticCritic, observation: Float[Array, "n obs"]) -> tuple[Float[Array, ""], Info]:
             slices = jax.vmap(critic.slice)(observation)
-            q = jax.vmap(critic.value)(batch.observation) + jax.vmap(ActionSlice.advantage)(slices, batch.action)
+            q = jax.vmap(critic.value)(batch.observation) + advantages(slices, batch.action, batch.action_variance)
             error = jnp.mean((q - target) ** 2)
             flat = jnp.mean(jax.vmap(keep_alive, (0, None))(slices.factor, settings.keepalive_min))
             info = {
@@ -276,26 +300,10 @@ class QuadraticAgent(Agent):
             return each.sum(), info
 
         gradient, info = jax.grad(loss, has_aux=True)(state.critics)
-        critics, optimiser = descend(state.critics, gradient, state.critic_optimiser, self._rates(state))
+        rates = learning_rates(state.critics, self.config, state.updates)
+        critics, optimiser = descend(state.critics, gradient, state.critic_optimiser, rates)
         state = state._replace(critics=critics, critic_optimiser=optimiser)
         return state, jax.tree.map(lambda x: x.mean(), info) | {"target_mean": target.mean()}
-
-    def _rates(self, state: QuadraticState) -> QuadraticCritic:
-        """Returns the learning rate of every array of a critic, in the same structure."""
-        settings, done = self.config.critic, share_done(self.config, state.updates)
-        trunk = settings.lr + (settings.lr_end - settings.lr) * done
-        vertex = settings.vertex_lr + (settings.vertex_lr_end - settings.vertex_lr) * done
-        rates = jax.tree.map(lambda leaf: trunk, state.critics)
-        rates = eqx.tree_at(
-            lambda c: (c.vertex_head, c.value, c.floor),
-            rates,
-            (
-                jax.tree.map(lambda leaf: vertex, rates.vertex_head),
-                value_rates(state.critics.value, self.config.value),
-                jnp.zeros(()),
-            ),
-        )
-        return jax.tree.map(lambda rate: decayed(self.config, rate, state.updates), rates)
 
     def _sync_targets(self, state: QuadraticState) -> QuadraticState:
         """Copies the values, and the policy to follow, every N_target updates [Alg. 1 l. 13]."""

@@ -149,6 +149,24 @@ def _plan_fits(config: "Config") -> None:
         )
     if config.sensor.history:
         raise ConfigError(f"sensor.history cannot be combined with {name} yet: set sensor.history to 0")
+    _variance_fits(config)
+
+
+def _variance_fits(config: "Config") -> None:
+    plan, weighted = config.plan, config.plan.horizon > 1 and config.plan.weights == "variance"
+    given = {
+        "plan.actions = gaussian": plan.imagined and plan.actions == "gaussian",
+        "plan.weights = variance": weighted,
+    }
+    for name in (name for name, asked in given.items() if asked and config.agent == "moca-ce"):
+        raise ConfigError(
+            f"{name} needs a prediction with a variance, and moca-ce takes the mean alone: choose moca, moca-mc or "
+            "moca-mixture"
+        )
+    if weighted and config.agent == "moca-mc" and config.dynamics.samples < 2:
+        raise ConfigError(
+            "plan.weights = variance needs dynamics.samples of at least 2 for moca-mc: one sample has no variance"
+        )
 
 
 def _planning(config: "Config") -> str:

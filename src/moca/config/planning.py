@@ -16,6 +16,11 @@ class PlanConfig:
     horizon: int = setting(
         1, "The number of steps ahead at which a target takes V; 1 is the paper's target.", low=1, high=100
     )
+    weights: str = setting(
+        "last",
+        "The weights of the targets of 1 to plan.horizon steps: the last alone, or the inverse of each one's variance.",
+        among=("last", "variance"),
+    )
     caution: float = setting(
         0.0, "The β of E[V] − β √Var[V] in the target: above 0 is cautious, below 0 optimistic, 0 the paper's target."
     )
@@ -27,6 +32,11 @@ class PlanConfig:
     )
     noise: float = setting(
         1.0, "The standard deviation of imagined actions around the greedy one, which lie within ±1.", low=0
+    )
+    actions: str = setting(
+        "sampled",
+        "Imagined actions: sampled, or gaussian, over which both sides of the Bellman equation are averaged.",
+        among=("sampled", "gaussian"),
     )
     curiosity: float = setting(
         0.0,

@@ -330,6 +330,8 @@ PLANNING = [
     ("backup.py", "variances + jnp.square(means - belief.weights @ means)", "variances"),
     ("planning.py", "joint, inside[:, :, None] * slope", "joint, slope"),
     ("agents/quadratic.py", "gamma = gamma**horizon", "gamma = gamma"),
+    ("agents/quadratic.py", "self.world(state)._replace(critic=cast(QuadraticCritic, state.guide))", "self.world(state)"),
+    ("agents/quadratic.py", "newest, (state.targets, state.guide))", "newest, (state.targets, first(state.critics) if state.guide is not None else None))"),
     ("agents/quadratic.py", "batch.reward + (1 - batch.terminated) * rewards", "batch.reward + rewards"),
     ("agents/planning.py", "jnp.concatenate([plan[1:], plan[-1:]])", "plan"),
     ("agents/planning.py", "jnp.where(value(last) > value(policy), last, policy)", "last"),
@@ -415,7 +417,7 @@ HORIZONS = [
     ("horizons.py", "jnp.arange(1, len(weights) + 1) @", "jnp.arange(len(weights)) @"),
     ("backup.py", "product(product(slope, covariance), slope) + jnp.sum", "jnp.sum"),
     ("config/fitting.py", "config.dynamics.samples < 2", "False"),
-    ("agents/quadratic.py", 'plan.horizon > 1 and plan.weights == "variance"', "False"),
+    ("agents/quadratic.py", 'if plan.weights == "variance":', "if False:"),
 ]
 
 SUITES = {

@@ -129,9 +129,8 @@ def prepared(**more):
     world, state = linear_world(quadratic_reward()), jax.jit(agent.init)(jax.random.key(0))
     values = jax.vmap(lambda scale: mm.Quadratic(-scale * jnp.eye(2), jnp.ones(2)))(jnp.array([1.0, 2.0]))
     critics = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), world.critic)
-    return agent, state._replace(
-        model=world.model, critics=critics, targets=values, reward=state.reward._replace(model=world.reward)
-    )
+    state = state._replace(model=world.model, critics=critics, guide=world.critic, targets=values)
+    return agent, state._replace(reward=state.reward._replace(model=world.reward))
 
 
 def test_the_target_is_the_weighted_sum_of_the_textbooks():
@@ -144,10 +143,10 @@ def test_the_target_is_the_weighted_sum_of_the_textbooks():
         def ask():
             predictions = agent.predict(state, stored, key)
             ahead = follow(world, one_gaussian, predictions, None, GAMMA, H, key)
-            mixed = agent._weighted(state, stored, predictions, state.targets, key)
+            mixed = agent._targets(state, stored, predictions, state.targets, key)
             return mixed, ahead.variance(state.targets)
 
-        (found, horizon), variance = ask()
+        (found, info), variance = ask()
         states, Q = world.model.ensemble.statistics, np.diag(NOISE**2 + APART.var(0))
         targets = np.zeros((H, len(found)))
         for row, (s, a) in enumerate(zip(np.asarray(stored.observation), np.asarray(stored.action), strict=True)):
@@ -159,7 +158,7 @@ def test_the_target_is_the_weighted_sum_of_the_textbooks():
         weights = (1 / variance) / np.sum(1 / variance, axis=0)
         np.testing.assert_allclose(found, np.sum(weights * targets, axis=0), rtol=1e-6)
         np.testing.assert_allclose(found[0], 7.0, rtol=1e-12)
-        np.testing.assert_allclose(horizon, np.mean(np.arange(1, H + 1) @ weights), rtol=1e-9)
+        np.testing.assert_allclose(info["weighted_horizon"], np.mean(np.arange(1, H + 1) @ weights), rtol=1e-9)
 
 
 @pytest.mark.parametrize("agent", ["moca", "moca-mc", "moca-mixture", "moca-plan"])
@@ -173,9 +172,10 @@ def test_the_critics_learn_from_mixed_targets(agent):
         bounded = stored._replace(action=probes.Drift().from_bounds(stored.action))
         learned = state._replace(reward=after.reward)
         predictions = made.predict(learned, bounded, draws.prediction)
-        return after, info, made._weighted(learned, bounded, predictions, state.targets, draws.prediction)
+        return after, info, made._targets(learned, bounded, predictions, state.targets, draws.prediction)
 
-    after, info, (target, horizon) = both()
+    after, info, (target, found) = both()
+    horizon = found["weighted_horizon"]
     np.testing.assert_allclose(info["target_mean"], target.mean(), rtol=1e-5)
     np.testing.assert_allclose(info["weighted_horizon"], horizon, rtol=1e-5)
     assert 1 < float(horizon) < H

@@ -175,48 +175,41 @@ class QuadraticAgent(Agent):
             batch = batch._replace(reward=batch.reward + curiosity_left(self.config, state.updates) * unknown)
             found["disagreement"] = unknown.mean()
         values = closed(state.targets) if self.predicts else state.targets
-        if plan.horizon > 1 and plan.weights == "variance":
-            target, found["weighted_horizon"] = self._weighted(state, batch, predictions, values, key)
-        else:
-            if plan.horizon > 1:
-                batch, predictions = self._ahead(state, batch, predictions, key)
-            target = self.target(batch, predictions, values)
+        target, ahead = self._targets(state, batch, predictions, values, key)
         state, info = self._fit_critics(state, with_width(batch), target)
-        return self._sync_targets(state), info | found
+        return self._sync_targets(state), info | found | ahead
 
     def world(self, state: QuadraticState) -> World:
         """Returns what was learned of the world, and the policy of the first critic, to plan in."""
         reward = cast(RewardState, state.reward).model
         return World(cast(ModelState, state.model), reward, self.filter, first(state.critics))
 
-    def _ahead(
-        self, state: QuadraticState, batch: Transition, predictions: mm.Distribution, key: Key[Array, ""]
-    ) -> tuple[Transition, mm.Distribution]:
-        """Returns the batch with the expected rewards up to the horizon, and the state there.
-
-        The policy followed is that of the last synchronisation, as V is [choice]: with the newest
-        one, every update would move its own target. The rewards after a termination are zero;
-        further terminations are not predicted [choice].
-        """
-        world = self.world(state)._replace(critic=cast(QuadraticCritic, state.guide))
-        rule, steps = prediction_rule(self.config.agent), self.config.plan.horizon - 1
-        gamma, key = self.config.train.gamma, jax.random.fold_in(key, 1)
-        rewards, last = look_ahead(world, rule, predictions, batch.spread, gamma, steps, key)
-        return batch._replace(reward=batch.reward + (1 - batch.terminated) * rewards), last
-
-    def _weighted(
+    def _targets(
         self,
         state: QuadraticState,
         batch: Transition,
         predictions: mm.Distribution,
         values: mm.Function,
         key: Key[Array, ""],
-    ) -> tuple[Float[Array, "n"], Float[Array, ""]]:
-        """Returns the targets of all horizons, mixed by their variances, and the mean horizon."""
-        rule, gamma, horizon = prediction_rule(self.config.agent), self.config.train.gamma, self.config.plan.horizon
+    ) -> tuple[Float[Array, "n"], Info]:
+        """Returns the targets of a batch, at the horizon or mixed over all horizons up to it.
+
+        The policy followed on the way is that of the last synchronisation, as V is [choice]: with
+        the newest one, every update would move its own target. The rewards after a termination are
+        zero; further terminations are not predicted [choice].
+        """
+        plan, gamma, rule = self.config.plan, self.config.train.gamma, prediction_rule(self.config.agent)
+        if plan.horizon == 1:
+            return self.target(batch, predictions, values), {}
+        world = self.world(state)._replace(critic=cast(QuadraticCritic, state.guide))
         key = jax.random.fold_in(key, 1)
-        ahead = follow(self.world(state), rule, predictions, batch.spread, gamma, horizon, key)
-        return ahead.mixed(batch, values, self.target)
+        if plan.weights == "variance":
+            ahead = follow(world, rule, predictions, batch.spread, gamma, plan.horizon, key)
+            target, horizon = ahead.mixed(batch, values, self.target)
+            return target, {"weighted_horizon": horizon}
+        rewards, last = look_ahead(world, rule, predictions, batch.spread, gamma, plan.horizon - 1, key)
+        batch = batch._replace(reward=batch.reward + (1 - batch.terminated) * rewards)
+        return self.target(batch, last, values), {}
 
     def target(
         self, batch: Transition, predictions: mm.Distribution, values: mm.Function, discount: Any = None

@@ -37,6 +37,7 @@ from moca.critic import (
 from moca.diagnostics import Stakes, describe_bias, describe_sampling, stakes
 from moca.dynamics import ModelState, bootstrap, fit, make_model
 from moca.exploration import Explore
+from moca.forecast import Forecast, forecast_policy
 from moca.imagination import curiosity_left, disagreement, imagine
 from moca.nets import ADAM, copies, decayed, share_done, stacked
 from moca.planning import World, look_ahead
@@ -118,6 +119,13 @@ class QuadraticAgent(Agent):
     ) -> tuple[Belief, Float[Array, "act"]]:
         """Returns the belief as it is, and `act` at its mean; `PlanningAgent` uses all of it."""
         return belief, self.act(state, features(self.config, belief), explore)
+
+    def forecast(self, state: QuadraticState, belief: Belief, steps: int) -> Forecast | None:
+        """Returns the forecast under the greedy policy; None without a model, or with a width."""
+        if state.model is None or self.config.belief.width:
+            return None
+        reward = None if state.reward is None else state.reward.model
+        return forecast_policy(state.model, reward, self.filter, first(state.critics), belief, steps)
 
     def value(self, state: QuadraticState, observation: Float[Array, "obs"]) -> Float[Array, ""]:
         return first(state.critics).value(observation)

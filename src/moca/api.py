@@ -202,9 +202,7 @@ class MoCA:
         """See `Run.render`. Pass a path if the run directory is temporary."""
         return self.run.render(run, seed, path, ahead=ahead)
 
-    def inspect(
-        self, episode: int = 0, *, run: int = 0, steps: int | None = None, ahead: int = AHEAD
-    ) -> Inspection:
+    def inspect(self, episode: int = 0, *, run: int = 0, steps: int | None = None, ahead: int = AHEAD) -> Inspection:
         """See `Run.inspect`. For two agents side by side, `agent.run.inspect(beside=other.run)`."""
         return self.run.inspect(episode, run=run, steps=steps, ahead=ahead)
 

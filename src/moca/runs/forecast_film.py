@@ -99,9 +99,10 @@ class Scene:
         self.box = axes.add_patch(Rectangle((0, 0), *(2 * side for side in sketch.box), color=GREY, zorder=5))
         (self.rod,) = axes.plot([], [], color=GREY, linewidth=5, solid_capstyle="round", zorder=6)
         self.text = axes.text(0.01, 0.97, "", transform=axes.transAxes, va="top", family="monospace")
+        shares = [f"{100 * share:.0f} %" for share in INSIDE.values()]
         axes.legend(
             [self.path, *(self.ellipses[count] for count in INSIDE), self.future],
-            [f"{sketch.points[-1]}: expected", *(f"{100 * share:.0f} %" for share in INSIDE.values()), "what then happened"],
+            [f"{sketch.points[-1]}: expected", *shares, "what then happened"],
             loc="lower left", bbox_to_anchor=(0, 1), ncols=4, borderaxespad=0.2, columnspacing=1.5,
         )  # fmt: skip
 
@@ -131,7 +132,9 @@ class Scene:
 class Track:
     """A number over time around the present: what was, what is expected, and what then happened."""
 
-    def __init__(self, axes: Any, seconds: float, came: np.ndarray, mean: np.ndarray, deviation: Any, colour: str) -> None:
+    def __init__(
+        self, axes: Any, seconds: float, came: np.ndarray, mean: np.ndarray, deviation: Any, colour: str
+    ) -> None:
         self.axes, self.seconds, self.came, self.mean, self.deviation = axes, seconds, came, mean, deviation
         self.colour, self.bands = colour, []
         ahead = mean.shape[1]

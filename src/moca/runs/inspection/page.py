@@ -35,6 +35,7 @@ UNSENT = ("running", "distance", "ahead_covariance", "ahead_action")  # arrays t
 AHEAD = 15  # decisions that are forecast by default
 FURTHEST = 1000
 
+
 @dataclasses.dataclass(frozen=True)
 class Inspection:
     """An episode as a page. In a notebook it is displayed if it is the last line of a cell."""
@@ -117,7 +118,9 @@ def inspect(
         shown_runs.append((_refuse_stranger(run, beside), beside._refuse_run(_other(beside_number, number))))
     most = min(agent_steps(each.config) for each, _ in shown_runs)
     steps = most if steps is None else whole("steps", steps, 1, most)
-    views = tuple(_filmed(each, place, episode, *watched(each, place, episode, steps, ahead)) for each, place in shown_runs)
+    views = tuple(
+        _filmed(each, place, episode, *watched(each, place, episode, steps, ahead)) for each, place in shown_runs
+    )
     name, size = run.config.env.name.removeprefix(OWN), run.environment.observation_size
     observed = run.config.sensor.observed or range(size)
     sketch = SKETCHES.get(name)

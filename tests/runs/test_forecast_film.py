@@ -23,8 +23,9 @@ def view():
     later = np.minimum(np.arange(12)[:, None] + np.arange(1, 4), 11)
     root = np.random.default_rng(0).normal(size=(5, 5)) * 0.1
     covariance = np.broadcast_to(root @ root.T, (12, 3, 5, 5))
-    arrays = {"observed": outcome, "ahead": outcome[later], "ahead_covariance": covariance, "reward": np.ones(12)}
-    return View(look("moca"), "seed 0", arrays | {"ahead_reward": np.ones((12, 3))}, sketch=CARTPOLE)
+    arrays = {"observed": outcome, "ahead": outcome[later], "ahead_covariance": covariance}
+    arrays |= {"reward": np.arange(12), "ahead_reward": np.arange(12)[:, None] + np.arange(3)}
+    return View(look("moca"), "seed 0", arrays, sketch=CARTPOLE)
 
 
 def test_a_frame_for_every_step(view):
@@ -65,8 +66,9 @@ def test_panels_go_on_from_the_present(figure, view):
     tracks = forecast_film.panels(figure, view, CARTPOLE, 0.04)
     assert len(tracks) == 3
     for track in tracks:
-        track.show(3)
-        np.testing.assert_allclose(track.line.get_ydata(), track.future.get_ydata(), atol=1e-4)
+        for t in (0, 3):
+            track.show(t)
+            np.testing.assert_allclose(track.line.get_ydata(), track.future.get_ydata(), atol=1e-4)
         assert len(track.past.get_xdata()) == 4
         np.testing.assert_allclose(track.past.get_xdata()[-1], 0)
     assert abs(tracks[0].came[-1]) < 10  # it stands at zero degrees

@@ -40,10 +40,10 @@ def forecast_policy(
 ) -> Forecast:
     """Returns the forecast under the greedy policy, which will react to what it observes.
 
-    Means and covariances move as in `moca.planning`. Each step adds to the covariance P that of the
-    prediction, of which the next observation will show P (P + R)⁻¹ P; that part moves on to C. For
-    a linear system this is exact. Late and missing observations are taken to arrive in time
-    [choice].
+    Means and covariances move as in `moca.planning`. Each step adds the prediction's own covariance
+    to P. The next observation then moves the mean of the belief: with R the noise, P (P + R)⁻¹ P is
+    taken from P and added to C. For a linear system this is exact. Late and missing observations
+    are taken to arrive in time [choice].
     """
     ensemble, size = model.ensemble, belief.mean.shape[0]
 

@@ -31,12 +31,12 @@ def episode(run: "Run", number: int, seed: int, path: Path, ahead: int) -> tuple
     if "ahead" in view.lacks:
         raise ConfigError(view.lacks["ahead"])
     repeat = env.times if isinstance(env, ActionRepeat) else 1
-    inner = env.inner if isinstance(env, ActionRepeat) else env
+    inner: Any = env.inner if isinstance(env, ActionRepeat) else env
     seconds, steps = float(inner.env.dt) * repeat, run.directory.status["step"]
     every = max(1, round(1 / 30 / seconds))
     title = f"{view.look.label} on {name}, learned in {steps:,} steps ({steps * seconds / repeat:.0f} s), {view.told}"
     film.encode(path, draw(view, view.sketch, seconds, title, every), 1 / (every * seconds))
-    return f"drawn with {ahead} decisions ahead", float(view.arrays["reward"].sum())
+    return f"drawn with {view.arrays['ahead'].shape[1]} decisions ahead", float(view.arrays["reward"].sum())
 
 
 def draw(view: View, sketch: Sketch, seconds: float, title: str, every: int = 1) -> list[np.ndarray]:
@@ -48,7 +48,8 @@ def draw(view: View, sketch: Sketch, seconds: float, title: str, every: int = 1)
     frames = []
     with figures.style():
         figure = plt.figure(figsize=SIZE, dpi=100)
-        above, below = figure.subfigures(2, 1, height_ratios=[1.55, 1])
+        parts: Any = figure.subfigures(2, 1, height_ratios=[1.55, 1])
+        above, below = parts
         above.suptitle(title, fontsize=9, x=0.02, ha="left")
         scene = Scene(above.subplots(), view, sketch)
         tracks = panels(below, view, sketch, seconds)
@@ -136,7 +137,8 @@ class Track:
         self, axes: Any, seconds: float, came: np.ndarray, mean: np.ndarray, deviation: Any, colour: str
     ) -> None:
         self.axes, self.seconds, self.came, self.mean, self.deviation = axes, seconds, came, mean, deviation
-        self.colour, self.bands = colour, []
+        self.colour = colour
+        self.bands: list[Any] = []
         ahead = mean.shape[1]
         (self.past,) = axes.plot([], [], color=GREY)
         (self.line,) = axes.plot([], [], color=colour, linewidth=1.4, zorder=3)
@@ -164,7 +166,7 @@ class Track:
 
 
 def panels(figure: Any, view: View, sketch: Sketch, seconds: float) -> list[Track]:
-    """Returns the panels over time: the angle, one more dimension, and the reward if it is learned."""
+    """Returns panels over time: the angle, one more dimension, and a learned reward."""
     arrays, colour = view.arrays, view.look.colour
     mean, covariance, outcome = arrays["ahead"], arrays["ahead_covariance"], view.outcome
     angle = np.degrees(np.unwrap(np.radians(sketch.angles(outcome))))

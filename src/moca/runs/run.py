@@ -36,7 +36,6 @@ from moca.pytrees import alike
 from moca.runs import BEST, LAST, export, film, forecast_film, inspection, learned, notebook, saving
 from moca.runs.answers import FollowingPolicy, Model, as_rows
 from moca.runs.directory import RunDirectory
-from moca.runs.inspection import FURTHEST
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -181,7 +180,7 @@ class Run:
 
         With `ahead`, so many decisions are drawn ahead of the body, as the agent expects them.
         """
-        run, seed, ahead = self._refuse_run(run), whole("seed", seed), whole("ahead", ahead, 0, FURTHEST)
+        run, seed, ahead = self._refuse_run(run), whole("seed", seed), whole("ahead", ahead, 0, inspection.FURTHEST)
         if path is None:
             files.refuse_odd(path := self.path / ("ahead.mp4" if ahead else "rollout.mp4"))
         path = as_path("path", path)

@@ -14,7 +14,7 @@ INSIDE = {1: 0.6827, 2: 0.9545}  # the share of a Gaussian within so many deviat
 
 
 class Sketch(NamedTuple):
-    """How to draw a task. The first point is the one that the rod hangs on, the last its tip."""
+    """The picture of a task: a body at the first point, and a rod from it to the last."""
 
     names: tuple[str, ...]  # of the observed dimensions
     points: tuple[str, ...]
@@ -90,7 +90,7 @@ def sketch_of(config: Config) -> Sketch | None:
 
 
 def reaches(dimensions: int) -> dict[int, float]:
-    """Returns how many deviations hold as much of a Gaussian in one or two dimensions as 1σ and 2σ in one."""
+    """Returns the deviations within which a Gaussian has the shares of 1σ and 2σ."""
     if dimensions == 1:
         return {count: float(count) for count in INSIDE}
     return {count: float(np.sqrt(-2 * np.log(1 - share))) for count, share in INSIDE.items()}

@@ -194,7 +194,7 @@ def _film(run: "Run", number: int, episode: int, states: Any, rewards: np.ndarra
 
 
 def _sent(view: View) -> dict[str, np.ndarray]:
-    """Returns the arrays that the script needs; of the forecast, the spread in each picture alone."""
+    """Returns the arrays for the script; of the forecast, deviations instead of covariances."""
     arrays = {name: array for name, array in view.arrays.items() if name not in UNSENT}
     if "ahead" in arrays:
         arrays |= {"ahead_deviation": view.ahead_deviation, "outcome": view.outcome}

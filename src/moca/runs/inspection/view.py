@@ -52,7 +52,7 @@ class View:
 
     @property
     def outcome(self) -> np.ndarray:
-        """The states with which forecasts are compared: the truth, if the agent tells it from noise.
+        """The states with which forecasts are compared: with a filter, the truth.
 
         Without a filter the agent takes observations for states, so its forecasts are of those.
         """
@@ -67,7 +67,7 @@ class View:
 
     @property
     def ahead_coverage(self) -> dict[int, dict[int, np.ndarray]]:
-        """The same shares for the forecast, by the number of steps ahead; NaN if none came to pass."""
+        """The same shares for the forecast, by the number of decisions ahead."""
         mean, deviation, outcome = self.arrays["ahead"], self.ahead_deviation, self.outcome
         most = min(mean.shape[1], len(outcome) - 1)
         found = {}

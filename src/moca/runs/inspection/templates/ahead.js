@@ -62,7 +62,7 @@ class Scene extends Chart {
     this.svg.classList.add("still");
     const { points } = view.arrays;
     const all = Array.from({ length: view.steps }, (_, t) => view.sketch.points.map((_, p) => [0, 1].map((i) => points.at(t, p, i)))).flat();
-    this.half = Math.max(view.sketch.rail, ...all.map(([x]) => Math.abs(x))) + 0.15;
+    this.half = Math.max(view.sketch.rail, ...all.map(([x]) => Math.abs(x))) + 0.25;
     this.ends = [Math.min(...all.map(([, z]) => z)) - 0.2, Math.max(...all.map(([, z]) => z)) + 0.2];
   }
 

@@ -108,18 +108,18 @@ class PlanningAgent(QuadraticAgent):
 
         Without a correction by later observations, covariances are somewhat too large [choice].
         """
-        expected = self.forecast_plan(state, belief, plan)
+        last, expected = self.follow_plan(state, belief, plan)
         discount = self.config.train.gamma ** jnp.arange(len(plan) + 1)
-        end = mm.Gaussian(expected.mean[-1:], expected.covariance[-1:])
+        end = mm.Gaussian(last.mean[None], cast(Array, last.covariance)[None])
         value = twin_values(end, state.critics.value, self.backup).min()
         return jnp.sum(discount[:-1] * cast(Array, expected.reward)) + discount[-1] * value
 
     def forecast(self, state: QuadraticState, belief: Belief, steps: int) -> Forecast:
         """Returns the forecast of the plan that the belief carries, or of its first `steps`."""
-        return self.forecast_plan(state, belief, cast(Array, belief.plan)[:steps])
+        return self.follow_plan(state, belief, cast(Array, belief.plan)[:steps])[1]
 
-    def forecast_plan(self, state: QuadraticState, belief: Belief, plan: Plan) -> Forecast:
-        """Returns the states and rewards that a plan leads to."""
+    def follow_plan(self, state: QuadraticState, belief: Belief, plan: Plan) -> tuple[Belief, Forecast]:
+        """Returns the belief after a plan, and the states and rewards on the way."""
         ensemble, reward = cast(ModelState, state.model).ensemble, cast(RewardState, state.reward).model
         size, acted = self._sizes
 
@@ -131,7 +131,7 @@ class PlanningAgent(QuadraticAgent):
             return after, Forecast(after.mean, cast(Array, after.covariance), action, expected)
 
         start = jnp.zeros((size, size)) if belief.covariance is None else belief.covariance
-        return jax.lax.scan(step, Belief(belief.mean, start), plan)[1]
+        return jax.lax.scan(step, Belief(belief.mean, start), plan)
 
     def policy_plan(self, state: QuadraticState, belief: Belief) -> Plan:
         """Returns the greedy policy's actions along the states that it expects."""

@@ -332,8 +332,12 @@ PLANNING = [
     ("agents/quadratic.py", "batch.reward + (1 - batch.terminated) * rewards", "batch.reward + rewards"),
     ("agents/planning.py", "jnp.concatenate([plan[1:], plan[-1:]])", "plan"),
     ("agents/planning.py", "jnp.where(value(last) > value(policy), last, policy)", "last"),
-    ("agents/planning.py", "return (discount * gamma, after.mean", "return (discount, after.mean"),
+    ("agents/planning.py", "train.gamma ** jnp.arange(len(plan) + 1)", "train.gamma ** jnp.zeros(len(plan) + 1)"),
     ("agents/planning.py", "jnp.where(found > most, new, old)", "new"),
+    ("forecast.py", "gained(prior[None], noise[None])[0]", "prior"),
+    ("forecast.py", "moved + shown, prior - shown", "moved, prior - shown"),
+    ("forecast.py", "total, noise = moved + prior", "total, noise = prior"),
+    ("forecast.py", "else belief.covariance", "else 0 * belief.covariance"),
 ]
 # The tests most likely to notice a mutant in a file go first, as most mutants then need no other.
 LIKELY = {
@@ -391,7 +395,7 @@ SUITES = {
         [mutant for mutant in DIRECTORIES if mutant[1].startswith(FIXES)],
         ["tests/attacks/test_stateful.py", "-m", "slow"],
     ),
-    "planning": ("", PLANNING, ["tests/test_planning.py", "tests/agents/test_planning.py"]),
+    "planning": ("", PLANNING, ["tests/test_planning.py", "tests/agents/test_planning.py", "tests/test_forecast.py"]),
     "imagination": ("", IMAGINATION, ["tests/test_imagination.py"]),
     "claims": ("paper/claims", CLAIMS, [f"tests/paper/test_claim{end}.py" for end in ("_rules", "_scores", "s")]),
 }

@@ -330,13 +330,25 @@ PLANNING = [
     ("backup.py", "variances + jnp.square(means - belief.weights @ means)", "variances"),
     ("planning.py", "joint, inside[:, :, None] * slope", "joint, slope"),
     ("agents/quadratic.py", "gamma = gamma**horizon", "gamma = gamma"),
-    ("agents/quadratic.py", "self.world(state)._replace(critic=cast(QuadraticCritic, state.guide))", "self.world(state)"),
-    ("agents/quadratic.py", "newest, (state.targets, state.guide))", "newest, (state.targets, first(state.critics) if state.guide is not None else None))"),
+    (
+        "agents/quadratic.py",
+        "self.world(state)._replace(critic=cast(QuadraticCritic, state.guide))",
+        "self.world(state)",
+    ),
+    (
+        "agents/quadratic.py",
+        "newest, (state.targets, state.guide))",
+        "newest, (state.targets, first(state.critics) if state.guide is not None else None))",
+    ),
     ("agents/quadratic.py", "batch.reward + (1 - batch.terminated) * rewards", "batch.reward + rewards"),
     ("agents/planning.py", "jnp.concatenate([plan[1:], plan[-1:]])", "plan"),
     ("agents/planning.py", "jnp.where(value(last) > value(policy), last, policy)", "last"),
-    ("agents/planning.py", "return (discount * gamma, after.mean", "return (discount, after.mean"),
+    ("agents/planning.py", "train.gamma ** jnp.arange(len(plan) + 1)", "train.gamma ** jnp.zeros(len(plan) + 1)"),
     ("agents/planning.py", "jnp.where(found > most, new, old)", "new"),
+    ("forecast.py", "gained(prior[None], noise[None])[0]", "prior"),
+    ("forecast.py", "moved + shown, prior - shown", "moved, prior - shown"),
+    ("forecast.py", "total, noise = moved + prior", "total, noise = prior"),
+    ("forecast.py", "else belief.covariance", "else 0 * belief.covariance"),
 ]
 # The tests most likely to notice a mutant in a file go first, as most mutants then need no other.
 LIKELY = {
@@ -439,7 +451,7 @@ SUITES = {
         [mutant for mutant in DIRECTORIES if mutant[1].startswith(FIXES)],
         ["tests/attacks/test_stateful.py", "-m", "slow"],
     ),
-    "planning": ("", PLANNING, ["tests/test_planning.py", "tests/agents/test_planning.py"]),
+    "planning": ("", PLANNING, ["tests/test_planning.py", "tests/agents/test_planning.py", "tests/test_forecast.py"]),
     "imagination": ("", IMAGINATION, ["tests/test_critic.py", "tests/test_imagination.py"]),
     "horizons": ("", HORIZONS, ["tests/test_horizons.py"]),
     "claims": ("paper/claims", CLAIMS, [f"tests/paper/test_claim{end}.py" for end in ("_rules", "_scores", "s")]),

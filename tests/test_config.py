@@ -161,6 +161,7 @@ LAYERS = [
         "moca.delay",
         "moca.diagnostics",
         "moca.divergence",
+        "moca.forecast",
         "moca.planning",
         "moca.reward",
         "moca.imagination",

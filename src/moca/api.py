@@ -26,7 +26,7 @@ from moca.envs.named import as_environment
 from moca.envs.trust import import_module_of
 from moca.names import OWN
 from moca.runs.answers import FollowingPolicy, Model
-from moca.runs.inspection import Inspection
+from moca.runs.inspection import AHEAD, Inspection
 from moca.runs.launch import train
 from moca.runs.notebook import Film
 from moca.runs.run import Run
@@ -198,13 +198,13 @@ class MoCA:
         """See `Run.evaluate`."""
         return self.run.evaluate(episodes, seed)
 
-    def render(self, run: int = 0, seed: int = 0, path: Path | None = None) -> Film:
+    def render(self, run: int = 0, seed: int = 0, path: Path | None = None, *, ahead: int = 0) -> Film:
         """See `Run.render`. Pass a path if the run directory is temporary."""
-        return self.run.render(run, seed, path)
+        return self.run.render(run, seed, path, ahead=ahead)
 
-    def inspect(self, episode: int = 0, *, run: int = 0, steps: int | None = None) -> Inspection:
+    def inspect(self, episode: int = 0, *, run: int = 0, steps: int | None = None, ahead: int = AHEAD) -> Inspection:
         """See `Run.inspect`. For two agents side by side, `agent.run.inspect(beside=other.run)`."""
-        return self.run.inspect(episode, run=run, steps=steps)
+        return self.run.inspect(episode, run=run, steps=steps, ahead=ahead)
 
     def save(self, path: Path | str) -> Path:
         """See `Run.save`."""

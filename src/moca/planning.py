@@ -21,14 +21,13 @@ from moca.critic import QuadraticCritic
 from moca.dynamics import ModelState
 from moca.moments.supports import normal_mass
 from moca.nets import product
-from moca.reward import RewardModel
 
 
 class World(NamedTuple):
     """The learned model of the world, and the policy that is followed in it."""
 
     model: ModelState
-    reward: RewardModel
+    reward: Any  # a RewardModel, or None if the agent does not plan
     filter: Unfiltered
     critic: QuadraticCritic
 

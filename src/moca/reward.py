@@ -54,6 +54,11 @@ class RewardModel(eqx.Module):
         points = mm.Dirac(jnp.concatenate([observation, action], axis=1))
         return jax.vmap(lambda point: self.expectation(states, point))(points)
 
+    def error(self, states: Statistics, episode: Transition) -> Float[Array, ""]:
+        """Returns the root mean square error over an episode, actions in [−1, 1]."""
+        predicted = self.at(states, episode.observation, episode.action)
+        return jnp.sqrt(jnp.mean(jnp.square(predicted - episode.reward)))
+
 
 class RewardState(NamedTuple):
     """The learned reward and its optimiser."""

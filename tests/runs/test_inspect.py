@@ -165,6 +165,9 @@ def test_the_numbers_in_the_page_are_those_of_the_agents_functions(make, filters
         expected, state, exact, measured = by_hand(*now)
         for name, number in expected.items():
             np.testing.assert_allclose(arrays[name][t], number, rtol=2e-3, atol=2e-4, err_msg=f"{name} at {t}")
+        np.testing.assert_allclose(arrays["ahead"][t, 0], expected["predicted"], rtol=2e-3, atol=2e-4)
+        known = np.sqrt(arrays["deviation"][t] ** 2 - filters * 0.1**2)
+        np.testing.assert_allclose(arrays["ahead_deviation"][t, 0], known, rtol=2e-3, atol=2e-4)
     assert ("uncertainty" in arrays) == filters
 
 
@@ -190,10 +193,15 @@ def test_gaps_and_shares_are_those_of_the_metrics(make):
 @pytest.mark.parametrize(
     ("agent", "settings", "there", "said"),
     [
-        ("sac", {}, {"value"}, ["SAC has no model", "SAC has no quadratic Q", "SAC has no filter"]),
+        (
+            "sac",
+            {},
+            {"value"},
+            ["SAC has no model", "SAC has no quadratic Q", "SAC has no filter", "SAC has no forecast"],
+        ),
         ("sac", {"belief__filter": True}, {"predicted", "uncertainty"}, ["SAC has no quadratic Q", "no E[V(s′)]"]),
         ("bnaf", {}, {"vertex"}, ["BNAF has no model", "BNAF has no filter"]),
-        ("bnaf", {"belief__filter": True}, {"vertex", "predicted"}, ["there is no E[V(s′)]"]),
+        ("bnaf", {"belief__filter": True}, {"vertex", "predicted", "ahead"}, ["there is no E[V(s′)]"]),
         ("naf", {}, {"vertex"}, ["NAF (tanh) has no model"]),
         ("moca-ce", {"dynamics__covariance": "full"}, {"vertex", "predicted", "expected"}, ["MoCA-CE has no filter"]),
         ("moca-mixture", {"critic__curvature": "full"}, {"vertex", "expected"}, ["MoCA (mixture) has no filter"]),
@@ -207,13 +215,55 @@ def test_gaps_and_shares_are_those_of_the_metrics(make):
 )
 def test_an_agent_shows_what_it_has_and_says_what_it_has_not(make, agent, settings, there, said):
     view = (page := make(agent, **settings).inspect(steps=4)).views[0]
-    every = {"uncertainty", "predicted", "vertex", "expected"}
+    every = {"uncertainty", "predicted", "vertex", "expected", "ahead"}
     assert there <= view.arrays.keys()
     for sentence in said:
         assert sentence in html.unescape(page.html)
     assert len(view.lacks) == len(every - view.arrays.keys())
     assert len(view.arrays["value"]) == 4
     assert "No video: only MuJoCo environments can be rendered" in page.html
+
+
+def test_forecasts_are_compared_with_what_then_happened(make):
+    """By the number of decisions ahead, with what the agent takes for the state; the page says how often."""
+    page = make("moca").inspect(episode=1, ahead=3)
+    view, arrays = page.views[0], page.views[0].arrays
+    assert arrays["ahead"].shape == (12, 3, 2)
+    inside = [
+        np.abs(arrays["observed"][t + 3] - arrays["ahead"][t, 2])
+        <= 2 * np.sqrt(np.diagonal(arrays["ahead_covariance"][t, 2]))
+        for t in range(9)
+    ]
+    np.testing.assert_allclose(view.ahead_coverage[3][2], 100 * np.mean(inside, axis=0))
+    assert list(view.ahead_coverage) == [1, 2, 3]
+    assert f"{view.ahead_coverage[2][1].mean():.1f} %" in page.html
+    assert "3 decisions ahead" in page.html
+    filtered = make("moca", belief__filter=True).inspect(episode=1).views[0]
+    np.testing.assert_array_equal(filtered.outcome, filtered.arrays["truth"])
+    np.testing.assert_array_equal(view.outcome, arrays["observed"])
+
+
+def test_a_planning_agent_shows_its_plan(make):
+    """Its first action is the one that is taken, and there are as many as it plans."""
+    arrays = make("moca-plan", plan__length=4, plan__iterations=0, plan__bases=8).inspect(steps=6).views[0].arrays
+    assert arrays["ahead"].shape == (6, 4, 2)
+    np.testing.assert_allclose(arrays["ahead_action"][:, 0], arrays["action"], atol=1e-6)
+    assert arrays["ahead_reward"].shape == (6, 4)
+
+
+def test_a_forecast_that_overflows_is_left_out(make, monkeypatch):
+    run = make("moca")
+    found = run._programs["watch"]
+
+    def watch(*arguments):
+        states, arrays = found(*arguments)
+        return states, arrays | {"ahead_covariance": arrays["ahead_covariance"] * jnp.inf}
+
+    monkeypatch.setitem(run._programs, "watch", watch)
+    page = run.inspect()
+    assert "MoCA’s forecast overflows" in html.unescape(page.html)
+    assert not [name for name in page.views[0].arrays if name.startswith("ahead")]
+    assert "decisions ahead" not in dataclasses.replace(page, ahead=0).html
 
 
 def test_two_agents_start_alike(make):
@@ -266,6 +316,8 @@ def test_faults_are_sentences(make, tmp_path, capsys):
         (lambda: run.inspect(episode="x"), "episode must be a whole number"),
         (lambda: run.inspect(steps=13), "steps = 13 is out of range"),
         (lambda: run.inspect(steps=0), "steps = 0 is out of range"),
+        (lambda: run.inspect(ahead=-1), "ahead = -1 is out of range"),
+        (lambda: run.render(ahead=2), "--ahead draws CartpoleBalance"),
         (lambda: run.inspect(beside=3), "beside = 3 must be a run"),
         (lambda: run.inspect(beside=other), "has env.name = own:Other"),
         (lambda: run.inspect(beside=slow), "has env.action_repeat = 2"),
@@ -317,6 +369,9 @@ def test_the_command_on_the_real_playground(tmp_path, capsys):
     *told, path = capsys.readouterr().out.splitlines()
     assert path == str(one / "inspect.html")
     assert [line.split(",")[0] for line in told] == ["MoCA: seed 0", "SAC: seed 0"]
+    main(["render", str(one), "--ahead", "3", "--device", "cpu"])
+    assert capsys.readouterr().out.splitlines()[1] == str(one / "ahead.mp4")
+    assert (one / "ahead.mp4").stat().st_size > 10_000
     page = (one / "inspect.html").read_text()
     assert page.count("data:video/mp4;base64,AAAA") == 2
     assert "cos θ" in page

@@ -9,6 +9,7 @@ import pytest
 
 from moca import pages
 from moca.config import Config, override
+from moca.runs.sketch import Sketch
 from tests.browser import Chromium, find, opener
 from tests.runs.test_inspect import SMALL, Two, held, write
 
@@ -34,13 +35,16 @@ def film(path, frames):
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
-    """MoCA, with a film, beside SAC, which has none; 60 steps."""
+    """MoCA, with a film and drawn from the side, beside SAC, which has neither; 60 steps."""
     folder = tmp_path_factory.mktemp("runs")
     settings = SMALL | {"env.episode_length": 60, "train.steps": 60, "noise.action": 0.0}
     one, two = (write(folder / name, override(Config(), settings | {"agent": name}), Two()) for name in ("moca", "sac"))
     made = one.inspect(beside=two)
     first, second = made.views
-    return dataclasses.replace(made, views=(dataclasses.replace(first, film=film(folder / "a.mp4", 12)), second))
+    slopes = np.array([[[0.1, 0.0], [0.0, 0.0]], [[0.2, 0.1], [0.0, 0.3]]])
+    sketch = Sketch(("a", "b"), ("cart", "tip"), slopes, np.zeros((2, 2)), (0.2, 0.1), 1.0, (0, 1), 0, "a")
+    shown = dataclasses.replace(first, film=film(folder / "a.mp4", 12), sketch=sketch)
+    return dataclasses.replace(made, views=(shown, second))
 
 
 @pytest.fixture(scope="module")
@@ -128,6 +132,61 @@ def test_members_lie_where_they_predicted(opened, page):
     came = tab("[...document.querySelectorAll('.came')].map((dot) => Number(dot.getAttribute('cx')))")
     off = (arrays["following"][9] - arrays["predicted"][9]) / arrays["deviation"][9]
     np.testing.assert_allclose(came, middle + slope * np.clip(off, -4, 4), atol=0.5)
+
+
+def test_the_forecast_lies_ahead_of_the_present(opened, page):
+    """Around now: the mean and both bands after each decision, and circles where the state then was."""
+    tab, view = opened(), page.views[0]
+    tab("go(7)")
+    chart = "stills.filter((chart) => chart instanceof Ahead)[1]"
+    points = lambda kind: np.array(  # noqa: E731
+        [[float(n) for n in pair.split()] for pair in tab(f"{chart}.svg.querySelector('{kind}').getAttribute('d')")[1:]
+         .removesuffix("Z").split("L")]
+    )  # fmt: skip
+    scale = lambda numbers, axis: np.array(tab(f"{list(map(float, numbers))}.map({chart}.{axis})"))  # noqa: E731
+    mean, deviation = view.arrays["ahead"][7, :, 1], view.ahead_deviation[7, :, 1]
+    np.testing.assert_allclose(points(".line.foreseen")[:, 0], scale(range(1, 16), "x"), atol=0.06)
+    np.testing.assert_allclose(points(".line.foreseen")[:, 1], scale(mean, "y"), atol=0.06)
+    for kind, times in ((".band", 1), (".wide", 2)):
+        edges = np.concatenate([mean - times * deviation, (mean + times * deviation)[::-1]])
+        np.testing.assert_allclose(points(kind)[:, 1], scale(edges, "y"), atol=0.06)
+    came = tab(f"[...{chart}.svg.querySelectorAll('.happened')].map((dot) => Number(dot.getAttribute('cy')))")
+    np.testing.assert_allclose(came, scale(view.outcome[8:23, 1], "y"), atol=0.06)
+    tab("go(57)")
+    assert tab(f"{chart}.svg.querySelectorAll('.happened').length") == 2
+    assert "the episode is over" in keys(tab, "ahead", figure=2)[1]
+    assert "SAC has no forecast" in tab(
+        "document.querySelector('[data-view=\"1\"] [data-panel=ahead]').parentNode.textContent"
+    )
+
+
+def test_ellipses_are_those_of_the_covariances(opened, page):
+    """Their axes and turn give the covariance of the tip again, in pixels; they hold 68 % and 95 %."""
+    tab, view = opened(), page.views[0]
+    tab("go(7)")
+    for kind, share in (("near", 0.6827), ("far", 0.9545)):
+        found = tab(
+            f"[...document.querySelectorAll('.chart .{kind} ellipse')].map((e) => [...['cx', 'cy', 'rx', 'ry']"
+            ".map((name) => Number(e.getAttribute(name))), Number(e.getAttribute('transform').slice(7).split(' ')[0])])"
+        )
+        assert len(found) == 30  # two points, fifteen decisions
+        cx, _, rx, ry, turn = np.array(found)[1::2].T
+        unit = np.polyfit(view.sketch.places(view.arrays["ahead"][7])[:, 1, 0], cx, 1)[0]
+        angle = -np.radians(turn)
+        along = np.stack([np.stack([np.cos(angle), np.sin(angle)]), np.stack([-np.sin(angle), np.cos(angle)])])
+        drawn = np.einsum("atn,abn,acn->nbc", np.stack([rx, ry])[:, None] ** 2, along, along)
+        wanted = -2 * np.log(1 - share) * unit**2 * view.sketch.spreads(view.arrays["ahead_covariance"][7])[:, 1]
+        np.testing.assert_allclose(drawn, wanted, rtol=0.02, atol=2)
+
+
+def test_the_state_panels_show_the_forecast_too(opened):
+    tab = opened()
+    for step, count in ((7, 15), (59, 15)):
+        tab(f"go({step})")
+        path = "times.flat().filter((chart) => chart.dots)[0].next.querySelector('.line.foreseen').getAttribute('d')"
+        assert len(tab(path).split("L")) == count
+        start = float(tab(path)[1:].split()[0])
+        assert start == pytest.approx(tab(f"times.flat().filter((c) => c.dots)[0].x({step + 1})"), abs=0.06)
 
 
 def test_switching_agents_and_windows(opened):

@@ -16,6 +16,7 @@ from moca.diagnostics import describe_model
 from moca.envs.environment import Spaces
 from moca.envs.sensors import may_miss
 from moca.exploration import Explore
+from moca.forecast import Forecast
 from moca.replay import Layout, Transition, sensed
 
 Info = dict[str, Float[Array, ""]]
@@ -73,6 +74,10 @@ class Agent(eqx.Module):
         and keeps nothing; override it if the covariance, or an earlier plan, matters.
         """
         return belief, self.act(state, features(self.config, belief), explore)
+
+    def forecast(self, state: Any, belief: Belief, steps: int) -> Forecast | None:
+        """Returns what the agent expects of its next steps, or None if it cannot tell."""
+        return None
 
     def taken_for_state(self, state: Any, observation: Float[Array, "obs"]) -> Float[Array, "inputs"]:
         """Returns the input of `act` and `value` for an observation without a past."""

@@ -20,6 +20,7 @@ from moca.config import Config
 from moca.dynamics import ModelState
 from moca.envs.environment import Spaces
 from moca.exploration import Explore
+from moca.forecast import Forecast
 from moca.nets import ADAM
 from moca.reward import RewardState
 
@@ -107,21 +108,30 @@ class PlanningAgent(QuadraticAgent):
 
         Without a correction by later observations, covariances are somewhat too large [choice].
         """
-        ensemble, reward = cast(ModelState, state.model).ensemble, cast(RewardState, state.reward).model
-        gamma, size, acted = self.config.train.gamma, *self._sizes
+        last, expected = self.follow_plan(state, belief, plan)
+        discount = self.config.train.gamma ** jnp.arange(len(plan) + 1)
+        end = mm.Gaussian(last.mean[None], cast(Array, last.covariance)[None])
+        value = twin_values(end, state.critics.value, self.backup).min()
+        return jnp.sum(discount[:-1] * cast(Array, expected.reward)) + discount[-1] * value
 
-        def step(carry: tuple, action: Float[Array, "act"]) -> tuple[tuple, Float[Array, ""]]:
-            discount, mean, covariance = carry
-            joint = jnp.zeros((size + acted, size + acted)).at[:size, :size].set(covariance)
-            now = mm.Gaussian(jnp.concatenate([mean, action]), joint)
-            expected = discount * reward.expectation(ensemble.statistics, now)
-            after, _ = predict(ensemble, Belief(mean, covariance), action)
-            return (discount * gamma, after.mean, after.covariance), expected
+    def forecast(self, state: QuadraticState, belief: Belief, steps: int) -> Forecast:
+        """Returns the forecast of the plan that the belief carries, or of its first `steps`."""
+        return self.follow_plan(state, belief, cast(Array, belief.plan)[:steps])[1]
+
+    def follow_plan(self, state: QuadraticState, belief: Belief, plan: Plan) -> tuple[Belief, Forecast]:
+        """Returns the belief after a plan, and the states and rewards on the way."""
+        ensemble, reward = cast(ModelState, state.model).ensemble, cast(RewardState, state.reward).model
+        size, acted = self._sizes
+
+        def step(now: Belief, action: Float[Array, "act"]) -> tuple[Belief, Forecast]:
+            joint = jnp.zeros((size + acted, size + acted)).at[:size, :size].set(cast(Array, now.covariance))
+            both = mm.Gaussian(jnp.concatenate([now.mean, action]), joint)
+            expected = reward.expectation(ensemble.statistics, both)
+            after, _ = predict(ensemble, now, action)
+            return after, Forecast(after.mean, cast(Array, after.covariance), action, expected)
 
         start = jnp.zeros((size, size)) if belief.covariance is None else belief.covariance
-        (discount, mean, covariance), rewards = jax.lax.scan(step, (jnp.ones(()), belief.mean, start), plan)
-        end = mm.Gaussian(mean[None], covariance[None])
-        return rewards.sum() + discount * twin_values(end, state.critics.value, self.backup).min()
+        return jax.lax.scan(step, Belief(belief.mean, start), plan)
 
     def policy_plan(self, state: QuadraticState, belief: Belief) -> Plan:
         """Returns the greedy policy's actions along the states that it expects."""

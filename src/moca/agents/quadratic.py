@@ -37,6 +37,7 @@ from moca.critic import (
 from moca.diagnostics import Stakes, describe_bias, describe_sampling, stakes
 from moca.dynamics import ModelState, bootstrap, fit, make_model
 from moca.exploration import Explore
+from moca.forecast import Forecast, forecast_policy
 from moca.horizons import follow
 from moca.imagination import curiosity_left, disagreement, imagine, joined
 from moca.nets import ADAM, copies, decayed, stacked
@@ -94,11 +95,9 @@ class QuadraticAgent(Agent):
         settings = dataclasses.replace(config.critic, head="tanh") if config.agent == "naf" else config.critic
         critics = stacked(critic_key, 2, lambda k: QuadraticCritic(k, settings, value, inputs, acted))
         critics = eqx.tree_at(lambda c: c.value, critics, twin(value))
-        needed = self.predicts or config.belief.filter
-        model = (
-            make_model(model_key, config.dynamics, config.belief, observed, acted, self.env.history) if needed else None
-        )
-        latent = None
+        model = latent = None
+        if self.predicts or config.belief.filter:
+            model = make_model(model_key, config.dynamics, config.belief, observed, acted, self.env.history)
         if config.value.encoder and self.predicts:
             latent = make_model(latent_key, config.dynamics, None, config.value.encoder, observed + acted)
         # A key of its own, so that an agent that does not plan draws what it always has.
@@ -121,6 +120,11 @@ class QuadraticAgent(Agent):
     ) -> tuple[Belief, Float[Array, "act"]]:
         """Returns the belief as it is, and `act` at its mean; `PlanningAgent` uses all of it."""
         return belief, self.act(state, features(self.config, belief), explore)
+
+    def forecast(self, state: QuadraticState, belief: Belief, steps: int) -> Forecast | None:
+        """Returns the forecast under the greedy policy; None without a model, or with a width."""
+        unknown = state.model is None or self.config.belief.width
+        return None if unknown else forecast_policy(self.world(state), belief, steps)
 
     def value(self, state: QuadraticState, observation: Float[Array, "obs"]) -> Float[Array, ""]:
         return first(state.critics).value(observation)
@@ -155,20 +159,18 @@ class QuadraticAgent(Agent):
     ) -> tuple[QuadraticState, Info]:
         """Updates both critics: prediction, target, step, copy [Alg. 1 l. 10–13].
 
-        If planning is on, it adds to the batch: imagined transitions, a reward for curiosity, and
-        the expected rewards up to the horizon, at which the predicted state then is.
+        If planning is on, the batch is joined by imagined transitions, and curiosity is a reward.
         """
         batch = batch._replace(action=self.env.from_bounds(batch.action))
         predictions, found = self.predict(state, batch, draws.prediction), {}
         if state.reward is not None:
-            reward, found["reward_loss"] = fit_reward(
-                state.reward, self.config, cast(ModelState, state.model).ensemble.statistics, batch, state.updates
-            )
+            states = cast(ModelState, state.model).ensemble.statistics
+            reward, found["reward_loss"] = fit_reward(state.reward, self.config, states, batch, state.updates)
             state = state._replace(reward=reward)
         plan, key = self.config.plan, draws.prediction
         if plan.imagined:
-            of_it = (plan.imagined, plan.noise, jax.random.fold_in(key, 2), plan.actions)
-            more = imagine(self.world(state), batch, partial(self.predict, state), *of_it)
+            way = (partial(self.predict, state), plan.imagined, plan.noise, jax.random.fold_in(key, 2), plan.actions)
+            more = imagine(self.world(state), batch, *way)
             batch, predictions = joined((batch, predictions), more)
         if not config.is_off(plan.curiosity):
             unknown = disagreement(cast(ModelState, state.model).ensemble, batch.observation, batch.action)
@@ -181,7 +183,7 @@ class QuadraticAgent(Agent):
 
     def world(self, state: QuadraticState) -> World:
         """Returns what was learned of the world, and the policy of the first critic, to plan in."""
-        reward = cast(RewardState, state.reward).model
+        reward = None if state.reward is None else state.reward.model
         return World(cast(ModelState, state.model), reward, self.filter, first(state.critics))
 
     def _targets(
@@ -313,8 +315,7 @@ class QuadraticAgent(Agent):
             info |= describe_bias(self.stakes(after, episode))
         if before.reward is not None:
             states = cast(ModelState, before.model).ensemble.statistics
-            predicted = before.reward.model.at(states, episode.observation, episode.action)
-            info["reward_error"] = jnp.sqrt(jnp.mean(jnp.square(predicted - episode.reward)))
+            info["reward_error"] = before.reward.model.error(states, episode)
         if self.config.agent == "moca-mc":
             values, gamma = closed(after.targets), self.config.train.gamma
             # Sequentially: all draws at once would need more memory than the rest of the program.

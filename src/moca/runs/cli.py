@@ -64,6 +64,13 @@ def _add_render(command: Command) -> Parser:
     render = command("render", _render, "render a video of a learned policy")
     render.add_argument("--run", type=from_zero, default=0, help="which run in the directory (default: 0, the first)")
     render.add_argument("--seed", type=from_zero, default=0, help="episode's seed (default: 0)")
+    render.add_argument(
+        "--ahead",
+        type=from_zero,
+        default=0,
+        metavar="N",
+        help="draw the next N decisions as the agent expects them, with bands of 68 and 95 %% (default: 0)",
+    )
     add_device(render)
     return render
 
@@ -73,6 +80,9 @@ def _add_inspect(command: Command) -> Parser:
     inspect.add_argument("--run", type=from_zero, default=0, help="which run in the directory (default: 0, the first)")
     inspect.add_argument("--episode", type=from_zero, default=0, metavar="SEED", help="episode's seed (default: 0)")
     inspect.add_argument("--steps", type=at_least_one, help="number of decisions to show (default: all)")
+    inspect.add_argument(
+        "--ahead", type=from_zero, metavar="N", help="number of decisions to forecast at each step (default: 15)"
+    )
     inspect.add_argument("--beside", type=a_path, metavar="DIR", help="another run directory, from the same start")
     inspect.add_argument(
         "--beside-run", type=from_zero, metavar="RUN", help="which run in that directory (default: the same as --run)"
@@ -253,7 +263,7 @@ def _evaluate(arguments: argparse.Namespace) -> None:
 def _render(arguments: argparse.Namespace) -> None:
     _refuse_no_run(arguments.directory)
     with _busy("Compiling, then filming an episode …"):
-        path, how, total = _load(arguments).render(arguments.run, arguments.seed)
+        path, how, total = _load(arguments).render(arguments.run, arguments.seed, ahead=arguments.ahead)
     print(f"return {total:.1f}, {how}")
     print(path)
 
@@ -266,6 +276,7 @@ def _inspect(arguments: argparse.Namespace) -> None:
     with _busy("Compiling, then playing an episode …"):
         run, beside = _load(arguments), arguments.beside and _load(arguments, arguments.beside)
         which = {"run": arguments.run, "steps": arguments.steps, "beside": beside, "beside_run": arguments.beside_run}
+        which |= {} if arguments.ahead is None else {"ahead": arguments.ahead}
         page = run.inspect(arguments.episode, **which)
     for view in page.views:
         print(f"{view.look.label}: {view.told}")

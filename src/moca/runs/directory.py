@@ -4,7 +4,7 @@ config.json    all settings              metrics.jsonl  one row per episode and 
 meta.json      versions, device          timing.jsonl   wall-clock times
 status.json    state and progress        policy.npz     the learners' arrays
 checkpoints/   for resuming              lock           the process that is training
-tensorboard/   figures/                  rollout.mp4    inspect.html
+tensorboard/   figures/                  rollout.mp4    ahead.mp4    inspect.html
 
 metrics.jsonl has no wall-clock times, so equal runs give equal files.
 """

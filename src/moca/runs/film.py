@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import redirect_stderr
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -19,11 +19,23 @@ from moca.envs.host import HostEnvironment
 from moca.envs.playground import Playground
 from moca.envs.sensors import Masked, MaskedHost, MaskedVector
 
+if TYPE_CHECKING:
+    from moca.runs.run import Run
+
 # MuJoCo's geometry types, as numbers, to avoid importing its module.
 PLANE, BOX, RODS = 0, 6, (3, 5)
 SIZE = (480, 640)  # height, width
 SMALL = ["-vf", "scale=320:-2", "-g", "8"]  # arguments of ffmpeg
 _failed: list[str] = []  # why MuJoCo could not render; a second attempt would end the process
+
+
+def episode(run: "Run", number: int, seed: int, path: Path) -> tuple[str, float]:
+    """Films a greedy episode of a run; returns how it was drawn, and its return."""
+    env, learner = run.environment, run._at(number)[1]
+    if isinstance(env, HostEnvironment):
+        return record(path, env, run.directory.configs[number], learner, seed)
+    states, played = run._programs["play"](*run._at(number), jax.random.key(seed))
+    return write(path, env, states, np.asarray(played.reward)), float(np.sum(played.reward))
 
 
 def write(path: Path, env: Environment, states: Any, rewards: np.ndarray, small: bool = False) -> str:
@@ -51,7 +63,7 @@ def write(path: Path, env: Environment, states: Any, rewards: np.ndarray, small:
     if _failed:
         frames = draw(inner.env.mj_model, trajectory, np.cumsum(rewards)[::every])
         how = f"drawn as outlines, since MuJoCo could not render ({_failed[0]})"
-    _encode(path, frames, 1 / (every * seconds), small)
+    encode(path, frames, 1 / (every * seconds), small)
     return how
 
 
@@ -77,11 +89,11 @@ def record(
         np.array([[seed]]),
         watch=lambda *_: frames.append(shown.picture()),
     )
-    _encode(path, frames, shown.fps / repeat, small)
+    encode(path, frames, shown.fps / repeat, small)
     return "rendered by Gymnasium", float(episode.reward.sum())
 
 
-def _encode(path: Path, frames: Sequence[np.ndarray], fps: float, small: bool = False) -> None:
+def encode(path: Path, frames: Sequence[np.ndarray], fps: float, small: bool = False) -> None:
     """Writes the video; frames of an odd size are scaled by one pixel.
 
     Small videos have a key frame every few frames, so that a viewer can seek to any frame at once.

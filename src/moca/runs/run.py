@@ -33,7 +33,7 @@ from moca.evaluation import rollout
 from moca.loop import PolicyState, agent_steps, init_run, policy_start, policy_step
 from moca.names import OWN
 from moca.pytrees import alike
-from moca.runs import BEST, LAST, export, film, inspection, learned, notebook, saving
+from moca.runs import BEST, LAST, export, film, forecast_film, inspection, learned, notebook, saving
 from moca.runs.answers import FollowingPolicy, Model, as_rows
 from moca.runs.directory import RunDirectory
 
@@ -175,18 +175,17 @@ class Run:
             for i, run in enumerate(self.directory.runs)
         )
 
-    def render(self, run: int = 0, seed: int = 0, path: Path | None = None) -> notebook.Film:
-        """Renders one greedy episode; returns the file, how it was drawn, and the return."""
-        run, seed = self._refuse_run(run), whole("seed", seed)
+    def render(self, run: int = 0, seed: int = 0, path: Path | None = None, *, ahead: int = 0) -> notebook.Film:
+        """Renders one greedy episode; returns the file, how it was drawn, and the return.
+
+        With `ahead`, so many decisions are drawn ahead of the body, as the agent expects them.
+        """
+        run, seed, ahead = self._refuse_run(run), whole("seed", seed), whole("ahead", ahead, 0, inspection.FURTHEST)
         if path is None:
-            files.refuse_odd(self.path / "rollout.mp4")
-        path = self.path / "rollout.mp4" if path is None else as_path("path", path)
-        env, config = self.environment, self.directory.configs[run]
-        if isinstance(env, HostEnvironment):
-            return notebook.Film(path, *film.record(path, env, config, self._at(run)[1], seed))
-        states, episode = self._programs["play"](*self._at(run), jax.random.key(seed))
-        how = film.write(path, env, states, np.asarray(episode.reward))
-        return notebook.Film(path, how, float(np.sum(episode.reward)))
+            files.refuse_odd(path := self.path / ("ahead.mp4" if ahead else "rollout.mp4"))
+        path = as_path("path", path)
+        filmed = forecast_film.episode(self, run, seed, path, ahead) if ahead else film.episode(self, run, seed, path)
+        return notebook.Film(path, *filmed)
 
     def inspect(
         self,
@@ -196,6 +195,7 @@ class Run:
         steps: int | None = None,
         beside: "Run | None" = None,
         beside_run: int | None = None,
+        ahead: int = inspection.AHEAD,
     ) -> inspection.Inspection:
         """Returns a page about one greedy episode; notebooks show it, `save` writes it.
 
@@ -205,8 +205,9 @@ class Run:
             steps: Number of decisions to show; all by default.
             beside: Another run in the same environment, shown from the same initial state.
             beside_run: Number of the run in `beside`; the same as `run` by default.
+            ahead: Number of decisions to forecast at each step; none if zero.
         """
-        return inspection.inspect(self, run, episode, steps, beside, beside_run)
+        return inspection.inspect(self, run, episode, steps, beside, beside_run, ahead)
 
     def refuse_without_env(self) -> None:
         """Raises if the run needs the user's own environment and it was not given."""
@@ -306,8 +307,8 @@ class Run:
             agent, sensor = make_agent(config, env), make_sensor(config, env)
             return rollout(agent, learner, env, sensor, agent_steps(config), key, keep=lambda state, moment: state)
 
-        def watch(steps: int, config: Config, learner: Any, key: Any) -> Any:
-            return inspection.watch(config, learner, env, steps, key)
+        def watch(steps: int, ahead: int, config: Config, learner: Any, key: Any) -> Any:
+            return inspection.watch(config, learner, env, steps, ahead, key)
 
         def evaluate(episodes: int, key: Any, configs: Config, learners: Any) -> Any:
             def one(config: Config, learner: Any) -> dict[str, jax.Array]:
@@ -317,7 +318,8 @@ class Run:
             return jax.vmap(one)(configs, learners)
 
         programs = {f.__name__: jax.jit(f) for f in (act, value, foresee, start, follow, play)}
-        return programs | {f.__name__: jax.jit(f, static_argnums=0) for f in (watch, evaluate)}
+        programs["watch"] = jax.jit(watch, static_argnums=(0, 1))
+        return programs | {"evaluate": jax.jit(evaluate, static_argnums=0)}
 
     def _observed(self, observation: Any, gaps: bool = False) -> tuple[np.ndarray, tuple[int, ...]]:
         """Returns observations as rows, and their leading axes."""

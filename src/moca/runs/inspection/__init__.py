@@ -4,6 +4,6 @@
 """
 
 from moca.runs.inspection.episode import watch
-from moca.runs.inspection.page import Inspection, inspect
+from moca.runs.inspection.page import AHEAD, FURTHEST, Inspection, inspect, watched
 
-__all__ = ["Inspection", "inspect", "watch"]
+__all__ = ["AHEAD", "FURTHEST", "Inspection", "inspect", "watch", "watched"]

@@ -25,15 +25,17 @@ Arrays = dict[str, Float[Array, "steps *rest"]]
 PLACES = (-1.0, 0.0, 1.0)  # points of the action range at which Q is stored: three points define a parabola
 
 
-def watch(config: Config, learner: Any, env: Environment, steps: int, key: Key[Array, ""]) -> tuple[Any, Arrays]:
+def watch(
+    config: Config, learner: Any, env: Environment, steps: int, ahead: int, key: Key[Array, ""]
+) -> tuple[Any, Arrays]:
     """Returns the states of an episode in a compiled environment, and the arrays of `describe`."""
     agent, sensor = make_agent(config, env), make_sensor(config, env)
     keep = lambda state, moment: (state, moment)  # noqa: E731
     (states, moments), happened = rollout(agent, learner, env, sensor, steps, key, keep=keep)
-    return states, describe(agent, learner, moments, happened)
+    return states, describe(agent, learner, moments, happened, ahead)
 
 
-def watch_on_host(config: Config, learner: Any, env: HostEnvironment, seed: int) -> Arrays:
+def watch_on_host(config: Config, learner: Any, env: HostEnvironment, ahead: int, seed: int) -> Arrays:
     """Does the same on the host, except for the last step, after which no action follows."""
     seen: list[tuple[Any, Any, PolicyState, Any]] = []
 
@@ -50,12 +52,12 @@ def watch_on_host(config: Config, learner: Any, env: HostEnvironment, seed: int)
     happened = Episode(*(part[0, 0, : len(seen) - 1] for part in played))
 
     def program(config: Config, learner: Any) -> Arrays:
-        return describe(make_agent(config, env), learner, moments, happened)
+        return describe(make_agent(config, env), learner, moments, happened, ahead)
 
     return jax.jit(program)(config, learner)
 
 
-def describe(agent: Agent, learner: Any, moments: Moment, happened: Episode) -> Arrays:
+def describe(agent: Agent, learner: Any, moments: Moment, happened: Episode, ahead: int) -> Arrays:
     """Returns arrays over the steps; those that the agent does not have are omitted.
 
     For every agent: `truth` (unless the environment's own observations may be missing), `observed`
@@ -63,7 +65,9 @@ def describe(agent: Agent, learner: Any, moments: Moment, happened: Episode) -> 
     filter), `action`, `executed`, `reward`, `running`, `value`. With a model: those of
     `_predictions`. For a quadratic agent: `greedy`, the best action; `vertex`, the maximum of
     Q(s, ·) along each dimension; and `advantage`, Q(s, a) − V(s) at both ends and in the middle of
-    each dimension. If s′ is predicted: the fields of `Stakes`.
+    each dimension. If s′ is predicted: the fields of `Stakes`. If it can tell, what it expects of
+    the next `ahead` steps, at each step: `ahead`, the mean of the state, `ahead_covariance`,
+    `ahead_action`, and `ahead_reward` if it has learned one; see `Forecast`.
     """
     belief, action = moments.policy
     shown = jnp.where(jnp.isnan(moments.observed), belief.mean, moments.observed)
@@ -84,6 +88,11 @@ def describe(agent: Agent, learner: Any, moments: Moment, happened: Episode) -> 
         if agent.predicts:
             inside = episode._replace(action=agent.env.from_bounds(action))
             found |= agent.stakes(learner, inside)._asdict()
+    if ahead and (expected := jax.vmap(lambda each: agent.forecast(learner, each, ahead))(belief)) is not None:
+        found |= {"ahead": expected.mean, "ahead_covariance": expected.covariance}
+        found["ahead_action"] = agent.env.to_bounds(expected.action)
+        if expected.reward is not None:
+            found["ahead_reward"] = expected.reward
     return found
 
 

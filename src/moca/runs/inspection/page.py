@@ -17,60 +17,23 @@ from moca.config import ConfigError, as_path, shown, whole
 from moca.envs.environment import Spaces
 from moca.envs.host import HostEnvironment
 from moca.envs.named import named
-from moca.looks import Look, look
+from moca.looks import look
 from moca.loop import agent_steps
 from moca.names import OWN
 from moca.runs import film
 from moca.runs.inspection.episode import watch_on_host
+from moca.runs.inspection.view import View
+from moca.runs.sketch import INSIDE, SKETCHES, reaches, sketch_of
 
 if TYPE_CHECKING:
     from moca.runs.run import Run
 
 OURS, SHARED = "moca.runs.inspection", "moca"
 STYLE = ((SHARED, "page.css"), (SHARED, "charts.css"), (OURS, "inspect.css"))
-SCRIPT = ((OURS, "panels.js"), (SHARED, "drawing.js"), (OURS, "inspect.js"))
-UNSENT = ("running", "distance")  # arrays that the script does not need
-SHARES = {1: 68.27, 2: 95.45}  # % of a Gaussian within this many standard deviations
-DIMENSIONS = {  # observed dimensions of the paper's tasks
-    "CartpoleBalance": ("x", "cos θ", "sin θ", "ẋ", "θ̇"),
-    "PendulumSwingup": ("sin θ", "cos θ", "θ̇"),
-}
-NO_MODEL = "{} has no model of the next state, so there is no prediction."
-NO_PARABOLA = "{} has no quadratic Q(s, ·), so only the action is shown."
-NO_STAKES = "{} uses the observed next state, so there is no E[V(s′)]."
-NO_FILTER = "{} has no filter: it uses each observation as the state."
-
-
-@dataclasses.dataclass(frozen=True)
-class View:
-    """One agent in the episode."""
-
-    look: Look
-    told: str  # the run and its settings
-    arrays: dict[str, np.ndarray]  # see `episode.describe`; one entry per step of the episode
-    film: bytes | None
-    unfilmed: str  # why there is no video
-
-    @property
-    def lacks(self) -> dict[str, str]:
-        """Returns a sentence for each empty panel."""
-        need = {"filter": ("uncertainty", NO_FILTER), "model": ("predicted", NO_MODEL)}
-        need |= {"parabola": ("vertex", NO_PARABOLA), "stakes": ("expected", NO_STAKES)}
-        found = {panel: text for panel, (name, text) in need.items() if name not in self.arrays}
-        if "model" in found and "stakes" in found:
-            found["stakes"] = NO_MODEL
-        return {panel: text.format(self.look.label) for panel, text in found.items()}
-
-    @property
-    def film_text(self) -> str:
-        """The video in base64."""
-        return base64.b64encode(self.film or b"").decode()
-
-    @property
-    def coverage(self) -> dict[int, np.ndarray]:
-        """The shares of outcomes within one and two predicted deviations, per dimension, in %."""
-        distance = self.arrays["distance"]
-        return {count: 100 * np.mean(distance <= count, axis=0) for count in SHARES}
+SCRIPT = ((OURS, "panels.js"), (OURS, "ahead.js"), (SHARED, "drawing.js"), (OURS, "inspect.js"))
+UNSENT = ("running", "distance", "ahead_covariance", "ahead_action")  # arrays that the script does not need
+AHEAD = 15  # decisions that are forecast by default
+FURTHEST = 1000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,6 +45,7 @@ class Inspection:
     names: tuple[str, ...]  # of the dimensions of the state
     spaces: Spaces
     views: tuple[View, ...]
+    ahead: int = 0  # decisions that are forecast
 
     @cached_property
     def html(self) -> str:
@@ -98,7 +62,7 @@ class Inspection:
             script=Markup(script),
             page=self,
             steps=max(len(view.arrays["value"]) for view in self.views),
-            shares=SHARES,
+            shares={count: 100 * share for count, share in INSIDE.items()},
             data=pages.embedded(self._data),
         )  # fmt: skip
 
@@ -109,10 +73,12 @@ class Inspection:
             "names": self.names,
             "low": self.spaces.action_low,
             "high": self.spaces.action_high,
+            "ahead": self.ahead,
+            "reach": [list(reaches(dimensions).values()) for dimensions in (1, 2)],
             "views": [
                 {
-                    "label": view.look.label, "ink": view.look.ink,
-                    "arrays": {name: _packed(array) for name, array in view.arrays.items() if name not in UNSENT},
+                    "label": view.look.label, "ink": view.look.ink, "sketch": _drawn(view),
+                    "arrays": {name: _packed(array) for name, array in _sent(view).items()},
                 }
                 for view in self.views
             ],
@@ -142,20 +108,25 @@ def inspect(
     steps: int | None = None,
     beside: "Run | None" = None,
     beside_number: int | None = None,
+    ahead: int = AHEAD,
 ) -> Inspection:
     """See `Run.inspect`."""
+    ahead = whole("ahead", ahead, 0, FURTHEST)
     episode, number = whole("episode", episode), run._refuse_run(number)
     shown_runs: list[tuple[Run, int]] = [(run, number)]
     if beside is not None:
         shown_runs.append((_refuse_stranger(run, beside), beside._refuse_run(_other(beside_number, number))))
     most = min(agent_steps(each.config) for each, _ in shown_runs)
     steps = most if steps is None else whole("steps", steps, 1, most)
-    views = tuple(_view(each, place, episode, steps) for each, place in shown_runs)
+    views = tuple(
+        _filmed(each, place, episode, *watched(each, place, episode, steps, ahead)) for each, place in shown_runs
+    )
     name, size = run.config.env.name.removeprefix(OWN), run.environment.observation_size
     observed = run.config.sensor.observed or range(size)
-    every = DIMENSIONS.get(name) or (run.env or named(name, run.config.env.flatten)).observation_names
+    sketch = SKETCHES.get(name)
+    every = sketch.names if sketch else (run.env or named(name, run.config.env.flatten)).observation_names
     names = tuple(str(every[i]).encode(errors="replace").decode() if i < len(every) else f"s{i + 1}" for i in observed)
-    return Inspection(name, episode, names, run.environment, views)
+    return Inspection(name, episode, names, run.environment, views, ahead)
 
 
 def _other(number: int | None, first: int) -> int:
@@ -175,27 +146,36 @@ def _refuse_stranger(run: "Run", beside: Any) -> "Run":
     return beside
 
 
-def _view(run: "Run", number: int, episode: int, steps: int) -> View:
-    """Runs the episode with one agent and returns its view."""
+def watched(run: "Run", number: int, episode: int, steps: int, ahead: int) -> tuple[View, Any]:
+    """Runs the episode with one agent; returns its view, without a video, and the states."""
     config, learner = run._at(number)
     settings, env = run.directory.configs[number], run.environment
     if isinstance(env, HostEnvironment):
-        found = watch_on_host(settings, learner, env, episode)
+        found = watch_on_host(settings, learner, env, ahead, episode)
         states = None
     else:
-        states, found = run._programs["watch"](steps, config, learner, jax.random.key(episode))
+        states, found = run._programs["watch"](steps, ahead, config, learner, jax.random.key(episode))
     count = int(np.sum(found["running"][:steps]))
     if count == 0:
         raise ConfigError(f"episode = {episode} ends immediately, so there is nothing to show: choose another")
     arrays = {name: np.asarray(array, np.float32)[:count] for name, array in found.items()}
+    far = {name for name in arrays if name.startswith("ahead")}
+    if overflows := not all(np.isfinite(arrays[name]).all() for name in far):
+        arrays = {name: array for name, array in arrays.items() if name not in far}
     if states is not None:
         states = jax.tree.map(lambda leaf: leaf[:count], states)
-    reel, why = _film(run, number, episode, states, arrays["reward"])
     noise, seed = settings.noise, run.directory.runs[number]["seed"]
     level = f"{noise.kind} noise σ {noise.level}" if noise.level else "no noise"
     told = ", ".join([f"seed {seed}", level, *settings.sensor.faults])
     told += f", return {arrays['reward'].sum():.1f}".replace("-", "−")
-    return View(look(settings.agent), told, arrays, reel, why)
+    view = View(look(settings.agent), told, arrays, sketch=sketch_of(settings), overflows=overflows)
+    return view, states
+
+
+def _filmed(run: "Run", number: int, episode: int, view: View, states: Any) -> View:
+    """Returns the view with a small video."""
+    reel, why = _film(run, number, episode, states, view.arrays["reward"])
+    return dataclasses.replace(view, film=reel, unfilmed=why)
 
 
 def _film(run: "Run", number: int, episode: int, states: Any, rewards: np.ndarray) -> tuple[bytes | None, str]:
@@ -211,6 +191,24 @@ def _film(run: "Run", number: int, episode: int, states: Any, rewards: np.ndarra
         except Exception as error:  # the page is useful without a video, and rendering fails in many ways
             return None, str(error) or type(error).__name__
         return path.read_bytes(), ""
+
+
+def _sent(view: View) -> dict[str, np.ndarray]:
+    """Returns the arrays for the script; of the forecast, deviations instead of covariances."""
+    arrays = {name: array for name, array in view.arrays.items() if name not in UNSENT}
+    if "ahead" in arrays:
+        arrays |= {"ahead_deviation": view.ahead_deviation, "outcome": view.outcome}
+        if view.sketch is not None:
+            spreads = view.sketch.spreads(view.arrays["ahead_covariance"])
+            arrays |= {"points": view.sketch.places(view.outcome), "ahead_points": view.sketch.places(arrays["ahead"])}
+            arrays["ahead_spreads"] = np.stack([spreads[..., i, j] for i, j in ((0, 0), (0, 1), (1, 1))], axis=-1)
+    return arrays
+
+
+def _drawn(view: View) -> dict[str, Any] | None:
+    """Returns what does not move in the sketch."""
+    sketch = view.sketch
+    return None if sketch is None else {"points": sketch.points, "box": sketch.box, "rail": sketch.rail}
 
 
 def _packed(array: np.ndarray) -> dict[str, Any]:

@@ -63,12 +63,14 @@ function build() {
   });
   for (const view of views) {
     parabolas.push(new Parabola(view));
+    if (view.has("ahead")) stills.push(...aheadCharts(view));
     if (document.querySelector(`[data-view="${view.number}"] [data-panel=overview]`)) times.push([overview(view)]);
   }
 }
 
 // One dimension of the state: the truth, observations, the belief with its band of one deviation, and the band of the
-// observation as predicted a step before. Without a filter, the middle of that band is the line.
+// observation as predicted a step before. Without a filter, the middle of that band is the line. The forecast from the
+// current step lies over them.
 function stateChart(view, name, i) {
   const { truth, observed, believed, uncertainty, predicted, deviation } = view.arrays;
   const filtered = view.has("uncertainty");
@@ -77,7 +79,7 @@ function stateChart(view, name, i) {
   if (filtered) lines.push({ label: "belief", ink: view.ink, of: (t) => believed.at(t, i) });
   else if (view.has("predicted")) lines.push({ label: "predicted a step before", ink: view.ink, of: foreseen });
   const around = (middle, width, lag) => (t) => [-1, 1].map((sign) => middle.at(t - lag, i) + sign * width.at(t - lag, i));
-  const extra = { dots: (t) => observed.at(t, i), bands: [] };
+  const extra = { dots: (t) => observed.at(t, i), bands: [], ahead: view.has("ahead") ? i : undefined };
   if (view.has("predicted")) {
     const [kind, label] = filtered ? ["wide", "predicted a step before"] : ["band", ""];
     extra.bands.push({ kind, label, of: around(predicted, deviation, 1) });

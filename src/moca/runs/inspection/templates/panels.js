@@ -86,7 +86,7 @@ class Chart {
       const swatch = shape("svg", item, { viewBox: "0 0 24 12", "aria-hidden": "true" });
       if (mark === "line") shape("line", swatch, { class: mark, x1: 0, x2: 24, y1: 6, y2: 6, "stroke-dasharray": dash });
       else if (mark === "mark") shape("line", swatch, { class: mark, x1: 12, x2: 12, y1: 0, y2: 12 });
-      else if (mark === "wide") shape("rect", swatch, { class: mark, x: 0, width: 24, y: 0, height: 12 });
+      else if (["wide", "near", "far"].includes(mark)) shape("rect", swatch, { class: mark, x: 0, width: 24, y: 0, height: 12 });
       else shape("circle", swatch, { class: mark, cx: 12, cy: 6, r: mark === "seen" ? 2 : 4 });
       element("span", item, `${label} ${text}`).className = "words";
     }
@@ -94,11 +94,11 @@ class Chart {
 }
 
 // Lines over the steps. A line is { label, ink, dash, of: step → number }, a band { kind, label, of: step → [low, high] }
-// from the second step on; `dots` are of steps, too.
+// from the second step on; `dots` are of steps, too. `ahead` is the dimension whose forecast is drawn.
 class TimeChart extends Chart {
-  constructor(view, panel, title, lines, { bands = [], dots, bare, note } = {}) {
+  constructor(view, panel, title, lines, { bands = [], dots, bare, note, ahead } = {}) {
     super(view, panel, title);
-    Object.assign(this, { lines, bands, dots, bare, note });
+    Object.assign(this, { lines, bands, dots, bare, note, ahead });
     const [low, high] = this.extent(0, view.steps - 1);
     this.span = high - low || 1;
     const point = (event) => {
@@ -145,12 +145,22 @@ class TimeChart extends Chart {
       const points = path(steps.map((t) => [t, line.of(t)]));
       if (points) shape("path", group, { class: "line", "stroke-dasharray": line.dash ?? "", d: `M${points}` });
     }
+    this.next = inside(this);
     this.cross = shape("line", this.svg, { class: "cross", y1: MARGIN.top, y2: this.bottom });
+  }
+
+  // The forecast from this step on.
+  foresee(at) {
+    const { ahead, ahead_deviation: deviation } = this.view.arrays;
+    this.next.replaceChildren();
+    const of = (array) => (k) => array.at(at, k, this.ahead);
+    fan(this.next, this.view.ink, ahead.shape[1], (k) => this.x(at + k + 1), this.y, of(ahead), of(deviation), "1 2.5");
   }
 
   show(step) {
     const at = Math.min(step, this.view.steps - 1);
     for (const end of ["x1", "x2"]) this.cross.setAttribute(end, this.x(at).toFixed(1));
+    if (this.ahead !== undefined) this.foresee(at);
     const text = (of) => (this.bare ? "" : format(of(at), this.span));
     const dots = this.dots ? [{ label: "observed", ink: "grey", mark: "seen", text: text(this.dots) }] : [];
     const bands = this.bands.filter((band) => band.label).map(({ kind, label, of }) => {

@@ -64,7 +64,7 @@ class Playground(Environment):
 
 @contextmanager
 def _without_warp() -> Iterator[None]:
-    """Within it, MJX does not find Warp, which is not used here and takes 4 s to import.
+    """Hides Warp from MJX within the block: it is not used here, and takes 4 s to import.
 
     A program that needs both imports `mujoco.mjx` first.
     """

@@ -180,7 +180,7 @@ def difference(ours: ArrayLike, theirs: ArrayLike, level: float = 0.95) -> Estim
     x, y = (np.asarray(scores, dtype=float).ravel() for scores in (ours, theirs))
     (mean_x, error_x, m), (mean_y, error_y, n) = _moments(x), _moments(y)
     error = np.hypot(error_x, error_y)
-    # Scaled, so that no square of a small error underflows; without spread the ratio does not matter.
+    # Scaled, so that no square of a small error underflows; without spread any ratio will do.
     share_x, share_y = (error_x / error, error_y / error) if error > 0 else (1.0, 0.0)
     freedom = 1 / (share_x**4 / (m - 1) + share_y**4 / (n - 1)) if min(m, n) > 1 else 0.0
     return _t_interval(mean_x - mean_y, error, freedom, level, m + n, x.size + y.size)

@@ -7,9 +7,11 @@ from functools import partial
 from typing import Any
 
 import jax
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
+from moca import figures
 from moca.config import Config
 from moca.drivers import HostTrainer, ScanTrainer, host, host_evaluation
 from moca.drivers.trainer import Trainer
@@ -22,7 +24,8 @@ def programs_made_once() -> Iterator[dict]:
     """Within it, runs with the same settings, shapes and environment share their programs; yields what was made.
 
     Only for tests of what is around programs: files, callbacks, commands, an environment on the host. A test that
-    replaces a part of a program, or counts what is compiled, clears the dictionary first.
+    replaces a part of a program, or counts what is compiled, clears the dictionary first. A run's learning curve is
+    made and not rendered, which takes longer than the run; `tests/runs/test_launch.py` looks at the file.
     """
     made: dict[tuple, Any] = {}
 
@@ -43,7 +46,8 @@ def programs_made_once() -> Iterator[dict]:
         host_build(trainer)
 
     def begin_once(trainer, env):
-        return once(lambda: beginning(trainer, env), Trainer, _facts(env), trainer._spread)
+        program = once(lambda: beginning(trainer, env), Trainer, _facts(env), trainer._spread)
+        return lambda configs, keys: program(_as_at_the_start(configs), keys)
 
     def lower_once(function, arguments, runs, shared=(), donated=()):
         method, bound = (function.func, function.args) if isinstance(function, partial) else (function, ())
@@ -58,6 +62,7 @@ def programs_made_once() -> Iterator[dict]:
         patch.setattr(ScanTrainer, "compile", compile_once)
         patch.setattr(HostTrainer, "compile", prepare)
         patch.setattr(Trainer, "_beginning", begin_once)
+        patch.setattr(figures, "save", lambda figure, *_: plt.close(figure) or [])
         for module in (host, host_evaluation):
             patch.setattr(module, "lowered", lower_once)
         patch.setattr(Run, "_programs", property(lambda run: once(lambda: programs(run), Run, _facts(run.environment))))
@@ -69,6 +74,12 @@ def _as_in_programs(configs: Config) -> Config:
     to evaluate."""
     train = configs.train
     return replace(configs, train=replace(train, horizon=train.horizon or train.steps, steps=0, eval_every=1))
+
+
+def _as_at_the_start(configs: Config) -> Config:
+    """Of the number of steps, the first state of a run contains the size of the memory alone."""
+    train, steps = configs.train, configs.train.capacity * configs.env.action_repeat
+    return replace(configs, train=replace(train, horizon=0, steps=min(train.steps, steps), eval_every=1))
 
 
 def _facts(env: Any) -> tuple:

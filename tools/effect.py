@@ -80,21 +80,25 @@ def at_100k(results: pd.DataFrame) -> str:
     )
 
 
-def brief(results: pd.DataFrame, finals: pd.DataFrame, key: tuple[str, str, str, str]) -> str:
+def seeds_of(results: pd.DataFrame) -> pd.Series:
+    """Returns the seeds of every cell."""
+    return results.groupby(statistics.CELL)["seed"].unique()
+
+
+def brief(seeds: pd.Series, finals: pd.DataFrame, key: tuple[str, str, str, str]) -> str:
     """Returns the mean of a cell with its interval, and how many of its seeds count if not all."""
-    own = results[results[["preset", "env", "agent", "noise"]].eq(key).all(axis=1)]
-    return statistics.mean_t(finals.loc[key][sorted(own["seed"].unique())]).brief
+    return statistics.mean_t(finals.loc[key][sorted(seeds[key])]).brief
 
 
 def process(results: pd.DataFrame) -> str:
     """Returns a table of final returns under disturbed actions, for each preset that was run."""
     results = results[results["noise"] == "action 0.5"]
-    finals = statistics.final_scores(results)
+    seeds, finals = seeds_of(results), statistics.final_scores(results)
     agents = ("moca", "moca-mc-4", "moca-ce", "bnaf")
     lines = [f"| preset, task | {' | '.join(map(name, agents))} |", "|---" * (1 + len(agents)) + "|"]
     for preset in ("raw", "tuned", "told"):
         for env in (CARTPOLE, PENDULUM):
-            cells = [brief(results, finals, (preset, env, agent, "action 0.5")) for agent in agents]
+            cells = [brief(seeds, finals, (preset, env, agent, "action 0.5")) for agent in agents]
             lines.append(f"| `{preset}`, {TASKS[env]} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 

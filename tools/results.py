@@ -120,7 +120,7 @@ def claims_page(verdicts: list[claims.Verdict], equal: list[claims.Verdict], fix
 
 def scores(table: pd.DataFrame) -> str:
     """Returns a table of final returns: a row per preset, task and noise, a column per agent."""
-    finals = statistics.final_scores(table)
+    seeds, finals = effect.seeds_of(table), statistics.final_scores(table)
     agents = [agent for agent in COLUMNS if agent in finals.index.unique("agent")]
     lines = [f"| preset | task | noise | {' | '.join(map(label, agents))} |"]
     lines.append("|---" * (3 + len(agents)) + "|")
@@ -129,7 +129,7 @@ def scores(table: pd.DataFrame) -> str:
         cells, key=lambda cell: (grid.ORDER.index(cell[0]), cell[1], grid.parse_noise(cell[2]))
     ):
         keys = [(preset, env, agent, noise) for agent in agents]
-        texts = [effect.brief(table, finals, key) if key in finals.index else "" for key in keys]
+        texts = [effect.brief(seeds, finals, key) if key in finals.index else "" for key in keys]
         lines.append(f"| {preset} | {env} | {noise} | {' | '.join(texts)} |")
     return "\n".join(lines) + "\n"
 

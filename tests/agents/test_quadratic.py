@@ -71,7 +71,9 @@ def solved():
 
     def solve(name):
         if name not in cache:
-            config = probes.tiny(agent=name, **(SETTINGS | {"train__batch": 128}))
+            config = probes.tiny(
+                agent=name, **(SETTINGS | {"train__batch": 128, "train__steps": 10_000, "dynamics__members": 2})
+            )
             trainer = probes.without_scores(ScanTrainer([config] * SEEDS, range(SEEDS), LinearQuadratic()))
             trainer._compiled = probes.optimised(trainer)
             *_, report = trainer

@@ -12,7 +12,7 @@ from moca.config import ConfigError
 from moca.envs.adapters import Brax, Gymnax
 from moca.envs.check import check_env
 from moca.envs.environment import ActionRepeat
-from moca.envs.playground import Playground
+from moca.envs.playground import Playground, _without_warp
 from moca.names import PLAYGROUND
 
 
@@ -196,7 +196,8 @@ def test_brax_itself():
 
 def test_of_a_playground_dictionary_the_state_is_seen(monkeypatch):
     """As its robots have it, whose models are downloaded; so a stand-in for one."""
-    from mujoco_playground import registry
+    with _without_warp():  # as the package imports it
+        from mujoco_playground import registry
 
     monkeypatch.setattr(registry, "load", lambda *_, **__: Counting())
     env = Playground("Go1JoystickFlatTerrain")

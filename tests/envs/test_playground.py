@@ -1,5 +1,6 @@
 """The real Playground: names, shapes, determinism, action repeat."""
 
+import importlib
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
@@ -35,7 +36,7 @@ def play(env, actions, key=0):
     return run(actions)
 
 
-def test_the_names_are_playgrounds_own():
+def test_the_names_are_playgrounds_own(cartpole):
     from mujoco_playground import registry
 
     assert tuple(registry.ALL_ENVS) == PLAYGROUND
@@ -96,3 +97,14 @@ def test_action_repeat_stops_at_the_end():
     _, step = env.step(state, jnp.zeros(1))
     assert step.terminated
     assert step.reward == 1
+
+
+def test_warp_is_not_imported(cartpole, monkeypatch):
+    """It is not used, and takes longer to import than all the rest; others may import it afterwards."""
+    from mujoco.mjx import warp as part
+
+    assert not part.WARP_INSTALLED
+    monkeypatch.delitem(sys.modules, "warp", raising=False)
+    with playground._without_warp(), pytest.raises(ImportError):
+        importlib.import_module("warp")
+    assert "warp" not in sys.modules

@@ -9,10 +9,11 @@ On a GPU each of these is dozens of kernel launches for a few numbers; as plain 
 compiler fuses them.
 """
 
+import io
 import os
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import redirect_stdout
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
 from ctypes.util import find_library
 from functools import cache, partial
 from threading import Lock
@@ -61,6 +62,23 @@ class Playground(Environment):
         return state, Step(vector(state.obs), jnp.asarray(state.reward, jnp.float32), state.done > 0)
 
 
+@contextmanager
+def _without_warp() -> Iterator[None]:
+    """Hides Warp from MJX within the block: it is not used here, and takes 4 s to import.
+
+    A program that needs both imports `mujoco.mjx` first.
+    """
+    hidden = "warp" not in sys.modules
+    if hidden:
+        sys.modules["warp"] = None  # type: ignore[assignment]
+    try:
+        with redirect_stdout(io.StringIO()):  # it prints that Warp, an optional part, is not there
+            yield
+    finally:
+        if hidden:
+            del sys.modules["warp"]
+
+
 _LOADING = Lock()  # concurrent threads would each load one, and could leave standard output redirected
 
 
@@ -69,7 +87,7 @@ def _load(name: str) -> tuple[Any, int, tuple[float, ...], tuple[float, ...], bo
     """Returns the environment, its observation size and action bounds, and if it terminates."""
     if "DISPLAY" not in os.environ and find_library("EGL"):
         os.environ.setdefault("MUJOCO_GL", "egl")  # before MuJoCo is imported, so that rendering needs no display
-    with redirect_stdout(sys.stderr):  # it prints notes about optional parts
+    with _without_warp():
         from mujoco_playground import dm_control_suite, registry
 
     try:

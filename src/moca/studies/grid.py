@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from moca import presets
-from moca.config import AGENTS, CONSTANT, NOISES, Config, ConfigError, full_name, nearest, plain
+from moca.config import AGENTS, CONSTANT, NOISES, Config, ConfigError, full_name, nearest, override, plain
 from moca.names import folder_name
 from moca.presets import SAC_USUAL
 from moca.received import read_text
@@ -239,8 +239,7 @@ def _config(grid: Grid, block: Block, preset: str, agent: str) -> Config:
     episodes = config.train.steps // config.env.episode_length
     if "train.eval_every" in settings:
         return config
-    every = {"train.eval_every": max(1, episodes // EVALUATIONS)}
-    return presets.build(preset, block.env, settings | every, block.found)
+    return override(config, {"train.eval_every": max(1, episodes // EVALUATIONS)})
 
 
 def _refuse_unknown(name: str, agent: str) -> None:

@@ -218,8 +218,8 @@ def _each_seed(values: np.ndarray) -> dict[str, Any]:
     low, high = float(f"{np.nanmin(values):.6g}"), float(f"{np.nanmax(values):.6g}")
     levels = np.clip(np.round((values - low) / ((high - low) or 1) * 4094), 0, 4094)
     whole = np.where(np.isnan(values), 4095, levels).astype(int)
-    texts = ["".join(DIGITS[level // 64] + DIGITS[level % 64] for level in seed) for seed in whole.T]
-    return {"range": [low, high], "each": texts}
+    digits = np.array(list(DIGITS.encode()), np.uint8)[np.stack([whole // 64, whole % 64], axis=-1)]
+    return {"range": [low, high], "each": [seed.tobytes().decode() for seed in digits.swapaxes(0, 1)]}
 
 
 def _short(value: float) -> float | int | None:

@@ -186,7 +186,7 @@ def _probability(ours: "pd.Series | None", theirs: "pd.Series | None") -> Cell |
 
 def _speeds(table: "pd.DataFrame", blocks: Iterable[_Block]) -> list[Group]:
     """Returns the steps that each agent takes to a threshold, where MoCA was run."""
-    tables = []
+    tables, cells = [], dict(iter(table.groupby(statistics.CELL, sort=False)))
     for block in blocks:
         if "moca" not in block.agents:
             continue
@@ -196,8 +196,8 @@ def _speeds(table: "pd.DataFrame", blocks: Iterable[_Block]) -> list[Group]:
             means = [statistics.mean_t(block.scores[agent, noise]).value for agent in here]
             threshold = statistics.REACHED * max((mean for mean in means if math.isfinite(mean)), default=math.nan)
             for agent, row in rows.items():
-                curve = statistics.curve(table, block.preset, block.env, agent, noise) if agent in here else None
-                row.append(_speed(statistics.steps_to(*curve, threshold)) if curve else "–")
+                cell = cells[block.preset, block.env, agent, noise] if agent in here else None
+                row.append("–" if cell is None else _speed(statistics.steps_to(*statistics.curve_of(cell), threshold)))
         tables.append(block.table("Steps to 90 % of the best: ", block.head, rows))
     note = (
         "Median over seeds of the steps until three evaluations in a row average 90 % of the best mean in the column "

@@ -67,15 +67,26 @@ def final_scores(table: "pd.DataFrame", metric: str = "return_mean", last: float
         metric: One of its columns.
         last: The fraction of training to average over, up to its end.
     """
-    values = _metric(table, metric)
+    import pandas as pd
+
+    values, lost = _metric(table, metric).reset_index(drop=True), table["diverged"].to_numpy() > 0
+    names = [*CELL, "seed"]
+    # Numbers of groups: several times as fast to group by as words are.
+    job, cell, run = (table.groupby(keys, sort=False).ngroup().to_numpy() for keys in (CELL[:3], CELL, names))
     # The cells of a job share one program, hence their metrics; diverged cells do not show theirs.
-    job = [table[key] for key in CELL[:3]]
-    known = values.notna().groupby(job).transform("any") | (table["diverged"] > 0).groupby(job).transform("all")
-    final = table["step"] > (1 - last) * table.groupby(CELL)["step"].transform("max")
-    survived = table.groupby([*CELL, "seed"])["diverged"].transform("max") == 0
-    runs = [table.loc[known, key] for key in (*CELL, "seed")]
-    scores = values.where(final & survived)[known].groupby(runs, sort=False).mean()
+    known = _any(values.notna(), job) | ~_any(~lost, job)
+    final = table["step"].to_numpy() > (1 - last) * table["step"].groupby(cell).transform("max").to_numpy()
+    survived = ~_any(lost, run)
+    scores = values.where(final & survived)[known].groupby(run[known], sort=False).mean()
+    rows = table.iloc[np.unique(run, return_index=True)[1][scores.index]]  # the first of each run
+    codes, levels = zip(*(pd.factorize(rows[name]) for name in names), strict=True)
+    scores.index = pd.MultiIndex(levels, codes, names=names)
     return scores.unstack("seed").reindex(scores.index.droplevel("seed").unique()).sort_index(axis=1)
+
+
+def _any(flags: ArrayLike, group: np.ndarray) -> np.ndarray:
+    """Returns for every row whether a flag is set in its group; groups are numbers from zero."""
+    return np.bincount(group, np.asarray(flags))[group] > 0
 
 
 def by_cell(
@@ -116,10 +127,10 @@ def curves_of(cell: "pd.DataFrame", metrics: Sequence[str]) -> tuple[np.ndarray,
     """Does the same for several metrics."""
     steps, row = np.unique(cell["step"], return_inverse=True)
     seeds, column = np.unique(cell["seed"], return_inverse=True)
-    found = [np.full((steps.size, seeds.size), np.nan) for _ in metrics]
-    for values, metric in zip(found, metrics, strict=True):
-        values[row, column] = _metric(cell, metric)
-    return steps, found
+    found, lost = np.full((len(metrics), steps.size, seeds.size), np.nan), cell["diverged"].to_numpy() != 0
+    _refuse_unknown(cell, metrics)
+    found[:, row, column] = np.where(lost, np.nan, cell[[*metrics]].to_numpy(dtype="float64").T)
+    return steps, list(found)
 
 
 def mean_t(scores: ArrayLike, level: float = 0.95) -> Estimate:
@@ -169,8 +180,7 @@ def difference(ours: ArrayLike, theirs: ArrayLike, level: float = 0.95) -> Estim
     x, y = (np.asarray(scores, dtype=float).ravel() for scores in (ours, theirs))
     (mean_x, error_x, m), (mean_y, error_y, n) = _moments(x), _moments(y)
     error = np.hypot(error_x, error_y)
-    # Scaled, so that no square of a small error underflows; without spread the ratio does not
-    # matter.
+    # Scaled, so that no square of a small error underflows; without spread any ratio will do.
     share_x, share_y = (error_x / error, error_y / error) if error > 0 else (1.0, 0.0)
     freedom = 1 / (share_x**4 / (m - 1) + share_y**4 / (n - 1)) if min(m, n) > 1 else 0.0
     return _t_interval(mean_x - mean_y, error, freedom, level, m + n, x.size + y.size)
@@ -294,10 +304,15 @@ def steps_to(steps: np.ndarray, values: np.ndarray, threshold: float, window: in
 
 def _metric(table: "pd.DataFrame", metric: str) -> "pd.Series":
     """Returns a column, NaN for diverged runs."""
-    known = [name for name in table.columns if name not in (*KEYS, "diverged")]
-    if metric not in known:
-        raise _absent("metric", metric, known)
+    _refuse_unknown(table, [metric])
     return table[metric].astype("float64").where(table["diverged"] == 0)
+
+
+def _refuse_unknown(table: "pd.DataFrame", metrics: Sequence[str]) -> None:
+    known = [name for name in table.columns if name not in (*KEYS, "diverged")]
+    for metric in metrics:
+        if metric not in known:
+            raise _absent("metric", metric, known)
 
 
 def _absent(key: str, value: str, known: list[str]) -> ConfigError:

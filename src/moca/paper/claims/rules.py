@@ -6,6 +6,7 @@ p-values into verdicts.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import combinations
 from math import comb
 from typing import NamedTuple
@@ -233,12 +234,17 @@ def _tails(blocks: Iterator[np.ndarray], own: np.ndarray, exact: bool) -> Tails:
 
 def _welch(labels: np.ndarray, pooled: np.ndarray) -> np.ndarray:
     """Returns Welch's t of the groups that each row of labels selects from `pooled`."""
-    size = int(labels[0].sum())
+    size, all_squares = int(labels[0].sum()), (pooled**2).sum(axis=0)
     rest = len(pooled) - size
-    sums, squares = labels @ pooled, labels @ pooled**2
-    others, other_squares = pooled.sum(axis=0) - sums, (pooled**2).sum(axis=0) - squares
-    spread = (squares - sums * sums / size) / ((size - 1) * size)
-    spread += (other_squares - others * others / rest) / ((rest - 1) * rest)
+    sums = labels @ pooled
+    others = pooled.sum(axis=0) - sums
+    if size == rest:  # which square is in which group then does not matter
+        spread = (all_squares - (sums * sums + others * others) / size) / ((size - 1) * size)
+    else:
+        squares = labels @ pooled**2
+        other_squares = all_squares - squares
+        spread = (squares - sums * sums / size) / ((size - 1) * size)
+        spread += (other_squares - others * others / rest) / ((rest - 1) * rest)
     gap = sums / size - others / rest
     # Without spread within the groups the statistic is infinite, or zero if the groups are equal
     # too.
@@ -259,10 +265,16 @@ def _all_signs(runs: int) -> Iterator[np.ndarray]:
 
 
 def _random_labels(size: int, total: int, draws: int, seed: int) -> Iterator[np.ndarray]:
-    rng = np.random.default_rng(seed)
-    labels = np.arange(total) < size
-    for start in range(0, draws, BLOCK):
-        yield rng.permuted(np.tile(labels, (min(BLOCK, draws - start), 1)), axis=1).astype(float)
+    for block in _shuffled(size, total, draws, seed):
+        yield np.unpackbits(block, axis=1, count=total).astype(float)
+
+
+@lru_cache(maxsize=4)  # a study and all studies together ask for the same draws
+def _shuffled(size: int, total: int, draws: int, seed: int) -> list[np.ndarray]:
+    """Returns blocks of shuffled labels, eight labels in a byte."""
+    rng, labels = np.random.default_rng(seed), np.arange(total) < size
+    rows = (min(BLOCK, draws - start) for start in range(0, draws, BLOCK))
+    return [np.packbits(rng.permuted(np.tile(labels, (each, 1)), axis=1), axis=1) for each in rows]
 
 
 def _all_labels(size: int, total: int) -> Iterator[np.ndarray]:

@@ -227,3 +227,10 @@ def test_without_imagination_there_are_no_actions_to_average_over():
         return jax.jit(update).lower(jax.random.key(0)).as_text()
 
     assert program() == program(plan__actions="gaussian") == program(plan__weights="variance")
+
+
+def test_the_learned_reward_takes_variances_as_it_takes_a_matrix():
+    world, variance = linear_world(quadratic_reward()), jnp.array([0.3, 0.1, 0.5])
+    mean, states = jnp.array([0.2, -0.1, 0.4]), world.model.ensemble.statistics
+    beliefs = mm.DiagonalGaussian(mean, variance), mm.Gaussian(mean, jnp.diag(variance))
+    np.testing.assert_allclose(*(world.reward.expectation(states, belief) for belief in beliefs), rtol=1e-5)

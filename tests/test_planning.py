@@ -246,7 +246,7 @@ def test_the_learned_reward_is_closed_form_and_learns(kind):
         s = states.mean[0] + states.deviation[0] * jax.random.normal(keys[0], (512, 2))
         a = jax.random.uniform(keys[1], (512, 1), minval=-1.0)
         rewards = 3 + jnp.cos(s[:, 0]) - 0.5 * jnp.square(a[:, 0])
-        batch, start = Transition(s, a, rewards, s, jnp.zeros(512)), make_reward(keys[2], config, 2, 1)
+        batch, start = Transition(s, a, rewards, s, jnp.zeros(512)), make_reward(keys[2], config, probes.Drift())
         body = lambda i, reward: fit_reward(reward, config, states, batch, 0)[0]  # noqa: E731
         model = jax.lax.fori_loop(0, 1500, body, start).model
         drawn = belief.sample(jax.random.key(5), 400_000)

@@ -1,10 +1,10 @@
 """Runs agents that plan or imagine on few steps of experience.
 
-    python results/planning/run.py OUT [NAME …] [--seeds 10] [--first 20] [--sigmas 0 0.05]
+    python results/planning/run.py OUT [NAME …] [--seeds 10] [--first 20]
 
-Each name is a cell, one compiled program of its seeds and noise levels: one of `CELLS`, or one of
-search.json. On a GPU all are compiled at once, then run one after the other. OUT/cells.json is
-written again as soon as one has ended.
+Each name is a cell, one compiled program of its seeds: one of `CELLS`, by default the four of
+efficient.json, or one of search.json. On a GPU all are compiled at once, then run one after the
+other. OUT/cells.json is written again as soon as one has ended.
 """
 
 import argparse
@@ -25,16 +25,10 @@ KEPT = ("return_mean", "overestimation", "reward_error", "reward_loss", "epistem
 HERE = Path(__file__).parent
 
 
-def cell(agent: str, horizon: int, updates: int, steps: int = 10_000, env: str = "CartpoleSwingup", **more):
-    """A cell of the first trials, from the preset `told`."""
-    own = {name.replace("__", "."): value for name, value in more.items()}
-    own |= {"agent": agent, "plan.horizon": horizon, "train.updates": updates, "train.steps": steps}
-    return env, "told", {"train.eval_every": 2, "train.eval_episodes": 2, **own}
-
-
-def efficient(env: str, steps: int, sigma: float):
+def efficient(env: str, steps: int, sigma: float, **more):
     """A task of the preset `efficient`, evaluated after every episode."""
-    return env, "efficient", {"train.steps": steps, "noise.sigma": sigma, "train.eval_episodes": 5}
+    own = {name.replace("__", "."): value for name, value in more.items()}
+    return env, "efficient", {"train.steps": steps, "noise.sigma": sigma, "train.eval_episodes": 5, **own}
 
 
 CELLS = {
@@ -42,10 +36,20 @@ CELLS = {
     "swing-05": efficient("CartpoleSwingup", 16_000, 0.05),
     "balance-05": efficient("CartpoleBalance", 6_000, 0.05),
     "pendulum-05": efficient("PendulumSwingup", 12_000, 0.05),
-    "moca-h1-u4": cell("moca", 1, 4),
-    "moca-h3-u4": cell("moca", 3, 4),
-    "ce-h3-u4": cell("moca-ce", 3, 4),
-    "ce-h3-u4-reward": cell("moca-ce", 3, 4, plan__lr=1e-2, plan__bases=256),
+}
+TASKS = {
+    "0": ("CartpoleSwingup", 10_000, 0.0),
+    "05": ("CartpoleSwingup", 10_000, 0.05),
+    "pendulum": ("PendulumSwingup", 12_000, 0.05),
+}
+RULES = {"moca": ("moca", 1), "moca-ce": ("moca-ce", 1), "moca-mc4": ("moca-mc", 4), "moca-mc16": ("moca-mc", 16)}
+CELLS |= {  # those of horizons.json
+    f"{name}-h{horizon}-{task}": efficient(
+        *of_it, agent=agent, dynamics__samples=samples, plan__horizon=horizon, plan__imagined=3
+    )
+    for task, of_it in TASKS.items()
+    for horizon in (1, 3, 5)
+    for name, (agent, samples) in RULES.items()
 }
 
 
@@ -70,22 +74,20 @@ def facts(env: str, preset: str) -> dict[str, Any]:
     return defaults(env, **presets.how_to_measure(preset, env, {}))
 
 
-def trainer(cell: tuple, seeds: list[int], sigmas: list[float]) -> ScanTrainer:
+def trainer(cell: tuple, seeds: list[int]) -> ScanTrainer:
     """The runs of a cell as one program, not compiled."""
     env, preset, settings = cell
-    levels = [settings["noise.sigma"]] if "noise.sigma" in settings else sigmas
-    found = facts(env, preset)
-    configs = [presets.build(preset, env, {**settings, "noise.sigma": level}, found) for level in levels for _ in seeds]
-    return ScanTrainer(configs, seeds * len(levels))
+    configs = [presets.build(preset, env, settings, facts(env, preset))] * len(seeds)
+    return ScanTrainer(configs, seeds)
 
 
-def main(out: Path, names: list[str], seeds: list[int], sigmas: list[float]) -> None:
+def main(out: Path, names: list[str], seeds: list[int]) -> None:
     start, cells, done = time.time(), CELLS | searched(), {}
     out.mkdir(parents=True, exist_ok=True)
     at_once = 1 if jax.default_backend() == "cpu" else 16
     if unknown := set(names) - set(cells):
         raise SystemExit(f"unknown: {', '.join(sorted(unknown))}. Cells: {', '.join(cells)}")
-    trainers = {name: trainer(cells[name], seeds, sigmas) for name in names or list(CELLS)[:4]}
+    trainers = {name: trainer(cells[name], seeds) for name in names or list(CELLS)[:4]}
     lowered = {name: list(each.lowered()) for name, each in trainers.items()}
     print(f"traced after {time.time() - start:.0f} s", flush=True)
     with ThreadPoolExecutor(at_once) as pool:
@@ -102,10 +104,7 @@ def main(out: Path, names: list[str], seeds: list[int], sigmas: list[float]) -> 
                 rows.append({"step": report.step, **metrics})
             took = time.time() - begun
             last = np.array([row["return_mean"] for row in rows if np.isfinite(row["return_mean"][0])][-2:]).mean(0)
-            for part in np.split(last, len(last) // len(seeds)):
-                print(
-                    f"  median {np.median(part):.0f}, mean {part.mean():.0f}, {np.sort(part).astype(int)}, {took:.0f} s"
-                )
+            print(f"  mean {last.mean():.0f}, {np.round(np.sort(last)).astype(int)}, {took:.0f} s", flush=True)
             env, preset, settings = cells[name]
             origin = {"env": env, "preset": preset, "settings": settings, "seeds": seeds, "seconds": took}
             origin |= {"device": jax.devices()[0].device_kind, "jax": jax.__version__}
@@ -119,6 +118,5 @@ if __name__ == "__main__":
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--first", type=int, default=20)
-    parser.add_argument("--sigmas", type=float, nargs="+", default=[0.0])
     given = parser.parse_args()
-    main(given.out, given.names, list(range(given.first, given.first + given.seeds)), given.sigmas)
+    main(given.out, given.names, list(range(given.first, given.first + given.seeds)))

@@ -1,5 +1,6 @@
 """PILCO's cart-pole: its equations of motion by their energy, its integrator, its reward."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +8,12 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import moca
+from moca.agents import make_agent
+from moca.envs.environment import ActionRepeat
+from moca.replay import Transition
+from moca.reward import fit_reward
 from moca.tasks import pilco_cartpole as task
+from tests import probes
 
 
 def energy(state):
@@ -55,5 +61,42 @@ def test_the_reward_is_one_less_a_saturating_cost_of_the_tips_distance(state, di
     state = jnp.asarray(state, jnp.float32)
     np.testing.assert_allclose(task.tip_distance(state), distance, atol=1e-6)
     _, step = task.PilcoCartpole().step(state, jnp.zeros(1))
-    expected = np.exp(-((task.tip_distance(task.integrate(state, jnp.asarray(0.0))) / 0.25) ** 2) / 2)
-    np.testing.assert_allclose(step.reward, expected, rtol=1e-5)
+    np.testing.assert_allclose(step.reward, np.exp(-((distance / 0.25) ** 2) / 2), rtol=1e-5, atol=1e-7)
+
+
+def test_the_reward_is_offered_in_closed_form():
+    """At a point it is that of the next step; under a Gaussian, its average by quadrature."""
+    with jax.enable_x64(True):
+        env, rng = task.PilcoCartpole(), np.random.default_rng(0)
+        known = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), env.reward_function)
+        states = jnp.asarray(rng.normal(size=(5, 4)) * [0.3, 3, 2, 5])
+        seen = jax.vmap(task._observed)(states)
+        rewards = jax.vmap(lambda state: env.step(state, jnp.array([3.0]))[1].reward)(states)
+        np.testing.assert_allclose(known.at(None, seen, jnp.full((5, 1), 0.3)), rewards, rtol=1e-5)
+        root = rng.normal(size=(6, 6)) * 0.2
+        mean, covariance = rng.normal(size=6) * 0.1, root @ root.T
+        nodes, weights = np.polynomial.hermite_e.hermegauss(80)
+        tip = np.asarray(known.matrix)
+        spread = np.linalg.cholesky(tip @ covariance @ tip.T)
+        grid = np.stack(np.meshgrid(nodes, nodes), axis=-1) @ spread.T + tip @ mean + np.asarray(known.shift)
+        truth = np.sum(np.outer(weights, weights) * np.exp(-np.sum(grid**2, axis=-1) / (2 * task.WIDTH**2)))
+        found = known.expectation(None, moca.moments.Gaussian(jnp.asarray(mean), jnp.asarray(covariance)))
+        np.testing.assert_allclose(found, truth / weights.sum() ** 2, rtol=1e-10)
+
+
+def test_agents_that_plan_know_the_reward():
+    env = task.PilcoCartpole()
+    agent = make_agent(
+        probes.tiny(
+            agent="moca", plan__imagined=1, value__low=(-1,) * 5, value__high=(1,) * 5, value__lengthscales=(1,) * 5
+        ),
+        env,
+    )
+    state = agent.init(jax.random.key(0))
+    assert eqx.tree_equal(state.reward.model, env.reward_function)
+    batch = Transition(jnp.ones((3, 5)), jnp.ones((3, 1)), jnp.ones(3), jnp.ones((3, 5)), jnp.zeros(3))
+    after, loss = fit_reward(state.reward, agent.config, None, batch, 0)
+    assert after is state.reward
+    np.testing.assert_allclose(loss, (1 - env.reward_function.at(None, jnp.ones((1, 5)), jnp.ones((1, 1)))[0]) ** 2)
+    assert ActionRepeat(env, 1).reward_function is not None
+    assert ActionRepeat(env, 2).reward_function is None  # the rewards of two steps are added

@@ -101,7 +101,7 @@ class QuadraticAgent(Agent):
         if config.value.encoder and self.predicts:
             latent = make_model(latent_key, config.dynamics, None, config.value.encoder, observed + acted)
         # A key of its own, so that an agent that does not plan draws what it always has.
-        reward = make_reward(jax.random.fold_in(key, 4), config, observed, acted) if self.plans else None
+        reward = make_reward(jax.random.fold_in(key, 4), config, self.env) if self.plans else None
         guide = first(critics) if config.plan.horizon > 1 else None
         optimiser, updates = ADAM.init(critics), jnp.zeros((), jnp.int32)
         return QuadraticState(critics, critics.value, model, latent, optimiser, updates, reward, guide)

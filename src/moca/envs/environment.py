@@ -60,6 +60,15 @@ class Spaces(eqx.Module):
         return None
 
     @property
+    def reward_function(self) -> Any:
+        """The reward as a `moca.reward.KnownReward`, or None: planning agents then learn it.
+
+        It is a function of the observation, without noise, before a step and of the action, in
+        [−1, 1].
+        """
+        return None
+
+    @property
     def measured_size(self) -> int:
         """Number of dimensions that the sensor measures."""
         return self.observation_size if self.history is None else self.history.size
@@ -104,6 +113,10 @@ class ActionRepeat(Environment):
         self.inner, self.times = inner, times
         self.observation_size, self.terminates = inner.observation_size, inner.terminates
         self.action_low, self.action_high = inner.action_low, inner.action_high
+
+    @property
+    def reward_function(self) -> Any:
+        return self.inner.reward_function if self.times == 1 else None  # of several steps, the rewards are added
 
     def reset(self, key: Key[Array, ""]) -> tuple[Any, Float[Array, "obs"]]:
         return self.inner.reset(key)

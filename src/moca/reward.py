@@ -32,7 +32,7 @@ class Reward(eqx.Module):
 
     @abstractmethod
     def expectation(self, states: Statistics, belief: mm.Dirac | mm.DiagonalGaussian | mm.Gaussian) -> Float[Array, ""]:
-        """Returns E[r(s, a)] for one belief about (s, a); `states` are the ensemble's statistics."""
+        """Returns E[r(s, a)] for one belief about (s, a), with the ensemble's statistics."""
 
     def at(
         self, states: Statistics, observation: Float[Array, "n obs"], action: Float[Array, "n act"]

@@ -200,9 +200,9 @@ class QuadraticAgent(Agent):
         the newest one, every update would move its own target. The rewards after a termination are
         zero; further terminations are not predicted [choice].
         """
-        plan, gamma, rule = self.config.plan, self.config.train.gamma, prediction_rule(self.config.agent)
-        if plan.horizon == 1:
+        if (plan := self.config.plan).horizon == 1:
             return self.target(batch, predictions, values), {}
+        rule, gamma = prediction_rule(self.config.agent), self.config.train.gamma
         world = self.world(state)._replace(critic=cast(QuadraticCritic, state.guide))
         key = jax.random.fold_in(key, 1)
         if plan.weights == "variance":

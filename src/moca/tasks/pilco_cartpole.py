@@ -7,9 +7,9 @@ angle θ from hanging, the equations of motion are
 
 Masses, length, friction, time step, first states and the width of the saturating reward are those
 of Deisenroth and Rasmussen's code. The reward is one minus their cost of the state before a step: 1
-with the tip at its target, above the middle, and 0.14 at a distance of half a metre. It is a Gaussian
-of a linear function of the observation, so that planning agents know it in closed form, as PILCO
-does.
+with the tip at its target, above the middle, and 0.14 at a distance of half a metre. It is a
+Gaussian of a linear function of the observation, so that planning agents know it in closed form, as
+PILCO does.
 """
 
 from typing import Any

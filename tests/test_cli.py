@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -32,6 +34,15 @@ def test_a_mistake_is_named(arguments):
     assert run.returncode == 2
     assert MISTAKES[arguments] in run.stderr
     assert "Traceback" not in run.stderr
+
+
+def test_the_reference_lists_the_commands_that_help_lists(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main(["--help"])
+    listed = re.findall(r"^    (\w+)", capsys.readouterr().out, re.MULTILINE)
+    page = (Path(__file__).parent.parent / "docs" / "reference.md").read_text()
+    assert re.findall(r"^\| `moca (\w+)", page, re.MULTILINE) == listed
+    assert "check" in listed
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["benchmark", "--jsn"], ["benchmark", "--help"]])

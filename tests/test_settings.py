@@ -58,6 +58,7 @@ def test_a_setting_in_full(capsys):
     assert (rows["type"], rows["allowed"], rows["default"]) == ("number", "at least 0", "1")
     assert rows["preset paper"] == "1 (PendulumSwingup: 0.3)"
     assert rows["preset tuned"] == "0.3"
+    assert {f"preset {name}" for name in presets.PRESETS} < rows.keys()  # in a column, however long the name
 
 
 def test_a_section_and_all_of_them(capsys):

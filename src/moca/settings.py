@@ -119,5 +119,6 @@ def _full(setting: Setting) -> str:
         **{f"preset {preset}": values(own) for preset, own in setting.presets.items()},
         "as an option": f"--set {setting.name}=VALUE",
     }
-    lines = [f"  {title:14} {text}" for title, text in rows.items()]
+    width = max(map(len, rows)) + 1
+    lines = [f"  {title:{width}} {text}" for title, text in rows.items()]
     return "\n".join([setting.name, f"  {setting.text}", "", *lines])

@@ -407,9 +407,16 @@ def test_what_is_done_about_lengths_is_said_in_a_line_each(settings, sentences):
 
 def test_actions_that_are_repeated_are_announced_on_the_host():
     given = override(config(), {"env.episode_length": 30, "env.action_repeat": 2})
-    (said,) = launch._reconciled(given, Gymnasium(hosted.Linear))
-    assert said == "every action is repeated for 2 steps (env.action_repeat = 2)"
+    first, *_ = launch._reconciled(given, Gymnasium(hosted.Linear))
+    assert first == "every action is repeated for 2 steps (env.action_repeat = 2)"
     assert not list(launch._reconciled(given, probes.Drift()))
+
+
+def test_a_length_that_no_environment_declares_is_announced():
+    """For every agent: it may be a guess, after which metrics and callbacks come."""
+    given = override(config(), {"env.episode_length": 30, "env.action_repeat": 1})
+    (said,) = launch._reconciled(given, Gymnasium(hosted.Linear))
+    assert said == "the environment declares no time limit: an episode has 30 steps (env.episode_length = 30)"
 
 
 def test_a_time_limit_that_is_not_declared_is_found():

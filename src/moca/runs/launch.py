@@ -219,6 +219,8 @@ def _reconciled(config: Config, where: Spaces) -> Iterator[str]:
     length, repeat, limit = env.episode_length, env.action_repeat, getattr(where, "limit", None)
     if isinstance(where, HostEnvironment) and repeat > 1:
         yield f"every action is repeated for {repeat} steps (env.action_repeat = {repeat})"
+    if isinstance(where, HostEnvironment) and not limit:
+        yield f"the environment declares no time limit: an episode has {length} steps (env.episode_length = {length})"
     if limit and limit != length:
         yield (
             f"the environment ends its episodes after {limit} steps, but env.episode_length is {length}: episodes in "

@@ -81,6 +81,19 @@ def test_a_dry_run_is_obeyed_when_a_run_goes_on(run, resumed, capsys):
     assert not resumed
 
 
+def test_a_dry_run_refuses_the_directory_of_another_run(run, capsys):
+    same = ["train", "--preset", "raw", "--env", "PendulumSwingup", "--agent", "sac", "--sigma", "0.1", "--seeds", "2"]
+    same += ["--steps", "3000", "--set", "sac.width=8", "--out", str(run), "--dry-run"]
+    (run / "metrics.jsonl").touch()  # it has begun to learn
+    main(same)
+    assert json.loads(capsys.readouterr().out)["sac"]["width"] == 8
+    assert "already has a run, with other settings (noise.sigma)" in refused(capsys, *same, "--sigma", "0.2")
+    sweep = ["sweep", *same[1:], "--grid", "sac.tau=0.1,0.2"]
+    assert "already has a run, with other seeds or variations" in refused(capsys, *sweep)
+    RunDirectory(run).write_status("finished", 3000)
+    assert "already has a run, and it is finished" in refused(capsys, *same)
+
+
 def test_a_directory_with_other_files_is_refused(tmp_path, run, capsys):
     held = tmp_path / "thesis"
     held.mkdir()

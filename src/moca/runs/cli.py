@@ -121,6 +121,7 @@ def _train(arguments: argparse.Namespace) -> None:
     if arguments.dry_run:
         if arguments.start:
             _ = _load_start(arguments).learners  # raises if there are none
+        _refuse_other_run(out, config, [{}])
         print(to_json(config))
         return
     _launch(arguments, config, out, [{}])
@@ -176,6 +177,7 @@ def _sweep(arguments: argparse.Namespace) -> None:
     points = sweep.points(config, [{**point, **extra} for point in sweep.grid(axes) for extra in random_points])
     out = run_directory(arguments, config)
     if arguments.dry_run:
+        _refuse_other_run(out, config, points)
         for point in points:
             print(", ".join(f"{name} = {value:g}" for name, value in point.items()))
         return
@@ -191,6 +193,15 @@ def _launch(arguments: argparse.Namespace, config: Config, out: Path, points: li
         for text in sweep.ranking(run.rows, points):
             print(text)
     print(run.path)
+
+
+def _refuse_other_run(out: Path, config: Config, points: list[dict[str, float]]) -> None:
+    """Raises if the directory has another or a finished run, as training would."""
+    if out.exists():
+        from moca.runs.directory import RunDirectory
+
+        seeds = range(config.seed, config.seed + config.seeds)
+        RunDirectory(out).refuse(config, [{"seed": seed, **point} for point in points for seed in seeds])
 
 
 def _load_start(arguments: argparse.Namespace) -> Any:

@@ -2,6 +2,7 @@
 
 import json
 from contextlib import nullcontext
+from unittest.mock import Mock
 
 import pytest
 
@@ -10,6 +11,7 @@ from moca.cli import main
 from moca.config import ConfigError
 from moca.runs import launch, refuse_foreign
 from moca.runs.directory import RunDirectory
+from moca.runs.interrupts import DivergedRun, InterruptedRun
 
 SETTINGS = {"agent": "sac", "noise.sigma": 0.1, "seeds": 2, "train.steps": 3000, "sac.width": 8}
 
@@ -92,6 +94,16 @@ def test_a_dry_run_refuses_the_directory_of_another_run(run, capsys):
     assert "already has a run, with other seeds or variations" in refused(capsys, *sweep)
     RunDirectory(run).write_status("finished", 3000)
     assert "already has a run, and it is finished" in refused(capsys, *same)
+
+
+@pytest.mark.parametrize(("ended", "code"), [(DivergedRun, 3), (InterruptedRun, 75)])
+@pytest.mark.parametrize("command", [["train"], ["sweep", "--grid", "critic.lr=1e-4,1e-3"]])
+def test_the_exit_code_says_that_all_runs_diverged_or_were_stopped(command, ended, code, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(launch, "train", Mock(side_effect=ended("as it was at step 20")))
+    with pytest.raises(SystemExit) as left:
+        main([*command, "--out", str(tmp_path / "run")])
+    assert left.value.code == code
+    assert "as it was at step 20" in capsys.readouterr().out
 
 
 def test_a_directory_with_other_files_is_refused(tmp_path, run, capsys):

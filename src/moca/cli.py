@@ -10,7 +10,7 @@ from typing import Any
 
 from moca import __version__, presets, settings
 from moca.arguments import Parser, a_path, add_device, at_least_one, from_zero, leave
-from moca.config import AGENTS, Config, ConfigError, nearest, override
+from moca.config import AGENTS, Config, ConfigError, nearest, override, parse_assignment
 from moca.extras import missing
 from moca.files import DiskError
 from moca.quiet import hide_log
@@ -81,9 +81,11 @@ def _check(arguments: argparse.Namespace) -> None:
     from moca.devices import use_device
     from moca.envs.check import check_env
 
-    override(Config(), {"env.name": arguments.env, "agent": "sac"})  # raises if there cannot be such a name
+    given = {"env.name": arguments.env, "agent": "sac", "belief.filter": True}  # which sensor.gaps needs
+    config = override(Config(), given | dict(map(parse_assignment, arguments.set)))  # raises at an impossible name
+    told = {"flatten": config.env.flatten, "gaps": config.sensor.gaps}
     use_device("cpu")
-    found = check_env(arguments.env, steps=arguments.steps, seed=arguments.seed)
+    found = check_env(arguments.env, steps=arguments.steps, seed=arguments.seed, **told)
     for fault in found:
         print(fault)
     if any(fault.severity == "fault" for fault in found):
@@ -155,6 +157,13 @@ def _parser() -> tuple[Parser, dict[str, Parser]]:
     check.add_argument("env", metavar="ENV", help="a Playground or Gymnasium environment, or MODULE:CLASS")
     check.add_argument("--steps", type=at_least_one, default=200, help="length of the trial (default: 200)")
     check.add_argument("--seed", type=from_zero, default=0, help="seed of states and actions (default: 0)")
+    check.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of training; env.flatten and sensor.gaps change what is a fault",
+    )
 
     doctor = command("doctor", _doctor, "check this machine: versions, device, a self-test")
     add_device(doctor)

@@ -486,6 +486,18 @@ class Explodes(Drift):
         return state, Step(state, jnp.ones(()), jnp.array(False))
 
 
+class Gaps(Drift):
+    def step(self, state, action):
+        state, step = super().step(state, action)
+        return state, step._replace(observation=step.observation.at[0].set(jnp.nan))
+
+
+def test_missing_values_are_no_fault_on_request():
+    assert [fault.kind for fault in check_env(Gaps(), steps=20)] == ["observation-not-finite"]
+    assert check_env(Gaps(), steps=20, gaps=True) == []
+    assert [fault.kind for fault in faults(Explodes(), gaps=True)] == ["observation-not-finite"]
+
+
 @broken("reward-not-finite", "guard divisions and roots")
 class RootOfNegative(Drift):
     def step(self, state, action):

@@ -128,7 +128,7 @@ def test_gymnasiums_mujoco_environments_are_healthy(name, tmp_path, monkeypatch)
 
 
 def test_parts_are_checked_as_they_are_flattened():
-    assert moca.check_env(Gymnasium(Goals, flatten=True)) == []
+    assert moca.check_env(Gymnasium(Goals, flatten=True)) == moca.check_env(Goals(), flatten=True) == []
     (fault,) = moca.check_env(Goals())
     assert fault.kind == "spaces"
     assert "--set env.flatten=true" in fault.message
@@ -405,6 +405,57 @@ def test_training_copies_observations_that_share_memory():
             np.testing.assert_array_equal(ours, theirs)
 
 
+# Missing values
+
+
+class Gaps(Cart):
+    """Its speed is missing at every other step; each of its parts can be spoilt."""
+
+    missing = np.nan
+
+    def step(self, action):
+        last, *rest = super().step(action)
+        last[1] = self.missing if self.time % 2 else last[1]
+        return last, *rest
+
+
+class GapsAtFirst(NoStart, Gaps):
+    pass
+
+
+class GapsAndEndless(Gaps):
+    missing = np.inf
+
+
+class GapsAndNoReward(LateReward, Gaps):
+    pass
+
+
+class GapsAndVast(Vast, Gaps):
+    pass
+
+
+def test_missing_values_hide_no_large_ones():
+    assert [note.kind for note in moca.check_env(GapsAndVast(), gaps=True)] == ["scale"]
+
+
+@pytest.mark.parametrize(
+    ("cls", "words"),
+    [
+        (GapsAtFirst, "reset() returns nan as observation[0] at the start"),
+        (GapsAndEndless, "step() returns inf as observation[1] at step 1"),
+        (GapsAndNoReward, "step() returns nan as reward at step 60"),
+    ],
+)
+def test_with_missing_values_everything_else_is_checked(cls, words):
+    assert moca.check_env(Gaps(), gaps=True) == []
+    launch.refuse_broken(Gymnasium(Gaps), gaps=True)
+    (fault,) = moca.check_env(cls(), gaps=True)
+    assert words in fault.message
+    with pytest.raises(ConfigError, match="cannot be trained on"):
+        launch.refuse_broken(Gymnasium(cls), gaps=True)
+
+
 # Before a run is spent on it
 
 
@@ -466,6 +517,9 @@ def test_the_command(capsys):
     with pytest.raises(SystemExit, match="1"):
         main(["check", "CartPole-v1"])
     assert capsys.readouterr().out.startswith("fault: actions must be a Box of real numbers, not Discrete(2)")
+    for name, setting in (("Goals", "env.flatten"), ("Gaps", "sensor.gaps")):  # as a run would be given them
+        main(["check", f"tests.envs.test_check_hosted:{name}", "--steps", "20", "--set", f"{setting}=true"])
+        assert capsys.readouterr().out.endswith(f"{name}: no fault in 20 steps\n")
     with pytest.raises(SystemExit, match="2"):
         main(["check", "CartPoll-v1"])
     assert "Did you mean CartPole-v1" in capsys.readouterr().err

@@ -30,7 +30,15 @@ from moca.envs.trust import import_module_of
 from moca.names import GYMNASIUM
 
 
-def check_env(env: Spaces | str, *, steps: int = STEPS, seed: int = 0, strict: bool = False) -> list[Fault]:
+def check_env(
+    env: Spaces | str,
+    *,
+    steps: int = STEPS,
+    seed: int = 0,
+    strict: bool = False,
+    flatten: bool = False,
+    gaps: bool = False,
+) -> list[Fault]:
     """Returns the faults of an environment, then notes. Only faults make it invalid.
 
     Training refuses an environment on the host for its faults, and does not mind notes.
@@ -43,13 +51,15 @@ def check_env(env: Spaces | str, *, steps: int = STEPS, seed: int = 0, strict: b
         steps: Length of the trial, with a dozen sequences of actions in parallel.
         seed: Seed of the first states and of the random actions.
         strict: Raise a `ConfigError` that lists the faults, if there are any.
+        flatten: As `env.flatten` in training.
+        gaps: As `sensor.gaps` in training.
     """
     steps, seed = whole("steps", steps, 1), whole("seed", seed)
-    found, tried = Findings(), cast(Any, env)
+    found, tried = Findings(gaps), cast(Any, env)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            tried = _adapted(env, found)
+            tried = _adapted(env, flatten, found)
             if isinstance(tried, HostEnvironment):
                 check_hosted(tried, steps, seed, found)
             elif not found and (traced := check_contract(tried, jax.random.key(seed), found)):
@@ -63,7 +73,7 @@ def check_env(env: Spaces | str, *, steps: int = STEPS, seed: int = 0, strict: b
     return found.of("fault") + found.of("note")
 
 
-def _adapted(env: Any, found: Findings) -> Any:
+def _adapted(env: Any, flatten: bool, found: Findings) -> Any:
     """Returns the environment, if it was named or is one of Gymnasium's.
 
     Adds a fault and returns None if its spaces do not fit. Raises if there is none of that name.
@@ -71,8 +81,8 @@ def _adapted(env: Any, found: Findings) -> Any:
     try:
         if isinstance(env, str):
             import_module_of(env)  # the user gave the name
-            return named(env)
-        return as_environment(env)
+            return named(env, flatten)
+        return as_environment(env, flatten)
     except ConfigError as error:
         if isinstance(env, str) and not isinstance(error, SpacesError):
             raise
@@ -94,15 +104,14 @@ def refuse_broken(env: Spaces, gaps: bool = False) -> None:
     """Raises a `ConfigError` with the faults that can be found quickly.
 
     On the host these are all that `check_env` reports, unless the environment is slow. For compiled
-    environments, they are those that need no step: bounds, shapes, types, impurity. With `gaps`,
-    NaN in an observation is not a fault: see `sensor.gaps`.
+    environments, they are those that need no step: bounds, shapes, types, impurity. `gaps` is as
+    for `check_env`.
     """
-    found = Findings()
+    found = Findings(gaps)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if isinstance(env, HostEnvironment):
             check_quickly(env, found)
         else:
             check_contract(cast(Environment, env), jax.random.key(0), found)
-    found = Findings(fault for fault in found if not (gaps and fault.kind == "observation-not-finite"))
     found.refuse(f"{_name(env)} cannot be trained on (moca.check_env may find more)")

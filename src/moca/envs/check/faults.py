@@ -72,7 +72,7 @@ ON_HOST = {
     "observation-range": "widen observation_space, with np.inf where there is no bound, or clip the observation; "
     "training works either way",
     "observation-not-finite": "guard divisions, roots and logarithms, bound what grows (np.clip), or end the episode "
-    "earlier; if NaN marks missing values, set sensor.gaps",
+    "earlier; if NaN marks missing values, set sensor.gaps=true (a first observation must be whole)",
     "reward-not-finite": "guard divisions, roots and logarithms, bound what grows (np.clip), or end the episode "
     "earlier",
     "reward-type": "return one number, such as float(reward) or float(np.sum(reward))",
@@ -118,7 +118,14 @@ class Fault:
 
 
 class Findings(list[Fault]):
-    """Faults and notes in the order found."""
+    """Faults and notes in the order found.
+
+    With `gaps`, NaN in an observation of a step is a missing value and no fault: see `sensor.gaps`.
+    """
+
+    def __init__(self, gaps: bool = False) -> None:
+        super().__init__()
+        self.gaps = gaps
 
     def fault(self, kind: str, what: str, fix: str = "", severity: Severity = "fault") -> None:
         """Adds a fault, with the fix of its kind and `fix`."""

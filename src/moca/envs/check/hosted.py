@@ -153,7 +153,7 @@ def _play(
             returned = _called(one.step, where, found, given)
             if not good_step(space, returned, where, found):
                 raise _Broken
-            if np.any(np.asarray(now, np.float64) != before):
+            if not np.array_equal(np.asarray(now, np.float64), before, equal_nan=True):
                 found.once(
                     "aliased", f"step() changes the observation that the call before it returned {where}", "note"
                 )
@@ -198,7 +198,7 @@ def _difference(one: np.ndarray, other: np.ndarray) -> str:
 
     Empty if there is none.
     """
-    for (index,) in np.argwhere(~np.isclose(one, other, rtol=1e-3, atol=1e-5))[:1]:
+    for (index,) in np.argwhere(~np.isclose(one, other, rtol=1e-3, atol=1e-5, equal_nan=True))[:1]:
         return f"observation[{index}] is {one[index]:g} and {other[index]:g}"
     return ""
 
@@ -214,7 +214,7 @@ def _trial(sequences: Actions, played: list[_Played]) -> Any:
 def _look_over(env: HostEnvironment, sequences: Actions, played: list[_Played], found: Findings) -> None:
     """Finds large observations, and actions without effect."""
     trial = _trial(sequences, played)
-    largest = np.abs(trial.step.observation).max(axis=(0, 1))
+    largest = np.abs(np.nan_to_num(trial.step.observation)).max(axis=(0, 1))
     if largest.max() > SCALE:
         found.note("scale", f"dimension {largest.argmax()} of the observation reaches {largest.max():.0e}")
     actions_matter(env, trial, found)

@@ -71,8 +71,12 @@ def _good_observation(space: Any, observation: Any, call: str, where: str, found
 
 
 def _good_numbers(space: Any, array: np.ndarray, call: str, where: str, found: Findings) -> bool:
-    """Returns True if all numbers are finite; notes the first one outside the space."""
-    for index in np.argwhere(~np.isfinite(array))[:1]:
+    """Returns True if all numbers are finite or allowed to be missing.
+
+    Notes the first one outside the space.
+    """
+    known = ~np.isinf(array) if found.gaps and call == "step()" else np.isfinite(array)
+    for index in np.argwhere(~known)[:1]:
         what = f"{call} returns {array[tuple(index)]} as observation{index.tolist()} {where}"
         found.once("observation-not-finite", what)
         return False

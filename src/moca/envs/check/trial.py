@@ -188,7 +188,8 @@ def _finite(trial: _Trial, found: Findings) -> None:
     counted = (np.cumsum(ended, axis=1) - ended == 0) | (trial.fresh is not None)
     observation, reward = np.asarray(trial.step.observation), np.asarray(trial.step.reward)
     fix = "guard divisions and roots, bound growing values (jnp.clip), or terminate the episode before"
-    for name, finite in (("observation", np.isfinite(observation).all(axis=-1)), ("reward", np.isfinite(reward))):
+    known = np.isfinite(observation) | (np.isnan(observation) & found.gaps)
+    for name, finite in (("observation", known.all(axis=-1)), ("reward", np.isfinite(reward))):
         if (hits := counted & ~finite).any():
             where = _first(hits, trial.actions)
             found.fault(f"{name}-not-finite", f"the {name} of step() is not finite {where}", fix)

@@ -11,6 +11,7 @@ import tempfile
 import warnings
 import weakref
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self, cast
 
@@ -25,11 +26,12 @@ from moca.envs.environment import Spaces
 from moca.envs.named import as_environment
 from moca.envs.trust import import_module_of
 from moca.names import OWN
+from moca.runs import OVER
 from moca.runs.answers import FollowingPolicy, Model
 from moca.runs.inspection import AHEAD, Inspection
 from moca.runs.launch import train
 from moca.runs.notebook import Film
-from moca.runs.run import Run
+from moca.runs.run import Run, load
 
 _FIXED = {
     "agent": "choose the class, such as moca.SAC",
@@ -107,6 +109,7 @@ class MoCA:
         self._build(one)  # reports invalid settings now
         self._out = None if out is None else as_path("out", out)
         self._run: Run | None = None
+        self._asked = 0  # the number of steps in the last call of learn
         self._start = start.run if isinstance(start, MoCA) else start
         if not isinstance(self._start, Run | None):
             raise ConfigError(
@@ -122,17 +125,20 @@ class MoCA:
             callback: Called after each episode, and can stop training: see `moca.train`.
             progress: Whether to show progress, or a `rich.console.Console` to show it on.
 
-        After an interruption, the same call resumes training.
+        After an interruption or an error, the agent can be used as it is, and the same call resumes
+        training.
         """
-        if self._run is not None:
-            self._run = self._run.learn(steps, callback, progress)
-        else:
-            config = self._build(steps)
-            if self._out is None:
-                self._out = Path(tempfile.mkdtemp(prefix="moca-"))
-                weakref.finalize(self, shutil.rmtree, self._out, ignore_errors=True)
-            options = {"env": self._env, "start": self._start, "console": progress, "callback": callback}
-            self._run = train(config, self._out, **options)
+        self._refuse_unfinished(steps)
+        self._asked = steps
+        try:
+            self._run = self._trained(steps, callback, progress)
+        except ConfigError:
+            raise
+        except BaseException:  # an interruption, or an error in a callback: what was learned before stays usable
+            with suppress(ConfigError, OSError):
+                held = load(cast(Path, self._out), self._env)
+                self._run = held if held.rows else self._run
+            raise
         directory = self._run.directory
         if lost := directory.status.get("diverged"):
             warnings.warn(
@@ -141,6 +147,28 @@ class MoCA:
                 stacklevel=2,
             )
         return self
+
+    def _trained(self, steps: int, callback: Any, progress: bool | Console) -> Run:
+        """Trains from the beginning, or from where the run stands."""
+        if self._run is not None:
+            return self._run.learn(steps, callback, progress)
+        config = self._build(steps)
+        if self._out is None:
+            self._out = Path(tempfile.mkdtemp(prefix="moca-"))
+            weakref.finalize(self, shutil.rmtree, self._out, ignore_errors=True)
+        options = {"env": self._env, "start": self._start, "console": progress, "callback": callback}
+        return train(config, self._out, **options)
+
+    def _refuse_unfinished(self, steps: int) -> None:
+        """Raises if the last call was interrupted and this one asks for another number of steps."""
+        if self._run is None or steps == self._asked:
+            return
+        status = self._run.directory.status
+        if status["state"] not in ("stopped", *OVER):
+            raise ConfigError(
+                f"learn({self._asked}) was interrupted at step {status['step']}, with {self._run.directory.totals[-1]} "
+                f"planned: call learn({self._asked}) again to train to that end"
+            )
 
     def _build(self, steps: int) -> Config:
         preset, task, chosen, found = self._layers

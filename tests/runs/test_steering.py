@@ -267,6 +267,36 @@ def test_an_agent_learns_any_number_of_times():
     assert loaded.rows[-1]["step"] == 80
 
 
+def test_an_agent_that_was_interrupted_can_be_asked_and_goes_on():
+    """As in a notebook. It is the run that nobody interrupted."""
+    env, agents = probes.Drift(), [moca.SAC(probes.Drift(), settings=_settings(), seeds=2) for _ in range(2)]
+    agent, whole = agents
+
+    def interrupt(training):
+        if training.step == 20:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    def fail(training):
+        raise ZeroDivisionError
+
+    with pytest.raises(InterruptedRun):
+        agent.learn(40, callback=interrupt)
+    assert [row["step"] for row in agent.rows] == [20, 20]
+    action = agent.predict(np.zeros(env.observation_size))
+    with pytest.raises(ConfigError, match=r"learn\(40\) was interrupted at step 20, with 40 planned"):
+        agent.learn(20)
+    assert agent.learn(40).rows == whole.learn(40).rows
+    assert (agent.predict(np.zeros(env.observation_size)) != action).any()
+    with pytest.raises(ZeroDivisionError):
+        agent.learn(20, callback=fail)
+    with pytest.raises(ConfigError, match=r"learn\(20\) was interrupted at step \d+, with 60 planned"):
+        agent.learn(40)
+    assert agent.learn(20).rows == whole.learn(20).rows
+    with pytest.raises(ConfigError, match=r"multiple of env\.episode_length"):
+        agent.learn(10)
+    assert agent.learn(20).rows[-1]["step"] == 80  # what was refused has not begun
+
+
 def _settings():
     from moca.config import flatten
 

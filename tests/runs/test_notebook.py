@@ -158,6 +158,19 @@ def test_elsewhere_there_is_no_notebook(capsys):
         assert capsys.readouterr().out == "compiling\n"
 
 
+def test_runs_that_diverged_are_counted():
+    out = io.StringIO()
+    with Display(Console(file=out, width=100), steps=30, runs=2).live() as display:
+        for number, diverged in enumerate(([0, 0], [0, 1], [1, 1]), 1):
+            returns = np.where(diverged, np.nan, 12.3)
+            report = Report(10 * number, {"return_mean": returns, "diverged": np.array(diverged)})
+            display.update(report, seconds=2.0, steps=10)
+    told = [line for line in out.getvalue().splitlines() if "/30 steps, " in line]
+    assert told[0].endswith("left, return 12 ± 0")
+    assert told[1].endswith("left, return 12 ± 0 (1 of 2 runs, the others diverged)")
+    assert told[2].endswith("10 steps/s, (all runs diverged)")
+
+
 def test_the_time_left_is_measured_while_learning():
     """Episodes of the warm-up are fast, and say nothing about those with learning."""
     out = io.StringIO()

@@ -53,7 +53,7 @@ class Display:
             score += f" ± {np.std(returns):.0f}"
         if len(returns) < self._runs:
             left = f"{len(returns)} of {self._runs} runs, the others" if len(returns) else "all runs"
-            score += f" ({left} diverged)"
+            score = f"{score} ({left} diverged)".strip()
         told = [f"{steps * self._runs / max(seconds, 1e-9):,.0f} steps/s", self._left(report, seconds, steps), score]
         text = ", ".join(filter(None, told))
         if self._cell:

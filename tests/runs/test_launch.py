@@ -106,7 +106,7 @@ def test_faults_are_sentences(run, tmp_path, capsys):
     for arguments, message in [
         (["train", *TINY, "--steps", "50", "--out", str(run.path)], "already has a run"),
         (["evaluate", str(tmp_path)], "is not a run directory"),
-        (["render", str(run.path), "--run", "2"], "run = 2 is out of range: the directory has 2"),
+        (["render", str(run.path), "--run", "2"], "run = 2 is out of range: the runs in"),
         (["sweep", *TINY, "--steps", "50"], "nothing to sweep"),
     ]:
         with pytest.raises(SystemExit) as stopped:

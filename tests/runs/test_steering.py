@@ -80,6 +80,11 @@ def test_a_run_made_longer_is_the_longer_run_with_the_same_schedules(tmp_path):
     assert longer.directory.status["state"] == "finished"
 
 
+def test_a_number_that_no_run_has_is_refused(short):
+    with pytest.raises(ConfigError, match=r"run = 2 is out of range: the runs in .* are numbered 0 to 1"):
+        short.get_parameters(2)
+
+
 def test_a_run_that_was_made_longer_and_died_goes_on(copy):
     directory = RunDirectory.open(copy)
     with directory.locked():
@@ -506,7 +511,7 @@ def test_a_run_can_be_asked_before_it_has_ended(tmp_path):
 
     moca.train(config(4), tmp_path / "run", env=env, callback=look, checkpoint_every=0)
     assert len(asked) == 3
-    with pytest.raises(ConfigError, match=r"has no best\.npz"):
+    with pytest.raises(ConfigError, match=r"has no best\.json: train with --keep-best or callback=moca.KeepBest\(\)"):
         _ = moca.load(tmp_path / "run", env=env).best.learners
     with pytest.raises(ConfigError, match="which = 'worst' is unknown"):
         moca.load(tmp_path / "run", env=env, which="worst")

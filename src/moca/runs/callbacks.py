@@ -322,7 +322,8 @@ def read_scores(run: Run) -> list[dict[str, Any]]:
     try:
         rows = read_json(path)
     except FileNotFoundError:
-        raise ConfigError(f"{run.path} has no {path.name}: train with callback=moca.KeepBest()") from None
+        how = "train with --keep-best or callback=moca.KeepBest(), which writes it when training ends"
+        raise ConfigError(f"{run.path} has no {path.name}: {how}") from None
     runs, wanted = run.directory.runs, {"step", "return_mean"}
     if (
         not isinstance(rows, list)

@@ -232,8 +232,8 @@ class Run:
         if self.which == BEST:
             from moca.runs.callbacks import read_scores  # which needs this module
 
-            if (self.path / f"{BEST}.json").exists():
-                read_scores(self)  # raises if it scores other policies
+            if not (self.path / f"{BEST}.npz").exists() or (self.path / f"{BEST}.json").exists():
+                read_scores(self)  # raises if there are none, or if it scores other policies
             return directory.load_policy(like.learner, f"{BEST}.npz")
         ended = directory.over or directory.status["state"] == "stopped"
         found = None if ended else saving.newest_learners(directory, like)
@@ -270,7 +270,7 @@ class Run:
         """Returns the number of a run; raises if there is no such run."""
         count = len(self.directory.runs)
         if whole("run", run, -INT32) not in range(count):
-            raise ConfigError(f"run = {run} is out of range: the directory has {count} runs, numbered from 0")
+            raise ConfigError(f"run = {run} is out of range: the runs in {self.path} are numbered 0 to {count - 1}")
         return int(run)
 
     @cached_property

@@ -69,6 +69,7 @@ def test_a_dry_run_shows_the_jobs_that_would_be_run(mine, capsys):
     assert "4 cells in 2 jobs" in capsys.readouterr().out
     main(["study", "mine.toml", "--only", "1", "--dry-run"])
     told = capsys.readouterr().out
+    assert "2 cells in 1 job; " in told
     assert "raw-CartpoleBalance-sac" in told
     assert "raw-CartpoleBalance-moca" not in told
 

@@ -89,7 +89,8 @@ def describe(directory: Path, jobs: Sequence[Job], parallel: int = 1) -> str:
         noises, each = ", ".join(job.noises), job.config.train.steps
         lines.append(f"{number:3} {job.name:40} {job.runs:5} {each:11,}  {noises}  {state}".rstrip())
     cells = sum(len(job.noises) for job in jobs)
-    lines.append(f"{cells} cells in {len(jobs)} jobs; {left:,} environment steps to go")
+    counted = f"{cells} cell{'s' * (cells > 1)} in {len(jobs)} job{'s' * (len(jobs) > 1)}"
+    lines.append(f"{counted}; {left:,} environment steps to go")
     if left:
         lines.append(_time_left(directory, jobs, left, parallel))
     return "\n".join(lines)

@@ -185,9 +185,11 @@ def test_settings_go_to_gymnasium_and_only_a_plain_name_is_one_for_the_config():
 def test_the_config_takes_the_name_and_names_what_is_wrong_with_others():
     assert override(Config(), {"agent": "sac", "env.name": "gymnasium:Pendulum-v1"}).env.name == "gymnasium:Pendulum-v1"
     assert override(Config(), {"agent": "sac", "env.name": "Pendulum-v1"}).env.name == "gymnasium:Pendulum-v1"
-    for wrong in ("gymnasium:", "gymnasum:Pendulum-v1", "Pendulum-v"):
-        with pytest.raises(ConfigError, match="or gymnasium:NAME"):
+    for wrong, words in (("gymnasium:", ", with letters"), ("Pendulum-v", " or MODULE:CLASS")):
+        with pytest.raises(ConfigError, match=f"or gymnasium:NAME{words}"):
             override(Config(), {"env.name": wrong})
+    with pytest.raises(ConfigError, match="or gymnasium:NAME"):
+        override(Config(), {"env.name": "gymnasum:Pendulum-v1"})
     with pytest.raises(ConfigError, match=r"Did you mean PendulumSwingup\?"):
         override(Config(), {"env.name": "PendulumSwigup"})
 

@@ -189,7 +189,7 @@ def _known(name: str, word: str, limits: Mapping[str, Any]) -> str:
 def words_allowed(limits: Mapping[str, Any]) -> str:
     """Returns the allowed words as text for a message."""
     prefixes = limits.get("prefixes", ())
-    return ", ".join(limits["among"]) + (f", or {prefixes[0]}NAME" if prefixes else "")
+    return ", ".join(limits["among"]) + (f", or {prefixes[0]}NAME or MODULE:CLASS" if prefixes else "")
 
 
 def bounds_in_words(limits: Mapping[str, Any]) -> list[str]:

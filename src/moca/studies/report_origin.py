@@ -22,7 +22,7 @@ from moca.studies.report_tables import Row, Table, heads, listed, row_head
 FILM_LIMIT = 1_000_000  # bytes; larger videos are linked, not embedded
 
 
-class Film(NamedTuple):
+class Video(NamedTuple):
     """A video: its content in base64, or a link to it."""
 
     name: str
@@ -38,7 +38,7 @@ class Again(NamedTuple):
     notes: list[str]
 
 
-def films(directory: Path, beside: Path, plan: Grid) -> list[Film]:
+def films(directory: Path, beside: Path, plan: Grid) -> list[Video]:
     """Returns the videos, small ones embedded, large ones linked."""
     found = []
     jobs = {job.name: job for job in grid.plan(plan)}
@@ -47,9 +47,9 @@ def films(directory: Path, beside: Path, plan: Grid) -> list[Film]:
             continue
         name, size = _filmed(jobs[film.stem]) if film.stem in jobs else film.stem, film.stat().st_size
         if size <= FILM_LIMIT:
-            found.append(Film(name, size, base64.b64encode(film.read_bytes()).decode()))
+            found.append(Video(name, size, base64.b64encode(film.read_bytes()).decode()))
         else:
-            found.append(Film(name, size, link=quote(Path(os.path.relpath(film, beside)).as_posix())))
+            found.append(Video(name, size, link=quote(Path(os.path.relpath(film, beside)).as_posix())))
     return found
 
 

@@ -137,7 +137,7 @@ MOMENTS = [
     ("gp.py", "covariance(p, RBF(w, f.inputs, scales**-2), g)", "covariance(p, RBF(w, f.inputs, scales**-1), g)"),
     ("gp.py", "weights = f.signal[:, None] * f.solve()[1]", "weights = f.solve()[1]"),
     ("composite.py", "s * t * covariance(p, a, b)", "s * covariance(p, a, b)"),
-    ("tables.py", "        (Distribution, object, Sum): made.sum_covariance,\n", ""),
+    ("tables.py", "    (Distribution, object, Sum): made.sum_covariance,\n", ""),
     ("propagation.py", "[-np.pi / 2, 0.0]", "[0.0, -np.pi / 2]"),
     ("networks.py", "cross = dot(mean_slope(q, layer), cross)\n        mean, spread", "mean, spread"),
     ("networks.py", "dot(layer.weights**2, each)", "dot(layer.weights, each)"),

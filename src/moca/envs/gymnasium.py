@@ -18,6 +18,7 @@ import numpy as np
 
 from moca.config import ConfigError, nearest, shown
 from moca.envs.check.faults import line_of, said
+from moca.envs.environment import Described
 from moca.envs.host import HostEnvironment, Outcome
 from moca.names import GYMNASIUM
 
@@ -31,7 +32,7 @@ except ImportError:
     raise ConfigError("Gymnasium environments need the package gymnasium: pip install 'moca-rl[gymnasium]'") from None
 
 
-class Gymnasium(HostEnvironment):
+class Gymnasium(Described, HostEnvironment):
     """A Gymnasium environment with Box observations and bounded Box actions.
 
     Args:
@@ -46,10 +47,6 @@ class Gymnasium(HostEnvironment):
     make: Callable[..., gymnasium.Env] = eqx.field(
         static=True
     )  # called with render_mode, which a user's function ignores
-    observation_size: int = eqx.field(static=True)
-    action_low: tuple[float, ...] = eqx.field(static=True)
-    action_high: tuple[float, ...] = eqx.field(static=True)
-    terminates: bool = eqx.field(static=True)
     max_steps: int | None = eqx.field(static=True)
     flattens: bool = eqx.field(static=True)
     kind: str = eqx.field(static=True)  # the name of the environment's class

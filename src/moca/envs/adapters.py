@@ -99,7 +99,6 @@ class Brax(Described, Environment):
         state = self.env.step(copied, action)
         cut = state.info.get("truncation", 0.0) if isinstance(state.info, Mapping) else 0.0
         terminated = (state.done > 0) & ~(jnp.asarray(cut) > 0)
-        state = state.replace(
-            done=terminated.astype(state.done.dtype)
-        )  # else a time limit would look like a termination in the next step
+        # Else a time limit would look like a termination in the next step.
+        state = state.replace(done=terminated.astype(state.done.dtype))
         return state, Step(vector(state.obs), jnp.asarray(state.reward, jnp.float32), terminated)

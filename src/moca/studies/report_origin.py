@@ -119,19 +119,10 @@ def study_command(plan: Grid) -> str | None:
     if plan.name not in registry.grids():
         return None
     ours = registry.grids()[plan.name]
-    words = ["moca", "study", plan.name]
-    options: dict[str, Any] = {}
-    given, usual = (
-        {
-            "seeds": each.seeds, "seed": each.seed, "steps": each.blocks[0].steps, "presets": each.presets,
-            "agents": each.blocks[0].agents,
-        }
-        for each in (plan, ours)
-    )  # fmt: skip
-    for name, value in dict[str, Any](given).items():
-        if value != usual[name]:
-            options[name] = value
-            words += [f"--{name}", *([str(value)] if isinstance(value, int) else value)]
+    words, usual = ["moca", "study", plan.name], _options(ours)
+    options = {name: value for name, value in _options(plan).items() if value != usual[name]}
+    for name, value in options.items():
+        words += [f"--{name}", *([str(value)] if isinstance(value, int) else value)]
     own = ours.blocks[0].settings
     settings = {name: value for name, value in plan.blocks[0].settings.items() if own.get(name) != value}
     for name, value in settings.items():
@@ -141,6 +132,12 @@ def study_command(plan: Grid) -> str | None:
         return shlex.join(words) if grid.narrowed(ours, **options, settings=settings) == asked else None
     except ConfigError:
         return None
+
+
+def _options(plan: Grid) -> dict[str, Any]:
+    """Returns what the options of `moca study` may change in a grid."""
+    steps, agents = plan.blocks[0].steps, plan.blocks[0].agents
+    return {"seeds": plan.seeds, "seed": plan.seed, "steps": steps, "presets": plan.presets, "agents": agents}
 
 
 def machine(job: Mapping[str, Any]) -> str:

@@ -267,7 +267,7 @@ DIRECTORIES = [
     ("starting.py", "        if told is not None:\n            raise", "        if False:\n            raise"),
     ("starting.py", 'if any(directory.checkpoints.glob("*")) or directory.rows():', "if False:"),
     ("starting.py", 'if not isinstance(told, dict) or not found or found != told.get("sha256"):', "if False:"),
-    ("callbacks.py", 'if told and told != {_digest(run.path / f"{BEST}.npz")}:', "if False:"),
+    ("callbacks.py", 'if told and told != {files.digest(run.path / f"{BEST}.npz")}:', "if False:"),
     ("callbacks.py", '(run.path / f"{BEST}.json").unlink(missing_ok=True)', "pass"),
     ("callbacks.py", 'if ended and run.directory.status["state"] != "stopped" else None', "if False else None"),
     ("callbacks.py", "elif scores and max(", "elif scores and 0 * max("),

@@ -50,16 +50,10 @@ class Inspection:
     @cached_property
     def html(self) -> str:
         """The page as text."""
-        from markupsafe import Markup
-
         from moca import pages  # an extra
 
-        style = pages.rules() + "".join(pages.asset(*each) for each in STYLE)
-        script = "".join(pages.asset(*each) for each in SCRIPT)
         return pages.templates(OURS).get_template("inspect.html").render(
-            policy=pages.policy(script, style),
-            style=Markup(style),
-            script=Markup(script),
+            **pages.own(STYLE, SCRIPT),
             page=self,
             steps=max(len(view.arrays["value"]) for view in self.views),
             shares={count: 100 * share for count, share in INSIDE.items()},

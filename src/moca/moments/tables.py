@@ -3,9 +3,9 @@
 from itertools import product
 from typing import Any
 
-from moca.moments import closed_forms as cf
 from moca.moments import composite as made
 from moca.moments import gp
+from moca.moments.closed_forms import independent, matern, points, polynomial, rbf, ridge
 from moca.moments.dispatch import CLOSED_FORMS, COVARIANCES, CROSS_COVARIANCES, VARIANCES, Form, find, find_pair
 from moca.moments.distributions import (
     DiagonalGaussian,
@@ -30,52 +30,58 @@ POLYNOMIALS = (Quadratic, Polynomial)
 FUNCTIONS = (RBF, Fourier, *GATED, *POLYNOMIALS)
 
 OF_GAUSSIANS: dict[type, Form] = {
-    RBF: cf.gaussian_rbf,
-    Fourier: cf.elliptical_fourier,
-    **dict.fromkeys(GATED, cf.gaussian_ridge),
-    Quadratic: cf.elliptical_quadratic,
-    Polynomial: cf.elliptical_polynomial,
+    RBF: rbf.gaussian_rbf,
+    Fourier: ridge.elliptical_fourier,
+    **dict.fromkeys(GATED, ridge.gaussian_ridge),
+    Quadratic: polynomial.elliptical_quadratic,
+    Polynomial: polynomial.elliptical_polynomial,
 }
 OF_HEAVY_TAILED: dict[type, Form] = {f: OF_GAUSSIANS[f] for f in (Fourier, *POLYNOMIALS)}
-OF_SUPPORTS: dict[type, Form] = {RBF: cf.independent_rbf, **dict.fromkeys(POLYNOMIALS, cf.independent_polynomial)}
+OF_SUPPORTS: dict[type, Form] = {
+    RBF: independent.independent_rbf,
+    **dict.fromkeys(POLYNOMIALS, independent.independent_polynomial),
+}
 
 _OF_ONE: dict[Any, Form] = {
-    (Dirac, object): cf.dirac,
-    (Empirical, object): cf.empirical,
+    (Dirac, object): points.dirac,
+    (Empirical, object): points.empirical,
     (Distribution, Sum): made.sum_expectation,
     **{(p, f): form for p in GAUSSIANS for f, form in OF_GAUSSIANS.items()},
     **{(GaussianMixture, f): made.mixture for f in FUNCTIONS},
     **{(p, f): form for p in HEAVY_TAILED for f, form in OF_HEAVY_TAILED.items()},
     **{(p, f): form for p in SUPPORTS for f, form in OF_SUPPORTS.items()},
-    (DiagonalGaussian, Matern): cf.gaussian_matern,
+    (DiagonalGaussian, Matern): matern.gaussian_matern,
     (GaussianMixture, Matern): made.mixture,  # for diagonal components
-    (Box, Matern): cf.box_matern,
+    (Box, Matern): matern.box_matern,
     **{(p, GP): gp.gaussian_gp for p in GAUSSIANS},
     (GaussianMixture, GP): made.mixture,
 }
 CLOSED_FORMS |= _OF_ONE
 
 _OF_TWO: dict[Any, Form] = {
-    (Dirac, object, object): cf.dirac_covariance,
-    (Empirical, object, object): cf.empirical_covariance,
+    (Dirac, object, object): points.dirac_covariance,
+    (Empirical, object, object): points.empirical_covariance,
     (Distribution, Sum, object): made.sum_covariance,
     (Distribution, object, Sum): made.sum_covariance,
-    **{(Elliptical, f, g): cf.elliptical_polynomial_covariance for f, g in product(POLYNOMIALS, repeat=2)},
-    **{(p, Fourier, Fourier): cf.elliptical_fourier_covariance for p in HEAVY_TAILED},
-    **{(p, RBF, RBF): cf.independent_rbf_covariance for p in SUPPORTS},
-    **dict.fromkeys(product(SUPPORTS, POLYNOMIALS, POLYNOMIALS), cf.independent_polynomial_covariance),
-    (DiagonalGaussian, Matern, Matern): cf.gaussian_matern_covariance,
+    **{(Elliptical, f, g): polynomial.elliptical_polynomial_covariance for f, g in product(POLYNOMIALS, repeat=2)},
+    **{(p, Fourier, Fourier): ridge.elliptical_fourier_covariance for p in HEAVY_TAILED},
+    **{(p, RBF, RBF): independent.independent_rbf_covariance for p in SUPPORTS},
+    **dict.fromkeys(product(SUPPORTS, POLYNOMIALS, POLYNOMIALS), independent.independent_polynomial_covariance),
+    (DiagonalGaussian, Matern, Matern): matern.gaussian_matern_covariance,
     (DiagonalGaussian, RBF, Matern): made.rbf_with_any,
-    (Box, Matern, Matern): cf.box_matern_covariance,
+    (Box, Matern, Matern): matern.box_matern_covariance,
 }
 COVARIANCES |= _OF_TWO
 for p in GAUSSIANS:
     COVARIANCES |= {
-        (p, RBF, RBF): cf.gaussian_rbf_covariance,
+        (p, RBF, RBF): rbf.gaussian_rbf_covariance,
         **{(p, RBF, g): made.rbf_with_any for g in FUNCTIONS if g is not RBF},
-        (p, Fourier, Fourier): cf.gaussian_fourier_covariance,
-        **{(p, f, g): cf.gaussian_gated_covariance for f, g in product(GATED, repeat=2)},
-        **{(p, f, g): cf.gaussian_polynomial_ridge_covariance for f, g in product(POLYNOMIALS, (Fourier, *GATED))},
+        (p, Fourier, Fourier): ridge.gaussian_fourier_covariance,
+        **{(p, f, g): ridge.gaussian_gated_covariance for f, g in product(GATED, repeat=2)},
+        **{
+            (p, f, g): polynomial.gaussian_polynomial_ridge_covariance
+            for f, g in product(POLYNOMIALS, (Fourier, *GATED))
+        },
     }
 COVARIANCES |= {
     (GaussianMixture, f, g): made.mixture_covariance
@@ -95,19 +101,19 @@ VARIANCES |= {(p, f): made.own_variance for p, f in CLOSED_FORMS if find_pair(p,
 VARIANCES |= {(Distribution, Sum): made.own_variance}
 
 _WITH_X: dict[Any, Form] = {
-    (Dirac, object): cf.dirac_cross,
-    (Empirical, object): cf.empirical_cross,
+    (Dirac, object): points.dirac_cross,
+    (Empirical, object): points.empirical_cross,
     (Distribution, Sum): made.sum_cross,
     **dict.fromkeys(product(GAUSSIANS, FUNCTIONS), made.gaussian_cross),
-    **{(p, RBF): cf.gaussian_rbf_cross for p in GAUSSIANS},
+    **{(p, RBF): rbf.gaussian_rbf_cross for p in GAUSSIANS},
     (DiagonalGaussian, Matern): made.gaussian_cross,
     **{(p, GP): made.gaussian_cross for p in GAUSSIANS},
     (GaussianMixture, GP): made.mixture_cross,
     **{(GaussianMixture, f): made.mixture_cross for f in (*FUNCTIONS, Matern)},
-    **dict.fromkeys(product(HEAVY_TAILED, POLYNOMIALS), cf.elliptical_polynomial_cross),
-    **{(p, Fourier): cf.elliptical_fourier_cross for p in HEAVY_TAILED},
-    **dict.fromkeys(product(SUPPORTS, POLYNOMIALS), cf.independent_polynomial_cross),
-    **{(p, RBF): cf.independent_rbf_cross for p in SUPPORTS},
+    **dict.fromkeys(product(HEAVY_TAILED, POLYNOMIALS), polynomial.elliptical_polynomial_cross),
+    **{(p, Fourier): ridge.elliptical_fourier_cross for p in HEAVY_TAILED},
+    **dict.fromkeys(product(SUPPORTS, POLYNOMIALS), independent.independent_polynomial_cross),
+    **{(p, RBF): independent.independent_rbf_cross for p in SUPPORTS},
 }
 CROSS_COVARIANCES |= _WITH_X
 

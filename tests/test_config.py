@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import json
 import math
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -206,6 +207,38 @@ def test_imports_point_one_way():
                 assert layer(imported) <= layer(module), (module, imported)
                 if module.startswith("moca.moments"):
                     assert imported.startswith("moca.moments"), (module, imported)
+
+
+def sources():
+    """The files of the package with their paths in it, scripts and styles of pages included."""
+    root = Path(moca.__file__).parent
+    for path in sorted(root.rglob("*")):
+        if path.suffix in (".py", ".html", ".js", ".css"):
+            yield path.relative_to(root), path.read_text()
+
+
+def test_no_file_is_longer_than_350_lines_and_no_function_than_60():
+    long_files = {str(path): count for path, text in sources() if (count := len(text.splitlines())) > 350}
+    assert long_files == {}
+    lengths = [
+        (node.end_lineno - node.lineno + 1, str(path), node.name)
+        for path, text in sources()
+        if path.suffix == ".py"
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    assert len(lengths) > 1500
+    assert [each for each in lengths if each[0] > 60] == []
+
+
+def test_no_public_class_name_is_used_twice():
+    """Also not in the script of a page for what the package calls so."""
+    places = {}
+    for path, text in sources():
+        for name in re.findall(r"^class ([A-Za-z]\w*)", text, re.MULTILINE):
+            places.setdefault(name, []).append(str(path))
+    assert {"Step", "Quadratic", "Film", "Rows"} <= places.keys()
+    assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
 
 
 # The paper's tables, typed from its pages: App. D (both columns), App. B.3 to B.5, App. A.2.

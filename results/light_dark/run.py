@@ -23,7 +23,7 @@ from moca.evaluation import evaluate
 from moca.looks import label
 from moca.studies.statistics import mean_t
 from moca.tasks.light_dark import BRIGHT, DARK, GOAL, SPEED, STEPS, LightDark
-from moca.tasks.light_dark_planner import Planner, Policy, simulate
+from moca.tasks.light_dark_planner import BeliefPlanner, Policy, simulate
 
 GAMMA = 0.97
 CONFIG = override(
@@ -71,7 +71,7 @@ def best_blind(rounds: int = 40, seed: int = 0) -> Policy:
 
 def references(episodes: int = 20_000) -> dict[str, float]:
     """Returns the optimum on the grid, and simulated returns: its policy's, the best blind one's, and nothing's."""
-    planner = Planner()
+    planner = BeliefPlanner()
     value, actions = planner.best()
     policies: dict[str, Policy] = {
         "optimum_simulated": planner.policy(actions),

@@ -4,6 +4,7 @@ import argparse
 import os
 import re
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
@@ -42,27 +43,24 @@ def leave(code: int, text: object, stream: Any) -> NoReturn:
 
 def at_least_one(text: str) -> int:
     """Returns `text` as a positive integer."""
-    try:
-        return whole("", text, 1, MOST)
-    except ConfigError:
-        wanted = f"expected a whole number from 1 to {MOST}, got {shown(text)}"
-        raise argparse.ArgumentTypeError(wanted) from None
+    return _expected(f"a whole number from 1 to {MOST}", text, lambda: whole("", text, 1, MOST))
 
 
 def from_zero(text: str) -> int:
     """Returns `text` as a non-negative integer: a seed, or the number of a run."""
-    try:
-        return whole("", text)
-    except ConfigError:
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least 0, got {shown(text)}") from None
+    return _expected("a whole number of at least 0", text, lambda: whole("", text))
 
 
 def seconds(text: str) -> float:
     """Returns `text` as a duration in seconds."""
+    return _expected("a number of seconds, at least 0", text, lambda: real("", text))
+
+
+def _expected(what: str, text: str, read: Callable[[], Any]) -> Any:
     try:
-        return real("", text)
+        return read()
     except ConfigError:
-        raise argparse.ArgumentTypeError(f"expected a number of seconds, at least 0, got {shown(text)}") from None
+        raise argparse.ArgumentTypeError(f"expected {what}, got {shown(text)}") from None
 
 
 def duration(seconds: float) -> str:

@@ -13,9 +13,7 @@ from moca.critic import twin_axes
 from moca.nets import product
 
 PredictionRule = Callable[[mm.GaussianMixture, Key[Array, ""], int], mm.Distribution]
-Backup = Callable[
-    [mm.Distribution, mm.Function], Float[Array, ""]
-]  # maps one prediction and one value function to a number
+Backup = Callable[[mm.Distribution, mm.Function], Float[Array, ""]]  # of one prediction and one value function
 
 
 def one_gaussian(mixture: mm.GaussianMixture, key: Key[Array, ""], samples: int) -> mm.Distribution:

@@ -243,15 +243,8 @@ def learning_rates(critics: QuadraticCritic, settings: config.Config, updates: A
     trunk = critic.lr + (critic.lr_end - critic.lr) * done
     vertex = critic.vertex_lr + (critic.vertex_lr_end - critic.vertex_lr) * done
     rates = jax.tree.map(lambda leaf: trunk, critics)
-    rates = eqx.tree_at(
-        lambda c: (c.vertex_head, c.value, c.floor),
-        rates,
-        (
-            jax.tree.map(lambda leaf: vertex, rates.vertex_head),
-            value_rates(critics.value, settings.value),
-            jnp.zeros(()),
-        ),
-    )
+    head, value = jax.tree.map(lambda leaf: vertex, rates.vertex_head), value_rates(critics.value, settings.value)
+    rates = eqx.tree_at(lambda c: (c.vertex_head, c.value, c.floor), rates, (head, value, jnp.zeros(())))
     return jax.tree.map(lambda rate: nets.decayed(settings, rate, updates), rates)
 
 
@@ -260,9 +253,8 @@ def descend(parameters: T, gradient: T, optimiser: optax.OptState, rates: T) -> 
     gradient = _map_roles(lambda role, g, w: g * w if role == "positive" else g, gradient, parameters)
     start = _map_roles(lambda role, w: jnp.zeros_like(w) if role == "positive" else w, parameters)
     moved, optimiser = nets.descend(start, gradient, optimiser, rates)
-    return _map_roles(
-        lambda role, w, new: w * jnp.exp(new) if role == "positive" else new, parameters, moved
-    ), optimiser
+    moved = _map_roles(lambda role, w, new: w * jnp.exp(new) if role == "positive" else new, parameters, moved)
+    return moved, optimiser
 
 
 def _map_roles(function: Callable[..., Any], tree: T, *rest: T) -> T:

@@ -21,20 +21,37 @@ from moca.nets import product
 from moca.replay import pack, unpack, variances
 
 
-class Delayed(Unfiltered):
+class Enclosing(Unfiltered):
+    """A filter around another one, which answers for what this one does not say itself."""
+
+    inner: Unfiltered
+
+    @property
+    def correlated(self) -> bool:
+        return self.inner.correlated
+
+    def anticipate(
+        self,
+        model: Any,
+        mixtures: mm.GaussianMixture,
+        spread: Float[Array, "n packed"] | None,
+        missing: Bool[Array, "n obs"] | None = None,
+    ) -> mm.GaussianMixture:
+        return self.inner.anticipate(model, mixtures, spread, missing)
+
+    def noise_variance(self, model: Any, observation: Float[Array, "*n obs"]) -> Float[Array, "*n obs"] | None:
+        return self.inner.noise_variance(model, observation)
+
+
+class Delayed(Enclosing):
     """A filter for observations that are `delay` decisions late.
 
     The first observation of an episode arrives at once. What is measured until the next one arrives
     is ignored.
     """
 
-    inner: Unfiltered
     env: Spaces
     delay: int = eqx.field(static=True)
-
-    @property
-    def correlated(self) -> bool:
-        return self.inner.correlated
 
     def init(self, model: Any, measured: Float[Array, "obs"]) -> Belief:
         mean, covariance = cast(tuple[Array, Array], self.inner.init(model, measured)[:2])
@@ -86,9 +103,6 @@ class Delayed(Unfiltered):
             return mm.GaussianMixture(mixtures.weights, mm.DiagonalGaussian(mean, variance))
         covariance = jnp.broadcast_to(unpack(spread, shape[-1])[:, None], (*shape, shape[-1]))
         return mm.GaussianMixture(mixtures.weights, mm.Gaussian(mean, covariance))
-
-    def noise_variance(self, model: Any, observation: Float[Array, "*n obs"]) -> Float[Array, "*n obs"] | None:
-        return self.inner.noise_variance(model, observation)
 
 
 def predict_ahead(

@@ -62,7 +62,8 @@ def run(folder: Path, console: Console) -> list[Path]:
     for agent, title in TITLES.items():
         steps, returns = statistics.curve(table, PRESET, ENV, agent, NOISE)
         last = returns[steps > 0.8 * steps[-1]].mean(axis=0)
-        console.print(f"{escape(title):<32} final return, by seed: {_listed(last)}")
+        listed = " and ".join(f"{value:.0f}" for value in last)
+        console.print(f"{escape(title):<32} final return, by seed: [bold]{listed}[/bold]")
     with figures.style():
         pictures = figures.save(_picture(directory), folder, "moca-and-ce", ("png",))
     return [first, *pictures, *sorted((directory / results.FILMS).glob("*.mp4"))]
@@ -95,10 +96,6 @@ def _picture(directory: Path) -> Figure:
     # Two rewards of at most one per decision, discounted by 0.99, sum to at most 200.
     figure.suptitle(f"Pendulum Swingup, raw observations with noise of σ = {NOISE}; true values are at most 200")
     return figure
-
-
-def _listed(returns: np.ndarray) -> str:
-    return "[bold]" + " and ".join(f"{value:.0f}" for value in returns) + "[/bold]"
 
 
 def _table() -> Table:

@@ -11,9 +11,8 @@ from moca import moments as mm
 from moca.dynamics import GaussianEnsemble
 from moca.replay import Transition, variances
 
-CENTRAL = {
-    percent: float(ndtri(0.5 + percent / 200)) for percent in range(10, 100, 10)
-}  # half-widths of central intervals, in standard deviations
+# Half-widths of central intervals, in standard deviations.
+CENTRAL = {percent: float(ndtri(0.5 + percent / 200)) for percent in range(10, 100, 10)}
 
 
 class Outlook(NamedTuple):

@@ -1,21 +1,11 @@
 """The pip extras, for the message that is shown when a package is missing."""
 
+TRAIN = (
+    "imageio_ffmpeg", "jinja2", "markupsafe", "matplotlib", "mujoco", "mujoco_playground", "optax", "rich", "scipy",
+    "tensorboardX",
+)  # fmt: skip
 EXTRAS = {
-    **dict.fromkeys(
-        (
-            "imageio_ffmpeg",
-            "jinja2",
-            "markupsafe",
-            "matplotlib",
-            "mujoco",
-            "mujoco_playground",
-            "optax",
-            "rich",
-            "scipy",
-            "tensorboardX",
-        ),
-        "train",
-    ),
+    **dict.fromkeys(TRAIN, "train"),
     **dict.fromkeys(("pandas", "pyarrow"), "studies"),
     **dict.fromkeys(("gymnasium", "imageio", "pygame"), "gymnasium"),
     **dict.fromkeys(("onnx", "onnxruntime"), "onnx"),

@@ -54,6 +54,11 @@ def style() -> Iterator[None]:
                 plt.switch_backend(before)
 
 
+def thousands(x: float, _: object) -> str:
+    """Formats a number on an axis in thousands, such as `25k`."""
+    return f"{x / 1000:g}k" if x else "0"
+
+
 def save(figure: Figure, folder: Path, name: str, formats: tuple[str, ...] = FORMATS) -> list[Path]:
     """Writes one file per format and returns the paths; equal figures give equal bytes."""
     folder.mkdir(parents=True, exist_ok=True)

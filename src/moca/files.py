@@ -1,5 +1,6 @@
 """Safe file writing: files are complete or absent, links and devices are not opened."""
 
+import hashlib
 import os
 import stat
 from collections.abc import Iterator
@@ -60,10 +61,17 @@ def open_to_append(path: Path) -> int:
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | _SAFE, 0o666)
 
 
+@contextmanager
+def _closing(handle: int) -> Iterator[int]:
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
 def append(path: Path, content: bytes) -> None:
     """Appends the whole content to a file, or nothing."""
-    handle = open_to_append(path)
-    try:
+    with _closing(open_to_append(path)) as handle:
         before, rest = os.fstat(handle).st_size, memoryview(content)
         try:
             while rest:
@@ -71,41 +79,27 @@ def append(path: Path, content: bytes) -> None:
         except OSError:
             os.ftruncate(handle, before)
             raise
-    finally:
-        os.close(handle)
 
 
 def write_over(path: Path, content: bytes) -> None:
     """Overwrites a file in place, which needs no free disk space, and pads it with white space."""
-    handle = os.open(path, os.O_RDWR | _SAFE)
-    try:
+    with _closing(os.open(path, os.O_RDWR | _SAFE)) as handle:
         found = os.fstat(handle)
         if stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
             os.pwrite(handle, content.ljust(found.st_size - 1) + b"\n", 0)
-    finally:
-        os.close(handle)
 
 
 def shorten(path: Path, length: int) -> None:
     """Truncates a file to that length; a shorter or missing file is left unchanged."""
-    try:
-        handle = os.open(path, os.O_WRONLY | _SAFE)
-    except FileNotFoundError:
-        return
-    try:
+    with suppress(FileNotFoundError), _closing(os.open(path, os.O_WRONLY | _SAFE)) as handle:
         if os.fstat(handle).st_size > length:
             os.ftruncate(handle, length)
-    finally:
-        os.close(handle)
 
 
 def sync(path: Path) -> None:
     """Flushes a file, or the entries of a folder, to disk."""
-    handle = os.open(path, os.O_RDONLY | _SAFE)
-    try:
+    with _closing(os.open(path, os.O_RDONLY | _SAFE)) as handle:
         os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def open_to_read(path: Path) -> Any:
@@ -115,6 +109,15 @@ def open_to_read(path: Path) -> Any:
         os.close(handle)
         raise OSError(None, "it is not an ordinary file")
     return os.fdopen(handle, "rb")
+
+
+def digest(path: Path) -> str:
+    """Returns the SHA-256 of an ordinary file; empty if it cannot be read."""
+    try:
+        with open_to_read(path) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return ""
 
 
 def open_lock(path: Path) -> Any:

@@ -25,7 +25,7 @@ from moca.planning import Spread, World, as_first, branches, step_moments, step_
 from moca.replay import Transition
 
 
-class Rows(NamedTuple):
+class Paths(NamedTuple):
     """Branches after some steps, and the sum of discounted rewards on the way."""
 
     mean: Float[Array, "rows obs"]
@@ -41,7 +41,7 @@ class Horizons(NamedTuple):
     discount: Float[Array, "h"]  # γʰ
     belief: mm.Distribution  # about s_h, h × n
     reward: Float[Array, "h n"]  # Σₖ γᵏ E[rₖ]
-    rows: Rows
+    rows: Paths
     weights: Float[Array, "n c"]
 
     def mixed(
@@ -94,9 +94,9 @@ def follow(
     """Follows the greedy policy as `look_ahead` does; returns what is there at each horizon."""
     start = branches(first, spread)
     nothing = jnp.zeros(len(start.mean))
-    now = Rows(start.mean, start.covariance, nothing, nothing, jnp.zeros_like(start.mean))
+    now = Paths(start.mean, start.covariance, nothing, nothing, jnp.zeros_like(start.mean))
 
-    def one(now: Rows, given: tuple[Array, Key[Array, ""]]) -> tuple[Rows, Rows]:
+    def one(now: Paths, given: tuple[Array, Key[Array, ""]]) -> tuple[Paths, Paths]:
         discount, key = given
         if now.covariance is None:
             keys = jax.random.split(key, len(now.mean))
@@ -113,7 +113,7 @@ def follow(
     return Horizons(discount, belief, jax.vmap(start.average)(rows.total), rows, start.weights)
 
 
-def _step(world: World, now: Rows, discount: Float[Array, ""], spread: Spread) -> Rows:
+def _step(world: World, now: Paths, discount: Float[Array, ""], spread: Spread) -> Paths:
     """Returns the rows after one step, whose reward counts `discount` times.
 
     Covariances are by Stein's lemma. That of the sum with state and action goes through the
@@ -129,7 +129,7 @@ def _step(world: World, now: Rows, discount: Float[Array, ""], spread: Spread) -
     across = jnp.concatenate([now.across, _times(step.gain, now.across)], axis=1)
     variance = now.variance + discount * (2 * jnp.sum(slope * across, axis=1) + discount * own)
     after = _times(step.slope, across + discount * _times(step.joint, slope))
-    return Rows(step.mean, step.covariance, now.total + discount * step.reward, variance, after)
+    return Paths(step.mean, step.covariance, now.total + discount * step.reward, variance, after)
 
 
 def _value_at(

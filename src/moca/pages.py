@@ -8,6 +8,7 @@ import base64
 import hashlib
 import html
 import json
+from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
@@ -17,6 +18,7 @@ from markupsafe import Markup
 
 from moca.looks import COLOURS
 
+Assets = Sequence[tuple[str, str]]  # packages and names of templates
 PAPER = {"light": "#ffffff", "dark": "#16191d"}  # background colours
 CONTRAST = {"light": 3.0, "dark": 4.5}  # smallest contrast of a line with the background; WCAG 2.2, 1.4.11 asks for 3
 
@@ -44,6 +46,12 @@ def policy(script: str, style: str) -> str:
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; media-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
+
+
+def own(style: Assets, script: Assets) -> dict[str, str]:
+    """Returns the style, the script and the security policy of a page, for its template."""
+    sheet, code = rules() + "".join(asset(*each) for each in style), "".join(asset(*each) for each in script)
+    return {"policy": policy(code, sheet), "style": Markup(sheet), "script": Markup(code)}
 
 
 def embedded(data: Any) -> Markup:

@@ -98,7 +98,7 @@ def joint_with_action(
 Spread = Float[Array, "n packed"] | None
 
 
-class Step(NamedTuple):
+class BeliefStep(NamedTuple):
     """One step of n Gaussian beliefs under the greedy policy."""
 
     reward: Float[Array, "n"]  # E[r]
@@ -112,7 +112,7 @@ class Step(NamedTuple):
 
 def step_moments(
     world: World, mean: Float[Array, "n obs"], covariance: Float[Array, "n obs obs"], spread: Spread
-) -> Step:
+) -> BeliefStep:
     """Returns E[r] under the greedy policy, and mean and covariance of the next state."""
     both, joint, gain = joint_with_action(world.critic, mean, covariance)
     size, states = mean.shape[1], world.model.ensemble.statistics
@@ -122,7 +122,7 @@ def step_moments(
     _, aleatoric, epistemic = mm.decompose(mixtures, full=True)
     carried = product(product(slope, joint), slope.mT)
     covariance = (carried + carried.mT) / 2 + aleatoric + epistemic
-    return Step(reward, following, covariance, both, joint, gain, slope)
+    return BeliefStep(reward, following, covariance, both, joint, gain, slope)
 
 
 def step_points(

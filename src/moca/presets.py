@@ -80,31 +80,36 @@ _PRINTED_FOR: dict[str, dict[str, Any]] = {
     },
 }
 
+# Small networks that learn fast, and exploration that goes far.
+_FAST: dict[str, Any] = {
+    "critic.width": 64,
+    "critic.lr": 1e-3,
+    "critic.lr_end": 1e-3,
+    "critic.vertex_lr": 1e-3,
+    "critic.vertex_lr_end": 1e-3,
+    "value.basis_lr": 3e-3,
+    "dynamics.width": 64,
+    "dynamics.members": 3,
+    "exploration.sigma": 0.3,
+    "exploration.random": "extreme",
+}
+
 # Settings that were found to work, one set for all tasks, with a filter that is told how large the
 # noise is. docs/learning.md lists the differences from the paper.
 _TOLD: dict[str, dict[str, Any]] = {
     "": {
+        **_FAST,
         "env.action_repeat": 2,
         "train.updates": 2,
         "train.decay": 0.1,
-        "critic.width": 64,
         "critic.head": "slope",
-        "critic.lr": 1e-3,
-        "critic.lr_end": 1e-3,
-        "critic.vertex_lr": 1e-3,
-        "critic.vertex_lr_end": 1e-3,
         "critic.keepalive": 0.0,
         "value.kind": "erf",
         "value.lr": 3e-3,
-        "value.basis_lr": 3e-3,
-        "dynamics.width": 64,
-        "dynamics.members": 3,
         "belief.filter": True,
         "exploration.probability": 0.2,
         "exploration.probability_end": 0.0,
-        "exploration.sigma": 0.3,
         "exploration.hold": 10.0,
-        "exploration.random": "extreme",
     },
     "CartpoleBalance": {"value.least": 0.0},  # rewards are never negative
     "PendulumSwingup": {"value.least": 0.0},
@@ -134,20 +139,11 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "raw": {
         "": {
             **_PRINTED,
+            **_FAST,
             "value.kind": "rbf-learned",
             "value.lr": 1e-2,
-            "value.basis_lr": 3e-3,
-            "critic.lr": 1e-3,
-            "critic.lr_end": 1e-3,
-            "critic.vertex_lr": 1e-3,
-            "critic.vertex_lr_end": 1e-3,
-            "critic.width": 64,
-            "dynamics.width": 64,
-            "dynamics.members": 3,
             "dynamics.lr": 3e-4,
-            "exploration.sigma": 0.3,
             "exploration.hold": 20.0,
-            "exploration.random": "extreme",
         },
         **_PRINTED_FOR,
         # The best of 64 settings on both tasks: see docs/replication.md.

@@ -41,11 +41,8 @@ def _mean_change(ensemble: GaussianEnsemble, network: MLP, action: Float[Array, 
     name = next(name for name, each in ACTIVATIONS.items() if each is ensemble.members.activation)
     if name == "silu":
         raise ValueError("moments through silu have no closed form: set dynamics.activation to gelu or erf")
-    (mean, _), (deviation, _), size = (
-        ensemble.statistics.mean,
-        ensemble.statistics.deviation,
-        len(ensemble.statistics.mean[0]),
-    )
+    (mean, _), (deviation, _) = ensemble.statistics.mean, ensemble.statistics.deviation
+    size = len(mean)
     weights, biases = list(network.weights), list(network.biases)
     first, acting = weights[0][:, :size] / deviation, weights[0][:, size:]
     weights[0], biases[0] = first, biases[0] + acting @ action - first @ mean

@@ -13,7 +13,7 @@ import moca
 from moca.config import override
 from moca.envs.environment import make_noise
 from moca.tasks import light_dark as task
-from moca.tasks.light_dark_planner import Planner, noise, simulate
+from moca.tasks.light_dark_planner import BeliefPlanner, noise, simulate
 
 STUDY = Path(__file__).parents[2] / "results" / "light_dark"
 
@@ -25,7 +25,7 @@ def study():
 
 @pytest.fixture(scope="module")
 def planned():
-    planner = Planner(241, 21, 41)
+    planner = BeliefPlanner(241, 21, 41)
     value, actions = planner.best()
     return planner, value, planner.policy(actions)
 

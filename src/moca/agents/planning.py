@@ -15,8 +15,9 @@ from jaxtyping import Array, Bool, Float
 from moca import moments as mm
 from moca.agents.quadratic import QuadraticAgent, QuadraticState, perturbed
 from moca.backup import twin_values
-from moca.belief import Belief, Unfiltered, predict
+from moca.belief import Belief, predict
 from moca.config import Config
+from moca.delay import Enclosing
 from moca.dynamics import ModelState
 from moca.envs.environment import Spaces
 from moca.exploration import Explore
@@ -27,16 +28,11 @@ from moca.reward import RewardState
 Plan = Float[Array, "length act"]
 
 
-class Remembering(Unfiltered):
+class Remembering(Enclosing):
     """A filter whose beliefs carry a plan; each step of it drops the action that was executed."""
 
-    inner: Unfiltered
     env: Spaces
     length: int = eqx.field(static=True)
-
-    @property
-    def correlated(self) -> bool:
-        return self.inner.correlated
 
     def init(self, model: ModelState | None, measured: Float[Array, "obs"]) -> Belief:
         return self.inner.init(model, measured)._replace(plan=jnp.zeros((self.length, self.env.action_size)))
@@ -52,20 +48,6 @@ class Remembering(Unfiltered):
         after, spread = self.inner.step(model, belief._replace(plan=None), action, measured, missing)
         plan = cast(Array, belief.plan)
         return after._replace(plan=jnp.concatenate([plan[1:], plan[-1:]])), spread
-
-    def anticipate(
-        self,
-        model: ModelState | None,
-        mixtures: mm.GaussianMixture,
-        spread: Float[Array, "n packed"] | None,
-        missing: Bool[Array, "n obs"] | None = None,
-    ) -> mm.GaussianMixture:
-        return self.inner.anticipate(model, mixtures, spread, missing)
-
-    def noise_variance(
-        self, model: ModelState | None, observation: Float[Array, "*n obs"]
-    ) -> Float[Array, "*n obs"] | None:
-        return self.inner.noise_variance(model, observation)
 
 
 class PlanningAgent(QuadraticAgent):

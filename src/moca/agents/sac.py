@@ -119,12 +119,8 @@ class SACAgent(Agent):
             return jnp.mean((q - target) ** 2), q
 
         (value, q), gradient = jax.value_and_grad(loss, has_aux=True)(state.critics)
-        critics, optimiser = descend(
-            state.critics,
-            gradient,
-            state.critic_optimiser,
-            decayed(self.config, self.config.sac.critic_lr, state.updates),
-        )
+        rate = decayed(self.config, self.config.sac.critic_lr, state.updates)
+        critics, optimiser = descend(state.critics, gradient, state.critic_optimiser, rate)
         state = state._replace(critics=critics, critic_optimiser=optimiser)
         return state, {"critic_loss": value, "q_mean": q.mean()}
 
@@ -139,17 +135,14 @@ class SACAgent(Agent):
             return jnp.mean(alpha * log_prob - q), -log_prob.mean()
 
         (value, entropy), gradient = jax.value_and_grad(loss, has_aux=True)(state.actor)
-        actor, optimiser = descend(
-            state.actor, gradient, state.actor_optimiser, decayed(self.config, sac.actor_lr, state.updates)
-        )
+        rate = decayed(self.config, sac.actor_lr, state.updates)
+        actor, optimiser = descend(state.actor, gradient, state.actor_optimiser, rate)
         # d/d(log α) of log α · (entropy − target)
         surplus = entropy - sac.entropy_per_action * self.env.action_size
-        log_alpha, alpha_optimiser = descend(
-            state.log_alpha, surplus, state.alpha_optimiser, decayed(self.config, sac.alpha_lr, state.updates)
-        )
-        state = state._replace(
-            actor=actor, actor_optimiser=optimiser, log_alpha=log_alpha, alpha_optimiser=alpha_optimiser
-        )
+        rate = decayed(self.config, sac.alpha_lr, state.updates)
+        log_alpha, alpha_optimiser = descend(state.log_alpha, surplus, state.alpha_optimiser, rate)
+        state = state._replace(actor=actor, actor_optimiser=optimiser)
+        state = state._replace(log_alpha=log_alpha, alpha_optimiser=alpha_optimiser)
         return state, {"actor_loss": value, "entropy": entropy, "alpha": alpha}
 
 

@@ -1,6 +1,7 @@
 """Checks that settings are consistent with each other."""
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from moca.config.checks import INT32, ConfigError, shown, single
@@ -10,6 +11,8 @@ from moca.names import GYMNASIUM, OWN
 
 if TYPE_CHECKING:
     from moca.config.sections import Config
+
+FILTERS = "belief.filter = true"
 
 
 def refuse_unfitting(config: "Config") -> None:
@@ -63,17 +66,39 @@ def _multiple(unit: int, number: int) -> int:
 
 
 def _belief_fits(config: "Config") -> None:
-    if config.belief.width:
-        _width_fits(config)
-    if config.belief.propagation == "moments":
-        _propagation_fits(config)
-    if config.belief.smoothing:
-        _smoothing_fits(config)
-    if config.belief.noise != "learned":
-        return
-    if not config.belief.filter:
-        raise ConfigError("belief.noise = learned needs belief.filter = true: only the filter uses the noise level")
-    _episodes_fit(config, "belief.noise = learned")
+    belief, sensor = config.belief, config.sensor
+    late = {"sensor.delay": sensor.delay, "sensor.history": sensor.history}
+    if belief.width:
+        given = "belief.width = true"
+        _need(belief.filter, given, FILTERS, "an observation alone has no width")
+        _refuse_together(given, {"value.encoder": config.value.encoder, "sensor.history": sensor.history})
+        if name := _planning(config):
+            raise ConfigError(f"{given} cannot be combined with {name} yet: use moca without planning")
+    if belief.propagation == "moments":
+        given = "belief.propagation = moments"
+        _need(belief.filter, given, FILTERS, "an observation alone has no covariance to propagate")
+        closed = config.dynamics.activation != "silu"
+        _need(closed, given, "dynamics.activation = gelu or erf", "moments through silu have no closed form")
+        _refuse_together(given, late)
+    if belief.smoothing:
+        given = "belief.smoothing = true"
+        _need(belief.filter, given, FILTERS, "only a filter's beliefs can be smoothed")
+        _refuse_together(given, late)
+        _episodes_fit(config, given)
+    if belief.noise == "learned":
+        given = "belief.noise = learned"
+        _need(belief.filter, given, FILTERS, "only the filter uses the noise level")
+        _episodes_fit(config, given)
+
+
+def _need(there: bool, given: str, needed: str, because: str) -> None:
+    if not there:
+        raise ConfigError(f"{given} needs {needed}: {because}")
+
+
+def _refuse_together(given: str, others: Mapping[str, int]) -> None:
+    for name in (name for name, value in others.items() if value):
+        raise ConfigError(f"{given} cannot be combined with {name} yet: set {name} to 0")
 
 
 def _episodes_fit(config: "Config", given: str) -> None:
@@ -81,38 +106,6 @@ def _episodes_fit(config: "Config", given: str) -> None:
         raise ConfigError(
             f"{given} needs whole episodes: train.capacity = {config.train.capacity} must be at least {needed}"
         )
-
-
-def _smoothing_fits(config: "Config") -> None:
-    given = "belief.smoothing = true"
-    if not config.belief.filter:
-        raise ConfigError(f"{given} needs belief.filter = true: only a filter's beliefs can be smoothed")
-    for name, value in {"sensor.delay": config.sensor.delay, "sensor.history": config.sensor.history}.items():
-        if value:
-            raise ConfigError(f"{given} cannot be combined with {name} yet: set {name} to 0")
-    _episodes_fit(config, given)
-
-
-def _width_fits(config: "Config") -> None:
-    if not config.belief.filter:
-        raise ConfigError("belief.width = true needs belief.filter = true: an observation alone has no width")
-    others = {"value.encoder": config.value.encoder, "sensor.history": config.sensor.history}
-    for name, value in others.items():
-        if value:
-            raise ConfigError(f"belief.width = true cannot be combined with {name} yet: set {name} to 0")
-    if name := _planning(config):
-        raise ConfigError(f"belief.width = true cannot be combined with {name} yet: use moca without planning")
-
-
-def _propagation_fits(config: "Config") -> None:
-    given = "belief.propagation = moments"
-    if not config.belief.filter:
-        raise ConfigError(f"{given} needs belief.filter = true: an observation alone has no covariance to propagate")
-    if config.dynamics.activation == "silu":
-        raise ConfigError(f"{given} needs dynamics.activation = gelu or erf: moments through silu have no closed form")
-    for name, value in {"sensor.delay": config.sensor.delay, "sensor.history": config.sensor.history}.items():
-        if value:
-            raise ConfigError(f"{given} cannot be combined with {name} yet: set {name} to 0")
 
 
 def _value_fits(config: "Config") -> None:
@@ -205,7 +198,7 @@ def _sensor_fits(config: "Config") -> None:
         raise ConfigError(
             f"sensor.observed = {shown(list(sensor.observed))} must be different numbers in ascending order"
         )
-    if sensor.gaps and not config.belief.filter:
-        raise ConfigError("sensor.gaps = true needs belief.filter = true: only a filter can handle missing values")
+    if sensor.gaps:
+        _need(config.belief.filter, "sensor.gaps = true", FILTERS, "only a filter can handle missing values")
     if sensor.delay >= (steps := -(-config.env.episode_length // config.env.action_repeat)):
         raise ConfigError(f"sensor.delay = {sensor.delay} must be below the {steps} decisions of an episode")

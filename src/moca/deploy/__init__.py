@@ -23,7 +23,7 @@ import numpy as np
 from .checks import NOTHING_TO_GO_ON, bounds, check_facts, checked, numbers, sane
 from .files import LARGEST, read_arrays, read_facts
 from .filter import Belief, Filter
-from .greedy import Actor, Quadratic
+from .greedy import Actor, QuadraticActor
 
 FORMAT = 1
 PRETRAINED = Path(__file__).parent.parent / "policies"
@@ -53,7 +53,7 @@ class Policy:
             raise ValueError(f"it has {size:,} bytes in double precision, at most {2 * LARGEST:,} are allowed")
         self.facts = facts
         self.action_low, self.action_high = bounds(left)
-        greedy = Actor if facts["kind"] == "actor" else Quadratic
+        greedy = Actor if facts["kind"] == "actor" else QuadraticActor
         self._greedy: Callable[[np.ndarray], np.ndarray] = greedy(facts, left, len(self.action_low))
         self._filter = Filter(facts, left, len(self.action_low)) if facts["filter"] else None
         if left:

@@ -92,7 +92,7 @@ class Actor:
         return np.tanh(np.split(self.actor(states), 2, axis=-1)[0])
 
 
-class Quadratic:
+class QuadraticActor:
     """The paper's agents: the best action of a quadratic within [−1, 1]."""
 
     def __init__(self, facts: dict[str, Any], arrays: dict[str, np.ndarray], actions: int) -> None:

@@ -20,7 +20,7 @@ from jaxtyping import Array, Int
 from moca import pytrees
 from moca.config import Config, ConfigError
 from moca.devices import for_one_call, over_devices
-from moca.envs.environment import ActionRepeat, Environment, Spaces
+from moca.envs.environment import ActionRepeat, Environment, Spaces, refuse_other_count
 from moca.envs.history import with_history
 from moca.envs.named import named
 from moca.envs.sensors import make_sensor, masked
@@ -84,10 +84,7 @@ def make_env(config: Config, env: Spaces | None = None) -> Spaces:
         env = ActionRepeat(env, config.env.action_repeat)
     if not sensor.history:
         return env
-    if len(sensor.scales) != env.observation_size:
-        raise ConfigError(
-            f"sensor.scales has {len(sensor.scales)} numbers, but there are {env.observation_size} observed dimensions"
-        )
+    refuse_other_count("sensor.scales", sensor.scales, env.observation_size)
     return with_history(env, sensor.history, sensor.scales)
 
 

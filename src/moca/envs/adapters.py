@@ -14,12 +14,12 @@ import numpy as np
 from jaxtyping import Array, Float, Key
 
 from moca.config import ConfigError
-from moca.envs.environment import Environment, Step, bounds_of, vector, vector_size
+from moca.envs.environment import Described, Environment, Step, bounds_of, vector, vector_size
 
 FOREVER = 2**30  # steps
 
 
-class Gymnax(Environment):
+class Gymnax(Described, Environment):
     """A gymnax environment with a bounded Box of actions; its time limit is removed.
 
     Args:
@@ -29,10 +29,6 @@ class Gymnax(Environment):
 
     env: Any = eqx.field(static=True)
     params: Any = eqx.field(static=True)
-    observation_size: int = eqx.field(static=True)
-    action_low: tuple[float, ...] = eqx.field(static=True)
-    action_high: tuple[float, ...] = eqx.field(static=True)
-    terminates: bool = eqx.field(static=True)
 
     def __init__(self, env: Any, params: Any = None) -> None:
         params = env.default_params if params is None else params
@@ -62,7 +58,7 @@ class Gymnax(Environment):
         return (inner, later_key), step
 
 
-class Brax(Environment):
+class Brax(Described, Environment):
     """An environment with the interface of `brax.envs.Env`.
 
     `reset(key)` and `step(state, action)` return a state with `obs`, `reward` and `done`. If
@@ -76,10 +72,6 @@ class Brax(Environment):
     """
 
     env: Any = eqx.field(static=True)
-    observation_size: int = eqx.field(static=True)
-    action_low: tuple[float, ...] = eqx.field(static=True)
-    action_high: tuple[float, ...] = eqx.field(static=True)
-    terminates: bool = eqx.field(static=True)
 
     def __init__(
         self, env: Any, action_low: Sequence[float] | None = None, action_high: Sequence[float] | None = None
@@ -107,7 +99,6 @@ class Brax(Environment):
         state = self.env.step(copied, action)
         cut = state.info.get("truncation", 0.0) if isinstance(state.info, Mapping) else 0.0
         terminated = (state.done > 0) & ~(jnp.asarray(cut) > 0)
-        state = state.replace(
-            done=terminated.astype(state.done.dtype)
-        )  # else a time limit would look like a termination in the next step
+        # Else a time limit would look like a termination in the next step.
+        state = state.replace(done=terminated.astype(state.done.dtype))
         return state, Step(vector(state.obs), jnp.asarray(state.reward, jnp.float32), terminated)

@@ -84,6 +84,25 @@ class Spaces(eqx.Module):
         return 2 * (action - low) / (high - low) - 1
 
 
+class Described(Spaces):
+    """The facts as fields, for an environment that learns them when it is made."""
+
+    observation_size: int = eqx.field(static=True)
+    action_low: tuple[float, ...] = eqx.field(static=True)
+    action_high: tuple[float, ...] = eqx.field(static=True)
+    terminates: bool = eqx.field(static=True)
+
+
+class Wrapper(Described):
+    """The facts about an environment around another one, whose actions and ends are its own."""
+
+    inner: Any
+
+    def __init__(self, inner: Spaces, observation_size: int) -> None:
+        self.inner, self.observation_size, self.terminates = inner, observation_size, inner.terminates
+        self.action_low, self.action_high = inner.action_low, inner.action_high
+
+
 class Environment(Spaces):
     """A pure environment, so that a whole run compiles into one program.
 
@@ -99,20 +118,14 @@ class Environment(Spaces):
         """Returns the next state, and the result of the action."""
 
 
-class ActionRepeat(Environment):
+class ActionRepeat(Wrapper, Environment):
     """Repeats each action `times` times; rewards add up, and a termination ends the repetition."""
 
-    inner: Environment
     times: int = eqx.field(static=True)
-    observation_size: int = eqx.field(static=True)
-    action_low: tuple[float, ...] = eqx.field(static=True)
-    action_high: tuple[float, ...] = eqx.field(static=True)
-    terminates: bool = eqx.field(static=True)
 
     def __init__(self, inner: Environment, times: int) -> None:
-        self.inner, self.times = inner, times
-        self.observation_size, self.terminates = inner.observation_size, inner.terminates
-        self.action_low, self.action_high = inner.action_low, inner.action_high
+        super().__init__(inner, inner.observation_size)
+        self.times = times
 
     @property
     def reward_function(self) -> Any:
@@ -245,25 +258,28 @@ class Noise(eqx.Module):
         return jnp.clip(action + self.action * (high - low) / 2 * normal, low, high)
 
 
+def refuse_other_count(name: str, numbers: Sequence[Any], observation_size: int) -> None:
+    """Raises unless a setting has one number per observed dimension."""
+    if len(numbers) != observation_size:
+        raise config.ConfigError(
+            f"{name} has {len(numbers)} numbers, but there are {observation_size} observed dimensions"
+        )
+
+
 def each(name: str, numbers: Sequence[Any], observation_size: int) -> Float[Array, "obs"]:
     """Returns a setting with one number per observed dimension as an array.
 
     Raises if their number differs.
     """
-    if len(numbers) != observation_size:
-        raise config.ConfigError(
-            f"{name} has {len(numbers)} numbers, but there are {observation_size} observed dimensions"
-        )
+    refuse_other_count(name, numbers, observation_size)
     return jnp.stack([jnp.asarray(number, jnp.float32) for number in numbers])
 
 
 def make_noise(settings: config.NoiseConfig, observation_size: int) -> Noise:
     """Returns the noise for these settings and this observation size."""
     scaled = config.NOISES[settings.kind].scaled
-    if scaled and len(settings.scales) != observation_size:
-        raise config.ConfigError(
-            f"noise.scales has {len(settings.scales)} numbers, but there are {observation_size} observed dimensions"
-        )
+    if scaled:
+        refuse_other_count("noise.scales", settings.scales, observation_size)
     levels = (settings.sigma, settings.sigma_min, settings.action)
     sigma, sigma_min, action = (jnp.asarray(level, jnp.float32) for level in levels)
     if settings.sigmas:

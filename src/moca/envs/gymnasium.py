@@ -18,6 +18,7 @@ import numpy as np
 
 from moca.config import ConfigError, nearest, shown
 from moca.envs.check.faults import line_of, said
+from moca.envs.environment import Described
 from moca.envs.host import HostEnvironment, Outcome
 from moca.names import GYMNASIUM
 
@@ -31,7 +32,7 @@ except ImportError:
     raise ConfigError("Gymnasium environments need the package gymnasium: pip install 'moca-rl[gymnasium]'") from None
 
 
-class Gymnasium(HostEnvironment):
+class Gymnasium(Described, HostEnvironment):
     """A Gymnasium environment with Box observations and bounded Box actions.
 
     Args:
@@ -43,13 +44,8 @@ class Gymnasium(HostEnvironment):
     """
 
     name: str | None = eqx.field(static=True)
-    make: Callable[..., gymnasium.Env] = eqx.field(
-        static=True
-    )  # called with render_mode, which a user's function ignores
-    observation_size: int = eqx.field(static=True)
-    action_low: tuple[float, ...] = eqx.field(static=True)
-    action_high: tuple[float, ...] = eqx.field(static=True)
-    terminates: bool = eqx.field(static=True)
+    # Called with render_mode, which a user's function ignores.
+    make: Callable[..., gymnasium.Env] = eqx.field(static=True)
     max_steps: int | None = eqx.field(static=True)
     flattens: bool = eqx.field(static=True)
     kind: str = eqx.field(static=True)  # the name of the environment's class
@@ -127,9 +123,8 @@ class GymnasiumVector:
         Their runs stop after the episode.
         """
         box = self.envs.single_action_space
-        actions = (
-            np.nan_to_num(actions).reshape(-1, *box.shape).clip(box.low, box.high)
-        )  # rounding may leave the bounds
+        actions = np.nan_to_num(actions).reshape(-1, *box.shape)
+        actions = actions.clip(box.low, box.high)  # rounding may leave the bounds
         observation, reward, terminated, truncated, _ = self.envs.step(actions.astype(box.dtype))
         ended, current = terminated | truncated, observation
         if ended.any():
@@ -219,10 +214,8 @@ def _of_module(module: str, held: dict[str, Any], name: str, options: dict[str, 
 
 
 def _required(parameter: inspect.Parameter) -> bool:
-    return parameter.default is parameter.empty and parameter.kind not in (
-        parameter.VAR_POSITIONAL,
-        parameter.VAR_KEYWORD,
-    )
+    several = (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    return parameter.default is parameter.empty and parameter.kind not in several
 
 
 def _with_extra(error: Exception) -> str:

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
-from moca.envs.environment import Environment, Spaces, Step
+from moca.envs.environment import Environment, Spaces, Step, Wrapper
 from moca.envs.host import HostEnvironment, Outcome, Vector
 
 
@@ -79,19 +79,14 @@ def _numpy(array: Any) -> Any:
     return np if isinstance(array, np.ndarray) else jnp
 
 
-class WithHistory(Environment):
+class WithHistory(Wrapper, Environment):
     """An environment whose observations are such states."""
 
-    inner: Environment
     layout: History = eqx.field(static=True)
-    observation_size: int = eqx.field(static=True)
-    action_low: tuple[float, ...] = eqx.field(static=True)
-    action_high: tuple[float, ...] = eqx.field(static=True)
-    terminates: bool = eqx.field(static=True)
 
     def __init__(self, inner: Environment, layout: History) -> None:
-        self.inner, self.layout, self.observation_size = inner, layout, layout.state_size
-        self.action_low, self.action_high, self.terminates = inner.action_low, inner.action_high, inner.terminates
+        super().__init__(inner, layout.state_size)
+        self.layout = layout
 
     @property
     def history(self) -> History:
@@ -109,21 +104,15 @@ class WithHistory(Environment):
         return (inner, after), step._replace(observation=after)
 
 
-class HistoryHost(HostEnvironment):
+class HistoryHost(Wrapper, HostEnvironment):
     """The same for an environment on the host."""
 
-    inner: HostEnvironment
     layout: History = eqx.field(static=True)
     name: str | None = eqx.field(static=True)
-    observation_size: int = eqx.field(static=True)
-    action_low: tuple[float, ...] = eqx.field(static=True)
-    action_high: tuple[float, ...] = eqx.field(static=True)
-    terminates: bool = eqx.field(static=True)
 
     def __init__(self, inner: HostEnvironment, layout: History) -> None:
-        self.inner, self.layout, self.observation_size = inner, layout, layout.state_size
-        self.action_low, self.action_high, self.terminates = inner.action_low, inner.action_high, inner.terminates
-        self.name = inner.name
+        super().__init__(inner, layout.state_size)
+        self.layout, self.name = layout, inner.name
 
     @property
     def history(self) -> History:

@@ -27,10 +27,10 @@ from jax.extend.core import ClosedJaxpr, Literal
 from jaxtyping import Array, Float, Key
 
 from moca.config import ConfigError
-from moca.envs.environment import Environment, Step, bounds_of, vector, vector_size
+from moca.envs.environment import Described, Environment, Step, bounds_of, vector, vector_size
 
 
-class Playground(Environment):
+class Playground(Described, Environment):
     """A Playground environment, simulated by MJX in JAX (Warp is not deterministic on GPUs).
 
     If observations are dictionaries, the agent sees the entry `state`, which is meant for policies;
@@ -39,10 +39,6 @@ class Playground(Environment):
 
     name: str = eqx.field(static=True)
     env: Any = eqx.field(static=True)
-    observation_size: int = eqx.field(static=True)
-    action_low: tuple[float, ...] = eqx.field(static=True)
-    action_high: tuple[float, ...] = eqx.field(static=True)
-    terminates: bool = eqx.field(static=True)
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -22,7 +22,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from moca.config import Config, ConfigError, is_off
-from moca.envs.environment import Environment, Level, Noise, Spaces, Step, each, make_noise
+from moca.envs.environment import Environment, Level, Noise, Spaces, Step, Wrapper, each, make_noise
 from moca.envs.history import History
 from moca.envs.host import HostEnvironment, Outcome, Vector
 
@@ -174,19 +174,14 @@ def may_miss(config: Config) -> bool:
     return sensor.gaps or not is_off(sensor.drop) or (config.belief.filter and late_or_partial)
 
 
-class Masked(Environment):
+class Masked(Wrapper, Environment):
     """Hides all but some dimensions of an environment's observations."""
 
-    inner: Environment
     dimensions: tuple[int, ...] = eqx.field(static=True)
-    observation_size: int = eqx.field(static=True)
-    action_low: tuple[float, ...] = eqx.field(static=True)
-    action_high: tuple[float, ...] = eqx.field(static=True)
-    terminates: bool = eqx.field(static=True)
 
     def __init__(self, inner: Environment, dimensions: tuple[int, ...]) -> None:
-        self.inner, self.dimensions, self.observation_size = inner, dimensions, _count(inner, dimensions)
-        self.action_low, self.action_high, self.terminates = inner.action_low, inner.action_high, inner.terminates
+        super().__init__(inner, _count(inner, dimensions))
+        self.dimensions = dimensions
 
     def reset(self, key: Key[Array, ""]) -> tuple[Any, Float[Array, "obs"]]:
         state, observation = self.inner.reset(key)
@@ -197,21 +192,15 @@ class Masked(Environment):
         return state, step._replace(observation=step.observation[np.array(self.dimensions)])
 
 
-class MaskedHost(HostEnvironment):
+class MaskedHost(Wrapper, HostEnvironment):
     """Hides dimensions of an environment on the host."""
 
-    inner: HostEnvironment
     dimensions: tuple[int, ...] = eqx.field(static=True)
     name: str | None = eqx.field(static=True)
-    observation_size: int = eqx.field(static=True)
-    action_low: tuple[float, ...] = eqx.field(static=True)
-    action_high: tuple[float, ...] = eqx.field(static=True)
-    terminates: bool = eqx.field(static=True)
 
     def __init__(self, inner: HostEnvironment, dimensions: tuple[int, ...]) -> None:
-        self.inner, self.dimensions, self.observation_size = inner, dimensions, _count(inner, dimensions)
-        self.action_low, self.action_high, self.terminates = inner.action_low, inner.action_high, inner.terminates
-        self.name = inner.name
+        super().__init__(inner, _count(inner, dimensions))
+        self.dimensions, self.name = dimensions, inner.name
 
     def vector(self, count: int, repeat: int = 1) -> "MaskedVector":
         return MaskedVector(self.inner.vector(count, repeat), self.dimensions)

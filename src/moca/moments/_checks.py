@@ -3,7 +3,7 @@
 Inside `jax.jit`, `jax.vmap` or `jax.grad` an array has no value yet, so only its shape is checked.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -49,30 +49,25 @@ def at_most_rank(owner: object, field: str, array: Array, rank: int) -> None:
 
 def is_finite(owner: object, **fields: Array) -> None:
     """Raises if a field contains NaN or infinity."""
-    for field, array in fields.items():
-        value = _value(array)
-        if value is not None and not np.isfinite(value).all():
-            raise ValueError(
-                f"{_name(owner, field)} contains {_first(value, ~np.isfinite(value))}: all values must be finite"
-            )
+    _refuse(owner, fields, lambda value: ~np.isfinite(value), "all values must be finite")
 
 
 def is_nonnegative(owner: object, **fields: Array) -> None:
     """Raises if a field contains a negative number."""
-    for field, array in fields.items():
-        value = _value(array)
-        if value is not None and (value < 0).any():
-            raise ValueError(f"{_name(owner, field)} contains {_first(value, value < 0)}: no value may be negative")
+    _refuse(owner, fields, lambda value: value < 0, "no value may be negative")
 
 
 def is_positive(owner: object, **fields: Array) -> None:
     """Raises unless all values of each field are above zero."""
+    _refuse(owner, fields, lambda value: ~(value > 0), "all values must be above zero")
+
+
+def _refuse(owner: object, fields: Mapping[str, Array], wrong: Callable[[np.ndarray], np.ndarray], rule: str) -> None:
+    """Raises if a field contains a value that is marked as wrong."""
     for field, array in fields.items():
         value = _value(array)
-        if value is not None and not (value > 0).all():
-            raise ValueError(
-                f"{_name(owner, field)} contains {_first(value, ~(value > 0))}: all values must be above zero"
-            )
+        if value is not None and (found := wrong(value)).any():
+            raise ValueError(f"{_name(owner, field)} contains {_first(value, found)}: {rule}")
 
 
 def sums_to_one(owner: object, **fields: Array) -> None:

@@ -6,8 +6,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from moca.moments._numerics import dot
-from moca.moments.closed_forms import given_each_basis
 from moca.moments.closed_forms.pairs import not_negative
+from moca.moments.closed_forms.rbf import given_each_basis
 from moca.moments.distributions import DiagonalGaussian, Distribution, Gaussian
 from moca.moments.expectation import Map, covariance, cross_covariance, expectation
 from moca.moments.functions import RBF, Function, Sum

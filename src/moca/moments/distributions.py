@@ -216,8 +216,8 @@ class DiagonalGaussian(_GaussianScale):
         return jnp.sqrt(self.variance) * noise
 
 
-class Gaussian(_GaussianScale):
-    """N(mean, covariance) with a full covariance, which may be singular."""
+class _WithCovariance(Elliptical):
+    """S is the covariance, a matrix that may be singular."""
 
     mean: Float[Array, "*batch d"] = eqx.field(converter=check.as_float)
     covariance: Float[Array, "*batch d d"] = eqx.field(converter=check.as_float)
@@ -228,6 +228,10 @@ class Gaussian(_GaussianScale):
     @property
     def shape_matrix(self) -> Float[Array, "*batch d d"]:
         return self.covariance
+
+
+class Gaussian(_GaussianScale, _WithCovariance):
+    """N(mean, covariance) with a full covariance, which may be singular."""
 
     @property
     def variance(self) -> Float[Array, "*batch d"]:
@@ -247,18 +251,8 @@ class Gaussian(_GaussianScale):
         return Gaussian(self.mean + dot(covariance, dot(precision, point - self.mean)), covariance)
 
 
-class Laplace(Elliptical):
+class Laplace(_WithCovariance):
     """Symmetric multivariate Laplace with this covariance: τ is exponential with mean one."""
-
-    mean: Float[Array, "*batch d"] = eqx.field(converter=check.as_float)
-    covariance: Float[Array, "*batch d d"] = eqx.field(converter=check.as_float)
-
-    def __check_init__(self) -> None:
-        self._check_mean_and("covariance", self.covariance)
-
-    @property
-    def shape_matrix(self) -> Float[Array, "*batch d d"]:
-        return self.covariance
 
     def scale_moment(self, order: int) -> float:
         return float(factorial(order))

@@ -1,13 +1,12 @@
 """Tables of the pairs with a closed form: distributions × functions, and functions × functions."""
 
-from collections.abc import Callable
 from itertools import product
 from typing import Any
 
-from moca.moments import closed_forms as cf
 from moca.moments import composite as made
 from moca.moments import gp
-from moca.moments.dispatch import CLOSED_FORMS, COVARIANCES, CROSS_COVARIANCES, VARIANCES, find, find_pair
+from moca.moments.closed_forms import independent, matern, points, polynomial, rbf, ridge
+from moca.moments.dispatch import CLOSED_FORMS, COVARIANCES, CROSS_COVARIANCES, VARIANCES, Form, find, find_pair
 from moca.moments.distributions import (
     DiagonalGaussian,
     Dirac,
@@ -30,128 +29,93 @@ GATED = (Erf, ReLU, GELU)
 POLYNOMIALS = (Quadratic, Polynomial)
 FUNCTIONS = (RBF, Fourier, *GATED, *POLYNOMIALS)
 
+OF_GAUSSIANS: dict[type, Form] = {
+    RBF: rbf.gaussian_rbf,
+    Fourier: ridge.elliptical_fourier,
+    **dict.fromkeys(GATED, ridge.gaussian_ridge),
+    Quadratic: polynomial.elliptical_quadratic,
+    Polynomial: polynomial.elliptical_polynomial,
+}
+OF_HEAVY_TAILED: dict[type, Form] = {f: OF_GAUSSIANS[f] for f in (Fourier, *POLYNOMIALS)}
+OF_SUPPORTS: dict[type, Form] = {
+    RBF: independent.independent_rbf,
+    **dict.fromkeys(POLYNOMIALS, independent.independent_polynomial),
+}
 
-def _add(table: dict[Any, Callable[..., Any]], entries: dict[Any, Callable[..., Any]]) -> None:
-    table.update(entries)
+_OF_ONE: dict[Any, Form] = {
+    (Dirac, object): points.dirac,
+    (Empirical, object): points.empirical,
+    (Distribution, Sum): made.sum_expectation,
+    **{(p, f): form for p in GAUSSIANS for f, form in OF_GAUSSIANS.items()},
+    **{(GaussianMixture, f): made.mixture for f in FUNCTIONS},
+    **{(p, f): form for p in HEAVY_TAILED for f, form in OF_HEAVY_TAILED.items()},
+    **{(p, f): form for p in SUPPORTS for f, form in OF_SUPPORTS.items()},
+    (DiagonalGaussian, Matern): matern.gaussian_matern,
+    (GaussianMixture, Matern): made.mixture,  # for diagonal components
+    (Box, Matern): matern.box_matern,
+    **{(p, GP): gp.gaussian_gp for p in GAUSSIANS},
+    (GaussianMixture, GP): made.mixture,
+}
+CLOSED_FORMS |= _OF_ONE
 
-
-_add(
-    CLOSED_FORMS,
-    {
-        (Dirac, object): cf.dirac,
-        (Empirical, object): cf.empirical,
-        (Distribution, Sum): made.sum_expectation,
-    },
-)
+_OF_TWO: dict[Any, Form] = {
+    (Dirac, object, object): points.dirac_covariance,
+    (Empirical, object, object): points.empirical_covariance,
+    (Distribution, Sum, object): made.sum_covariance,
+    (Distribution, object, Sum): made.sum_covariance,
+    **{(Elliptical, f, g): polynomial.elliptical_polynomial_covariance for f, g in product(POLYNOMIALS, repeat=2)},
+    **{(p, Fourier, Fourier): ridge.elliptical_fourier_covariance for p in HEAVY_TAILED},
+    **{(p, RBF, RBF): independent.independent_rbf_covariance for p in SUPPORTS},
+    **dict.fromkeys(product(SUPPORTS, POLYNOMIALS, POLYNOMIALS), independent.independent_polynomial_covariance),
+    (DiagonalGaussian, Matern, Matern): matern.gaussian_matern_covariance,
+    (DiagonalGaussian, RBF, Matern): made.rbf_with_any,
+    (Box, Matern, Matern): matern.box_matern_covariance,
+}
+COVARIANCES |= _OF_TWO
 for p in GAUSSIANS:
-    _add(
-        CLOSED_FORMS,
-        {
-            (p, RBF): cf.gaussian_rbf,
-            (p, Fourier): cf.elliptical_fourier,
-            **{(p, f): cf.gaussian_ridge for f in GATED},
-            (p, Quadratic): cf.elliptical_quadratic,
-            (p, Polynomial): cf.elliptical_polynomial,
+    COVARIANCES |= {
+        (p, RBF, RBF): rbf.gaussian_rbf_covariance,
+        **{(p, RBF, g): made.rbf_with_any for g in FUNCTIONS if g is not RBF},
+        (p, Fourier, Fourier): ridge.gaussian_fourier_covariance,
+        **{(p, f, g): ridge.gaussian_gated_covariance for f, g in product(GATED, repeat=2)},
+        **{
+            (p, f, g): polynomial.gaussian_polynomial_ridge_covariance
+            for f, g in product(POLYNOMIALS, (Fourier, *GATED))
         },
-    )
-_add(CLOSED_FORMS, {(GaussianMixture, f): made.mixture for f in FUNCTIONS})
-for heavy in HEAVY_TAILED:
-    _add(
-        CLOSED_FORMS,
-        {
-            (heavy, Fourier): cf.elliptical_fourier,
-            (heavy, Quadratic): cf.elliptical_quadratic,
-            (heavy, Polynomial): cf.elliptical_polynomial,
-        },
-    )
-for bounded in SUPPORTS:
-    _add(
-        CLOSED_FORMS,
-        {
-            (bounded, RBF): cf.independent_rbf,
-            (bounded, Quadratic): cf.independent_polynomial,
-            (bounded, Polynomial): cf.independent_polynomial,
-        },
-    )
-_add(
-    CLOSED_FORMS,
-    {
-        (DiagonalGaussian, Matern): cf.gaussian_matern,
-        (GaussianMixture, Matern): made.mixture,  # for diagonal components
-        (Box, Matern): cf.box_matern,
-        **{(p, GP): gp.gaussian_gp for p in GAUSSIANS},
-        (GaussianMixture, GP): made.mixture,
-    },
-)
+    }
+COVARIANCES |= {
+    (GaussianMixture, f, g): made.mixture_covariance
+    for f, g in product((*FUNCTIONS, Matern), repeat=2)
+    if find_pair(DiagonalGaussian, f, g) is not None
+}
+_OF_PROCESSES: dict[Any, Form] = {
+    (Dirac, GP, GP): gp.dirac_gp_covariance,
+    (Empirical, GP, GP): gp.empirical_gp_covariance,
+    **{(p, GP, GP): gp.gaussian_gp_covariance for p in GAUSSIANS},
+    **{(p, GP, g): gp.gaussian_gp_with_any for p, g in product(GAUSSIANS, FUNCTIONS)},
+    **{(GaussianMixture, GP, g): made.mixture_covariance for g in (GP, *FUNCTIONS)},
+}
+COVARIANCES |= _OF_PROCESSES
 
-_add(
-    COVARIANCES,
-    {
-        (Dirac, object, object): cf.dirac_covariance,
-        (Empirical, object, object): cf.empirical_covariance,
-        (Distribution, Sum, object): made.sum_covariance,
-        (Distribution, object, Sum): made.sum_covariance,
-        **{(Elliptical, f, g): cf.elliptical_polynomial_covariance for f, g in product(POLYNOMIALS, repeat=2)},
-        **{(p, Fourier, Fourier): cf.elliptical_fourier_covariance for p in HEAVY_TAILED},
-        **{(p, RBF, RBF): cf.independent_rbf_covariance for p in SUPPORTS},
-        **dict.fromkeys(product(SUPPORTS, POLYNOMIALS, POLYNOMIALS), cf.independent_polynomial_covariance),
-        (DiagonalGaussian, Matern, Matern): cf.gaussian_matern_covariance,
-        (DiagonalGaussian, RBF, Matern): made.rbf_with_any,
-        (Box, Matern, Matern): cf.box_matern_covariance,
-    },
-)
-for p in GAUSSIANS:
-    _add(
-        COVARIANCES,
-        {
-            (p, RBF, RBF): cf.gaussian_rbf_covariance,
-            **{(p, RBF, g): made.rbf_with_any for g in FUNCTIONS if g is not RBF},
-            (p, Fourier, Fourier): cf.gaussian_fourier_covariance,
-            **{(p, f, g): cf.gaussian_gated_covariance for f, g in product(GATED, repeat=2)},
-            **{(p, f, g): cf.gaussian_polynomial_ridge_covariance for f, g in product(POLYNOMIALS, (Fourier, *GATED))},
-        },
-    )
-_add(
-    COVARIANCES,
-    {
-        (GaussianMixture, f, g): made.mixture_covariance
-        for f, g in product((*FUNCTIONS, Matern), repeat=2)
-        if find_pair(DiagonalGaussian, f, g) is not None
-    },
-)
+VARIANCES |= {(p, f): made.own_variance for p, f in CLOSED_FORMS if find_pair(p, f, f) is not None}
+VARIANCES |= {(Distribution, Sum): made.own_variance}
 
-_add(
-    COVARIANCES,
-    {
-        (Dirac, GP, GP): gp.dirac_gp_covariance,
-        (Empirical, GP, GP): gp.empirical_gp_covariance,
-        **{(p, GP, GP): gp.gaussian_gp_covariance for p in GAUSSIANS},
-        **{(p, GP, g): gp.gaussian_gp_with_any for p, g in product(GAUSSIANS, FUNCTIONS)},
-        **{(GaussianMixture, GP, g): made.mixture_covariance for g in (GP, *FUNCTIONS)},
-    },
-)
-
-_add(VARIANCES, {(p, f): made.own_variance for p, f in CLOSED_FORMS if find_pair(p, f, f) is not None})
-_add(VARIANCES, {(Distribution, Sum): made.own_variance})
-
-_add(
-    CROSS_COVARIANCES,
-    {
-        (Dirac, object): cf.dirac_cross,
-        (Empirical, object): cf.empirical_cross,
-        (Distribution, Sum): made.sum_cross,
-        **dict.fromkeys(product(GAUSSIANS, FUNCTIONS), made.gaussian_cross),
-        **{(p, RBF): cf.gaussian_rbf_cross for p in GAUSSIANS},
-        (DiagonalGaussian, Matern): made.gaussian_cross,
-        **{(p, GP): made.gaussian_cross for p in GAUSSIANS},
-        (GaussianMixture, GP): made.mixture_cross,
-        **{(GaussianMixture, f): made.mixture_cross for f in (*FUNCTIONS, Matern)},
-        **dict.fromkeys(product(HEAVY_TAILED, POLYNOMIALS), cf.elliptical_polynomial_cross),
-        **{(p, Fourier): cf.elliptical_fourier_cross for p in HEAVY_TAILED},
-        **dict.fromkeys(product(SUPPORTS, POLYNOMIALS), cf.independent_polynomial_cross),
-        **{(p, RBF): cf.independent_rbf_cross for p in SUPPORTS},
-    },
-)
+_WITH_X: dict[Any, Form] = {
+    (Dirac, object): points.dirac_cross,
+    (Empirical, object): points.empirical_cross,
+    (Distribution, Sum): made.sum_cross,
+    **dict.fromkeys(product(GAUSSIANS, FUNCTIONS), made.gaussian_cross),
+    **{(p, RBF): rbf.gaussian_rbf_cross for p in GAUSSIANS},
+    (DiagonalGaussian, Matern): made.gaussian_cross,
+    **{(p, GP): made.gaussian_cross for p in GAUSSIANS},
+    (GaussianMixture, GP): made.mixture_cross,
+    **{(GaussianMixture, f): made.mixture_cross for f in (*FUNCTIONS, Matern)},
+    **dict.fromkeys(product(HEAVY_TAILED, POLYNOMIALS), polynomial.elliptical_polynomial_cross),
+    **{(p, Fourier): ridge.elliptical_fourier_cross for p in HEAVY_TAILED},
+    **dict.fromkeys(product(SUPPORTS, POLYNOMIALS), independent.independent_polynomial_cross),
+    **{(p, RBF): independent.independent_rbf_cross for p in SUPPORTS},
+}
+CROSS_COVARIANCES |= _WITH_X
 
 
 def compatibility() -> str:

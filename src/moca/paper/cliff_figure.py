@@ -40,11 +40,8 @@ def _panel_values(axes: Axes, cliff: dict[str, Trained]) -> None:
     for name, certain in (("moca", False), ("moca-ce", True)):
         planner, colour = Planner(SETTINGS["cliff"], certain), _colour(name)
         value, action = planner.best()
-        rest, rests, learned = (
-            EDGE - planner.margin(action),
-            EDGE - cliff[name].margins,
-            cliff[name].values.mean(axis=0),
-        )
+        rest, rests = EDGE - planner.margin(action), EDGE - cliff[name].margins
+        learned = cliff[name].values.mean(axis=0)
         target = r"$V(\mathbb{E}[y'])$" if certain else r"$\mathbb{E}[V(y')]$"
         axes.plot(planner.y, value, color=colour, label=f"exact, with {target}")
         axes.plot(planner.y, learned, "--", color=colour, linewidth=1, label=f"learned, {name}")

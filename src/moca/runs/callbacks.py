@@ -1,9 +1,7 @@
 """Callbacks after each episode: your own functions, early stopping, keeping the best policies."""
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -290,7 +288,7 @@ class KeepBest(Callback):
                 for i, each in enumerate(run.directory.runs)
             ]  # fmt: skip
             (run.path / f"{BEST}.json").unlink(missing_ok=True)  # it scores the policies that are now replaced
-            digest = _digest(run.directory.save_policy(picked, f"{BEST}.npz"))
+            digest = files.digest(run.directory.save_policy(picked, f"{BEST}.npz"))
             told = [row | {"sha256": digest} for row in rows]
             files.write(run.path / f"{BEST}.json", (json.dumps(told, indent=1) + "\n").encode())
         if not interrupted:
@@ -301,15 +299,6 @@ class KeepBest(Callback):
         rows = run.evaluate_learners(learners, self._episodes, seed)
         spread = np.array([row["return_std"] for row in rows]) / np.sqrt(self._episodes - 1)
         return np.array([row["return_mean"] for row in rows]), 1.96 * spread
-
-
-def _digest(path: Path) -> str:
-    """Returns the SHA-256 of a file; empty if it cannot be read."""
-    try:
-        with files.open_to_read(path) as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError:
-        return ""
 
 
 def read_scores(run: Run) -> list[dict[str, Any]]:
@@ -334,6 +323,6 @@ def read_scores(run: Run) -> list[dict[str, Any]]:
     ):
         raise ConfigError(f"{path} does not list a score for each run: remove it together with {BEST}.npz")
     told = {str(row["sha256"]) for row in rows if "sha256" in row}  # none in version 0.1.0
-    if told and told != {_digest(run.path / f"{BEST}.npz")}:
+    if told and told != {files.digest(run.path / f"{BEST}.npz")}:
         raise ConfigError(f"{path} scores other policies than those in {BEST}.npz: remove both")
     return rows

@@ -230,11 +230,9 @@ def _callbacks(arguments: argparse.Namespace) -> list[Any]:
     """Returns the callbacks for --patience and --keep-best."""
     from moca.runs.callbacks import EarlyStopping, KeepBest
 
-    patience, keep = (
-        getattr(arguments, "patience", None),
-        getattr(arguments, "keep_best", False),
-    )  # not options of sweep
-    return [*([EarlyStopping(patience)] if patience else []), *([KeepBest()] if keep else [])]
+    given = vars(arguments)  # these are not options of sweep
+    patience = given.get("patience")
+    return [*([EarlyStopping(patience)] if patience else []), *([KeepBest()] if given.get("keep_best") else [])]
 
 
 def _refuse_no_run(directory: Path) -> None:

@@ -340,7 +340,7 @@ class RunDirectory:
             return learned.read(self.path / name, like)
         except FileNotFoundError:
             raise ConfigError(f"{self.path} has no {name} yet: the run has not reached that point") from None
-        except learned.OtherArraysError as error:
+        except learned.UnexpectedArraysError as error:
             raise ConfigError(
                 f"{self.path / name} does not fit the run's config.json{self._made_by}: {error}"
             ) from None

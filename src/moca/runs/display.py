@@ -158,7 +158,7 @@ def learning_curve(
             if left > 1 and not beside:
                 axes.fill_between(steps, mean - spread, mean + spread, color=colour, alpha=0.15, linewidth=0)
         axes.set(xlabel="environment steps", ylabel="return of an episode", title=title)
-        axes.xaxis.set_major_formatter(lambda x, _: f"{x / 1000:g}k" if x else "0")
+        axes.xaxis.set_major_formatter(figures.thousands)
         axes.set_ylim(bottom=min(0, axes.get_ylim()[0]))
         axes.legend(title=f"mean ± sd over {seeds} seeds" if seeds > 1 else "one seed", loc="best")
         return figures.save(figure, folder, "learning_curve", ("png", "svg"))

@@ -30,22 +30,7 @@ def write(path: Path | str, agent: Agent, learner: Any, origin: Mapping[str, Any
     A name that ends in .onnx gives an ONNX model.
     """
     env, config = agent.env, agent.config
-    if isinstance(agent.filter, Delayed):
-        raise ConfigError(
-            f"a policy whose filter expects sensor.delay = {config.sensor.delay} cannot be exported yet: its actions "
-            "would have to be predicted ahead there too; use agent.policy()"
-        )
-    if env.history is not None:
-        raise ConfigError(
-            f"a policy whose state has sensor.history = {config.sensor.history} cannot be exported yet; use "
-            "agent.policy()"
-        )
-    if config.belief.width:
-        raise ConfigError("a policy with belief.width = true cannot be exported yet; use agent.policy()")
-    if config.belief.propagation != "derivative":
-        raise ConfigError(
-            f"a policy with belief.propagation = {config.belief.propagation} cannot be exported yet; use agent.policy()"
-        )
+    _refuse_unexportable(agent)
     facts = {
         **origin,
         "format": FORMAT,
@@ -75,6 +60,20 @@ def write(path: Path | str, agent: Agent, learner: Any, origin: Mapping[str, Any
         path.parent.mkdir(parents=True, exist_ok=True)
         files.write(path, content, apart=f".{os.getpid()}")
     return path
+
+
+def _refuse_unexportable(agent: Agent) -> None:
+    belief, sensor = agent.config.belief, agent.config.sensor
+    ahead = ": its actions would have to be predicted ahead there too"
+    cases = (
+        (isinstance(agent.filter, Delayed), f"whose filter expects sensor.delay = {sensor.delay}", ahead),
+        (agent.env.history is not None, f"whose state has sensor.history = {sensor.history}", ""),
+        (belief.width, "with belief.width = true", ""),
+        (belief.propagation != "derivative", f"with belief.propagation = {belief.propagation}", ""),
+    )
+    for there, which, why in cases:
+        if there:
+            raise ConfigError(f"a policy {which} cannot be exported yet{why}; use agent.policy()")
 
 
 def _greedy(agent: Agent, learner: Any) -> Parts:

@@ -74,7 +74,6 @@ def train(
     if isinstance(env, HostEnvironment) and env.name:
         same = {"env.name": env.name, "env.flatten": env.flatten}
         config, env = override(config, same), None  # so that the directory is self-contained
-    seeds = [config.seed + i for i in range(config.seeds)]
     use_all_cores()  # before checks of the environment, or meta.json, start JAX
     keep_compiled()
     if env is None:
@@ -84,7 +83,7 @@ def train(
     if checked := env or found(config.env.name, config.env.flatten):
         refuse_broken(checked, config.sensor.gaps)
     _refuse_partial(config, checked)
-    runs = [{"seed": seed, **settings} for settings in varied for seed in seeds]
+    runs = [{"seed": config.seed + i, **settings} for settings in varied for i in range(config.seeds)]
     starting.refuse_other(start)
     directory = RunDirectory(out)
     directory.refuse(config, runs)  # before there is even a lock

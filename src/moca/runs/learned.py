@@ -13,7 +13,7 @@ from moca.config import ConfigError
 from moca.deploy.files import LARGEST, read_arrays
 
 
-class OtherArraysError(ValueError):
+class UnexpectedArraysError(ValueError):
     """The file contains arrays other than expected."""
 
 
@@ -35,7 +35,7 @@ def read(path: Path, like: Any) -> Any:
 
     Raises:
         FileNotFoundError: If there is no such file.
-        OtherArraysError: If the names, shapes or dtypes differ from those of `like`.
+        UnexpectedArraysError: If the names, shapes or dtypes differ from those of `like`.
         ConfigError: If the file cannot be read, or a number is not finite.
     """
     leaves, structure = jax.tree.flatten(like)
@@ -48,7 +48,7 @@ def read(path: Path, like: Any) -> Any:
     names = [f"leaf{number:03d}" for number in range(len(leaves))] if before else _paths(like)
     wanted = {name: (leaf.shape, leaf.dtype) for name, leaf in zip(names, leaves, strict=True)}
     if {name: (array.shape, array.dtype) for name, array in stored.items()} != wanted:
-        raise OtherArraysError("its arrays have other names, shapes or types")
+        raise UnexpectedArraysError("its arrays have other names, shapes or types")
     for name, array in stored.items():
         if not np.isfinite(array).all():
             raise ConfigError(f"{path} contains numbers that are not finite, in {name}")

@@ -26,33 +26,39 @@ from moca.runs import refuse_foreign
 PRESET = "tuned"  # the default
 
 
+def _settings() -> dict[str, tuple[str, str]]:
+    """Returns the settings with an option of their own: by option, the setting and its help."""
+    return {
+        "env": ("env.name", "a MuJoCo Playground or Gymnasium environment, or MODULE:CLASS (default: CartpoleBalance)"),
+        "agent": ("agent", f"one of {', '.join(AGENTS)} (default: moca)"),
+        "sigma": (
+            "noise.sigma",
+            "standard deviation of the observation noise, or one for each observed dimension, as in 0.1,0.2 "
+            "(default: 0)",
+        ),
+        "noise": ("noise.kind", f"one of {', '.join(NOISES)} (default: homoscedastic)"),
+        "drop": ("sensor.drop", "probability that an observation is missing (default: 0)"),
+        "delay": ("sensor.delay", "decisions by which observations are late (default: 0)"),
+        "observed": ("sensor.observed", "observed dimensions, counted from 0, as in 0,1,2 (default: all)"),
+        "history": ("sensor.history", "earlier observations in the state, if it lacks velocities (default: 0)"),
+        "value": ("value.kind", f"function class of V, one of {', '.join(VALUES)} (default: from the preset)"),
+        "steps": ("train.steps", "environment steps per run (default: 100000)"),
+        "seeds": ("seeds", "number of runs, one per seed (default: 1)"),
+        "seed": ("seed", "the first seed (default: 0)"),
+        "action-repeat": ("env.action_repeat", "environment steps per decision (default: from the preset)"),
+    }
+
+
 def add_run_options(parser: Parser) -> None:
     """Adds the options that `train` and `sweep` share."""
-    parser.add_argument(
-        "--env", help="a MuJoCo Playground or Gymnasium environment, or MODULE:CLASS (default: CartpoleBalance)"
-    )
-    parser.add_argument("--agent", help=f"one of {', '.join(AGENTS)} (default: moca)")
     parser.add_argument("--preset", help=f"one of {', '.join(presets.PRESETS)} (default: {PRESET})")
-    parser.add_argument(
-        "--sigma",
-        help="standard deviation of the observation noise, or one for each observed dimension, as in 0.1,0.2 "
-        "(default: 0)",
-    )
-    parser.add_argument("--noise", help=f"one of {', '.join(NOISES)} (default: homoscedastic)")
-    parser.add_argument("--drop", help="probability that an observation is missing (default: 0)")
-    parser.add_argument("--delay", help="decisions by which observations are late (default: 0)")
-    parser.add_argument("--observed", help="observed dimensions, counted from 0, as in 0,1,2 (default: all)")
-    parser.add_argument("--history", help="earlier observations in the state, if it lacks velocities (default: 0)")
-    parser.add_argument("--value", help=f"function class of V, one of {', '.join(VALUES)} (default: from the preset)")
+    for option, (_, text) in _settings().items():
+        parser.add_argument(f"--{option}", help=text)
     parser.add_argument(
         "--filter",
         action=argparse.BooleanOptionalAction,
         help="act and learn on a filtered belief over the state (default: from the preset)",
     )
-    parser.add_argument("--steps", help="environment steps per run (default: 100000)")
-    parser.add_argument("--seeds", help="number of runs, one per seed (default: 1)")
-    parser.add_argument("--seed", help="the first seed (default: 0)")
-    parser.add_argument("--action-repeat", help="environment steps per decision (default: from the preset)")
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="any setting, by its name in config.json"
     )
@@ -76,28 +82,13 @@ def given_options(arguments: argparse.Namespace) -> dict[str, tuple[str, Any]]:
 
     --set takes precedence over the other options.
     """
-    sigma = "noise.sigmas" if "," in (arguments.sigma or "") else "noise.sigma"
-    plain = {
-        "env.name": ("--env", arguments.env),
-        "agent": ("--agent", arguments.agent),
-        "seed": ("--seed", arguments.seed),
-        "seeds": ("--seeds", arguments.seeds),
-        "env.action_repeat": ("--action-repeat", arguments.action_repeat),
-        "noise.kind": ("--noise", arguments.noise),
-        sigma: ("--sigma", arguments.sigma),
-        "sensor.drop": ("--drop", arguments.drop),
-        "sensor.delay": ("--delay", arguments.delay),
-        "sensor.observed": ("--observed", arguments.observed),
-        "sensor.history": ("--history", arguments.history),
-        "train.steps": ("--steps", arguments.steps),
-        "value.kind": ("--value", arguments.value),
-        "belief.filter": ("--filter" if arguments.filter else "--no-filter", arguments.filter),
-    }
-    given = {
-        name: (option if isinstance(value, bool) else f"{option} {value}", value)
-        for name, (option, value) in plain.items()
-        if value is not None
-    }
+    given: dict[str, tuple[str, Any]] = {}
+    for option, (name, _) in _settings().items():
+        if (value := vars(arguments)[option.replace("-", "_")]) is not None:
+            name = "noise.sigmas" if option == "sigma" and "," in value else name
+            given[name] = f"--{option} {value}", value
+    if arguments.filter is not None:
+        given["belief.filter"] = "--filter" if arguments.filter else "--no-filter", arguments.filter
     return given | {name: (f"--set {name}={value}", value) for name, value in map(parse_assignment, arguments.set)}
 
 

@@ -1,6 +1,5 @@
 """Runs that start from the weights of another run, which they copy."""
 
-import hashlib
 from typing import Any
 
 import jax
@@ -39,9 +38,8 @@ def keep(directory: RunDirectory, start: Any) -> None:
         raise ConfigError(f"{directory.path} already has a run, which did not start from another run's weights")
     count = len(start.directory.runs)
     taken = np.arange(len(directory.runs)) % count
-    directory.save_policy(jax.tree.map(lambda leaf: np.asarray(leaf)[taken], start.learners), FILE)
-    digest = hashlib.sha256((directory.path / FILE).read_bytes()).hexdigest()
-    told = {"run": str(start.path), "sha256": digest}
+    path = directory.save_policy(jax.tree.map(lambda leaf: np.asarray(leaf)[taken], start.learners), FILE)
+    told = {"run": str(start.path), "sha256": files.digest(path)}
     whole = origin.identity(directory._read("config.json"), directory.runs, told)
     directory.note(start=told, identity=whole)
 
@@ -55,11 +53,7 @@ def begun(directory: RunDirectory, state: Any) -> Any:
     if told is None:
         return state
     path = directory.path / FILE
-    try:
-        with files.open_to_read(path) as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError:  # missing, a folder, a pipe
-        found = ""
+    found = files.digest(path)
     if not isinstance(told, dict) or not found or found != told.get("sha256"):
         raise ConfigError(f"{path} does not hold the weights that the run started from: start a new run elsewhere")
     learner = directory.load_policy(state.learner, FILE)._replace(updates=state.learner.updates)

@@ -12,6 +12,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from moca import figures
+from moca.names import folder_name
 from moca.studies.plots import inside, landscape, learning, scores
 from moca.studies.plots.cells import Cells
 from moca.studies.registry import task
@@ -42,7 +43,7 @@ def drawn(cells: Cells, maps: Path) -> Iterator[tuple[str, Figure]]:
         yield "profiles", figure
     for env in cells.envs:
         if figure := learning.overestimation(cells, env):
-            yield "overestimation" if len(cells.envs) == 1 else f"overestimation-{_plain(env)}", figure
+            yield "overestimation" if len(cells.envs) == 1 else f"overestimation-{folder_name(env)}", figure
     if figure := inside.diagnostics(cells):
         yield "diagnostics", figure
     if figure := inside.calibration(cells):
@@ -55,8 +56,4 @@ def drawn(cells: Cells, maps: Path) -> Iterator[tuple[str, Figure]]:
 def _name(cells: Cells, env: str) -> str:
     """Returns the name of a task's figure: the paper's if all of its noise levels are present."""
     known = task(env)
-    return known.figure if known.figure and known.noises <= set(cells.noises(env)) else f"learning-{_plain(env)}"
-
-
-def _plain(env: str) -> str:
-    return env.replace(":", "-").replace("/", "-")
+    return known.figure if known.figure and known.noises <= set(cells.noises(env)) else f"learning-{folder_name(env)}"

@@ -274,13 +274,8 @@ def _cluster(ray: Any, address: str | None) -> Iterator[None]:
 
 def _work(text: str, directory: str, name: str, options: Options) -> dict[str, bytes]:
     """Runs a job in a Ray worker and returns the small files of its directory."""
-    from moca.devices import use_device
-    from moca.studies.work import run_job
-
-    use_device(options.device)
     import_plugins()
-    job = next(job for job in grid.plan(grid.from_json(text)) if job.name == name)
-    run = run_job(Path(directory), job, options.checkpoint_every, None, options.trust)
+    run = _run(grid.from_json(text), Path(directory), name, options)
     return {path.name: path.read_bytes() for path in run.path.iterdir() if path.is_file() and path.name != "lock"}
 
 
@@ -294,12 +289,16 @@ def _put(path: Path, files: dict[str, bytes]) -> None:
 
 def work(directory: Path, name: str, options: Options, console: Console | None = None) -> None:
     """Runs one job of the study, given by name or number, in this process."""
+    _run(results.load_grid(directory), directory, name, options, console)
+
+
+def _run(plan: Grid, directory: Path, name: str, options: Options, console: Console | None = None) -> Any:
     from moca.devices import use_device
     from moca.studies.work import run_job
 
-    (job,) = grid.chosen(grid.plan(results.load_grid(directory)), name)
+    (job,) = grid.chosen(grid.plan(plan), name)
     use_device(options.device)
-    run_job(directory, job, options.checkpoint_every, console, options.trust)
+    return run_job(directory, job, options.checkpoint_every, console, options.trust)
 
 
 def _stop_with_parent() -> None:

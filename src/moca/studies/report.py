@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from markupsafe import Markup
 
 from moca import pages
 from moca.files import writing
@@ -50,8 +49,6 @@ def render(directory: Path, beside: Path) -> str:
     """Returns the page as text; large videos are linked relative to the folder `beside`."""
     plan, table = results.load_grid(directory), _sorted(results.load_results(directory))
     origin = results.load_origin(directory)
-    style = pages.rules() + "".join(pages.asset(*each) for each in STYLE)
-    script = "".join(pages.asset(*each) for each in SCRIPT)
     agents, presets = _ordered(table, plan), list(table["preset"].unique())
     data = report_charts.collect(table, agents, presets)
     charts = {panel["section"] for panel in data["panels"]}
@@ -65,9 +62,7 @@ def render(directory: Path, beside: Path) -> str:
         "configuration": "Configuration", "origin": "Versions", "again": "How to reproduce",
     }  # fmt: skip
     return pages.templates("moca.studies").get_template("report.html").render(
-        policy=pages.policy(script, style),
-        style=Markup(style),
-        script=Markup(script),
+        **pages.own(STYLE, SCRIPT),
         plan=plan,
         plan_text=grid.to_json(plan),
         contents=contents,

@@ -130,9 +130,8 @@ def _learning(table: "pd.DataFrame", finals: Mapping[tuple, np.ndarray]) -> list
     for (env, noise), block in table.groupby(["env", "noise"], sort=False):
         curves = []
         for (preset, agent), cell in block.groupby(["preset", "agent"], sort=False):
-            survived = (
-                cell.groupby("seed")["diverged"].max() == 0
-            ).to_numpy()  # by seed, in the order of a curve's columns
+            # By seed, in the order of a curve's columns.
+            survived = (cell.groupby("seed")["diverged"].max() == 0).to_numpy()
             metrics = {}
             steps, found = statistics.curves_of(cell, names)
             for name, values in zip(names, found, strict=True):

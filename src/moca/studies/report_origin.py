@@ -22,7 +22,7 @@ from moca.studies.report_tables import Row, Table, heads, listed, row_head
 FILM_LIMIT = 1_000_000  # bytes; larger videos are linked, not embedded
 
 
-class Film(NamedTuple):
+class Video(NamedTuple):
     """A video: its content in base64, or a link to it."""
 
     name: str
@@ -38,7 +38,7 @@ class Again(NamedTuple):
     notes: list[str]
 
 
-def films(directory: Path, beside: Path, plan: Grid) -> list[Film]:
+def films(directory: Path, beside: Path, plan: Grid) -> list[Video]:
     """Returns the videos, small ones embedded, large ones linked."""
     found = []
     jobs = {job.name: job for job in grid.plan(plan)}
@@ -47,9 +47,9 @@ def films(directory: Path, beside: Path, plan: Grid) -> list[Film]:
             continue
         name, size = _filmed(jobs[film.stem]) if film.stem in jobs else film.stem, film.stat().st_size
         if size <= FILM_LIMIT:
-            found.append(Film(name, size, base64.b64encode(film.read_bytes()).decode()))
+            found.append(Video(name, size, base64.b64encode(film.read_bytes()).decode()))
         else:
-            found.append(Film(name, size, link=quote(Path(os.path.relpath(film, beside)).as_posix())))
+            found.append(Video(name, size, link=quote(Path(os.path.relpath(film, beside)).as_posix())))
     return found
 
 
@@ -119,19 +119,10 @@ def study_command(plan: Grid) -> str | None:
     if plan.name not in registry.grids():
         return None
     ours = registry.grids()[plan.name]
-    words = ["moca", "study", plan.name]
-    options: dict[str, Any] = {}
-    given, usual = (
-        {
-            "seeds": each.seeds, "seed": each.seed, "steps": each.blocks[0].steps, "presets": each.presets,
-            "agents": each.blocks[0].agents,
-        }
-        for each in (plan, ours)
-    )  # fmt: skip
-    for name, value in dict[str, Any](given).items():
-        if value != usual[name]:
-            options[name] = value
-            words += [f"--{name}", *([str(value)] if isinstance(value, int) else value)]
+    words, usual = ["moca", "study", plan.name], _options(ours)
+    options = {name: value for name, value in _options(plan).items() if value != usual[name]}
+    for name, value in options.items():
+        words += [f"--{name}", *([str(value)] if isinstance(value, int) else value)]
     own = ours.blocks[0].settings
     settings = {name: value for name, value in plan.blocks[0].settings.items() if own.get(name) != value}
     for name, value in settings.items():
@@ -141,6 +132,12 @@ def study_command(plan: Grid) -> str | None:
         return shlex.join(words) if grid.narrowed(ours, **options, settings=settings) == asked else None
     except ConfigError:
         return None
+
+
+def _options(plan: Grid) -> dict[str, Any]:
+    """Returns what the options of `moca study` may change in a grid."""
+    steps, agents = plan.blocks[0].steps, plan.blocks[0].agents
+    return {"seeds": plan.seeds, "seed": plan.seed, "steps": steps, "presets": plan.presets, "agents": agents}
 
 
 def machine(job: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import reprlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +65,15 @@ def collect(directory: Path, jobs: Sequence[Job]) -> Path:
 def write(path: Path, content: bytes) -> None:
     """Writes a temporary file and renames it; safe for several processes at once."""
     files.write(path, content, apart=f".{os.getpid()}")
+
+
+def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
+    """Does so with arrays, as an .npz file."""
+    import numpy as np
+
+    held = io.BytesIO()
+    np.savez_compressed(held, **arrays)
+    write(path, held.getvalue())
 
 
 def finished(directory: Path, job: Job) -> bool:
@@ -277,8 +286,6 @@ def _job_table(run: Path, job: Job) -> "pd.DataFrame":
 
 def _collect_landscapes(directory: Path, jobs: Sequence[Job]) -> None:
     """Writes one file per preset with the jobs' values and actions over a task's plane."""
-    import numpy as np
-
     for preset in dict.fromkeys(job.preset for job in jobs):
         arrays: dict[str, Any] = {}
         for job in jobs:
@@ -286,9 +293,7 @@ def _collect_landscapes(directory: Path, jobs: Sequence[Job]) -> None:
             if job.preset == preset and path.exists():
                 arrays |= read_landscape(path)
         if arrays:
-            held = io.BytesIO()
-            np.savez_compressed(held, **arrays)
-            write(directory / f"landscape-{preset}.npz", held.getvalue())
+            write_arrays(directory / f"landscape-{preset}.npz", arrays)
 
 
 def _collect_films(directory: Path, jobs: Sequence[Job]) -> None:

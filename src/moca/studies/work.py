@@ -1,6 +1,5 @@
 """One job of a study, from its plan to a finished run directory; called by every launcher."""
 
-import io
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -20,7 +19,7 @@ from moca.runs.launch import train
 from moca.runs.run import Run, load
 from moca.studies import registry
 from moca.studies.grid import Job
-from moca.studies.results import CELLS, FILM, LANDSCAPE, write
+from moca.studies.results import CELLS, FILM, LANDSCAPE, write_arrays
 
 
 def run_job(
@@ -89,6 +88,4 @@ def _write_landscapes(path: Path, job: Job) -> None:
         value, action = jax.jit(jax.vmap(lambda o, a=agent, s=learner: (a.value(s, o), a.act(s, o)[0])))(seen)
         arrays[f"value/{job.agent}/{noise}"] = np.asarray(value, np.float32).reshape(angle.shape)
         arrays[f"action/{job.agent}/{noise}"] = np.asarray(action, np.float32).reshape(angle.shape)
-    held = io.BytesIO()
-    np.savez_compressed(held, **arrays)
-    write(path / LANDSCAPE, held.getvalue())
+    write_arrays(path / LANDSCAPE, arrays)

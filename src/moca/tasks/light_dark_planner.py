@@ -34,7 +34,7 @@ def noise(x: np.ndarray) -> np.ndarray:
     return deviation(DARK, BRIGHT, (), x)
 
 
-class Planner:
+class BeliefPlanner:
     """Values of the belief on a grid, linear between its points; the last axis is of the width."""
 
     def __init__(self, means: int = 301, widths: int = 31, actions: int = 81) -> None:

@@ -11,17 +11,6 @@ from moca.moments.functions.rbf import RBF
 from moca.moments.functions.ridge import GELU, Erf, Fourier, Gated, ReLU, Ridge
 
 __all__ = [
-    "GELU",
-    "RBF",
-    "Erf",
-    "Fourier",
-    "Function",
-    "Gated",
-    "Matern",
-    "Polynomial",
-    "Quadratic",
-    "ReLU",
-    "Ridge",
-    "Sum",
+    "GELU", "RBF", "Erf", "Fourier", "Function", "Gated", "Matern", "Polynomial", "Quadratic", "ReLU", "Ridge", "Sum",
     "role",
-]
+]  # fmt: skip

@@ -162,6 +162,21 @@ class Features(Function):
         return self.weigh(self.features(x)) + self.constant
 
 
+class Centred(Features):
+    """Bases around M centres."""
+
+    weights: Float[Array, "*outputs m"] | None
+    centers: Float[Array, "m d"] = role("basis")
+
+    @property
+    def dimension(self) -> int:
+        return self.centers.shape[1]
+
+    @property
+    def count(self) -> int:
+        return self.centers.shape[0]
+
+
 def set_weights(weights: check.Numbers | None, constant: check.Numbers, rows: Array) -> tuple[Any, ...]:
     """Returns `weights` and `constant` as arrays; a scalar constant applies to all outputs."""
     weights = None if weights is None else check.as_float(weights)

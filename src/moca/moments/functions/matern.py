@@ -8,10 +8,10 @@ from jaxtyping import Array, Float
 
 from moca.moments import _checks as check
 from moca.moments._special import MATERN
-from moca.moments.functions.base import Features, check_rows, role, set_weights
+from moca.moments.functions.base import Centred, check_rows, role, set_weights
 
 
-class Matern(Features):
+class Matern(Centred):
     """V(x) = Σᵢ wᵢ Πⱼ k(√(2ν) |xⱼ − cᵢⱼ| / ℓⱼ) + constant, a product of Matérn kernels.
 
     k(t) is e⁻ᵗ, (1 + t) e⁻ᵗ or (1 + t + t²/3) e⁻ᵗ. The kernel is a product over dimensions, not a
@@ -25,8 +25,6 @@ class Matern(Features):
         constant: Added everywhere, zero by default.
     """
 
-    weights: Float[Array, "*outputs m"] | None
-    centers: Float[Array, "m d"] = role("basis")
     lengthscales: Float[Array, "d"] = role("positive")
     nu: float = eqx.field(static=True)  # type: ignore[misc]
     constant: Float[Array, "*outputs"] = role("constant")
@@ -52,14 +50,6 @@ class Matern(Features):
         check.is_positive(self, lengthscales=self.lengthscales)
         if self.nu not in MATERN:
             raise ValueError(f"Matern.nu must be 0.5, 1.5 or 2.5, got {self.nu:g}")
-
-    @property
-    def dimension(self) -> int:
-        return self.centers.shape[1]
-
-    @property
-    def count(self) -> int:
-        return self.centers.shape[0]
 
     @property
     def rates(self) -> Float[Array, "d"]:

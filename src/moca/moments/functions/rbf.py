@@ -5,10 +5,10 @@ from jaxtyping import Array, Float
 
 from moca.moments import _checks as check
 from moca.moments._numerics import dot
-from moca.moments.functions.base import Features, check_rows, role, set_weights
+from moca.moments.functions.base import Centred, check_rows, role, set_weights
 
 
-class RBF(Features):
+class RBF(Centred):
     """V(x) = Σᵢ wᵢ exp(−½ (x − cᵢ)ᵀ Λᵢ (x − cᵢ)) + constant [Eq. 6].
 
     Args:
@@ -19,8 +19,6 @@ class RBF(Features):
         constant: Added everywhere, zero by default.
     """
 
-    weights: Float[Array, "*outputs m"] | None
-    centers: Float[Array, "m d"] = role("basis")
     precision: Float[Array, "..."] = role("positive")
     constant: Float[Array, "*outputs"] = role("constant")
 
@@ -48,14 +46,6 @@ class RBF(Features):
             check.is_positive_matrix(self, "precision", self.precision, definite=True)
         else:
             check.is_positive(self, precision=self.precision)
-
-    @property
-    def dimension(self) -> int:
-        return self.centers.shape[1]
-
-    @property
-    def count(self) -> int:
-        return self.centers.shape[0]
 
     def features(self, x: Float[Array, "d"]) -> Float[Array, "m"]:
         if self.precision.ndim == 3:

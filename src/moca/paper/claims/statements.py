@@ -52,9 +52,8 @@ class Difference:
     ours: Side
     theirs: Side
     sign: int = 1
-    learned: tuple[tuple[str, str], ...] | None = (
-        None  # agents and noises that must have learned, by default both sides
-    )
+    # Agents and noises that must have learned, by default both sides.
+    learned: tuple[tuple[str, str], ...] | None = None
 
     @property
     def gate(self) -> tuple[tuple[str, str], ...]:
@@ -144,10 +143,8 @@ def _higher(task: str, beyond: list[str], known: set[Cell]) -> Iterator[Claim]:
 
 
 def _ends_higher(ours: str, theirs: str, task: str, noise: str) -> Claim:
-    part, statement = (
-        Difference(Side(ours, noise), Side(theirs, noise)),
-        f"{label(ours)} ends higher than {label(theirs)}",
-    )
+    part = Difference(Side(ours, noise), Side(theirs, noise))
+    statement = f"{label(ours)} ends higher than {label(theirs)}"
     return Claim(f"{ours}-above-{theirs}", statement, "difference of final returns > 0", task, noise, (part,))
 
 
@@ -197,9 +194,8 @@ def _more_noise(task: str, known: set[Cell]) -> Iterator[Claim]:
         if not agents or (far and not {(task, "moca", n) for n in (before, after)} <= known):
             continue
         noise = _from_to(before, after)
-        less = {
-            agent: Difference(Side("moca", after, before=before), Side(agent, after, before=before)) for agent in agents
-        }
+        ours = Side("moca", after, before=before)
+        less = {agent: Difference(ours, Side(agent, after, before=before)) for agent in agents}
         for agent in agents:
             yield replace(_costs(f"falls-{agent}", "more noise", task, agent, before, after), beyond=far)
             statement = f"more noise costs MoCA less than {label(agent)}"

@@ -50,16 +50,10 @@ class Inspection:
     @cached_property
     def html(self) -> str:
         """The page as text."""
-        from markupsafe import Markup
-
         from moca import pages  # an extra
 
-        style = pages.rules() + "".join(pages.asset(*each) for each in STYLE)
-        script = "".join(pages.asset(*each) for each in SCRIPT)
         return pages.templates(OURS).get_template("inspect.html").render(
-            policy=pages.policy(script, style),
-            style=Markup(style),
-            script=Markup(script),
+            **pages.own(STYLE, SCRIPT),
             page=self,
             steps=max(len(view.arrays["value"]) for view in self.views),
             shares={count: 100 * share for count, share in INSIDE.items()},
@@ -115,7 +109,8 @@ def inspect(
     episode, number = whole("episode", episode), run._refuse_run(number)
     shown_runs: list[tuple[Run, int]] = [(run, number)]
     if beside is not None:
-        shown_runs.append((_refuse_stranger(run, beside), beside._refuse_run(_other(beside_number, number))))
+        other = number if beside_number is None else beside_number
+        shown_runs.append((_refuse_stranger(run, beside), beside._refuse_run(other)))
     most = min(agent_steps(each.config) for each, _ in shown_runs)
     steps = most if steps is None else whole("steps", steps, 1, most)
     views = tuple(
@@ -127,10 +122,6 @@ def inspect(
     every = sketch.names if sketch else (run.env or named(name, run.config.env.flatten)).observation_names
     names = tuple(str(every[i]).encode(errors="replace").decode() if i < len(every) else f"s{i + 1}" for i in observed)
     return Inspection(name, episode, names, run.environment, views, ahead)
-
-
-def _other(number: int | None, first: int) -> int:
-    return first if number is None else number
 
 
 def _refuse_stranger(run: "Run", beside: Any) -> "Run":

@@ -6,6 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
+from moca import figures
 from moca.looks import Look
 from moca.studies.plots.cells import Middle, Series
 from moca.studies.plots.looks import LOST
@@ -114,21 +115,16 @@ def closer(axes: Axes, drawn: Mapping[Look, tuple[np.ndarray, Middle]], finals: 
     inset.set(ylim=(least - room, most + room))
     inset.set_title("zoomed: second half", fontsize=7, loc="left", pad=2)
     inset.tick_params(labelsize=7, length=2)
-    inset.xaxis.set_major_formatter(thousands)
+    inset.xaxis.set_major_formatter(figures.thousands)
     inset.locator_params(axis="x", nbins=2)
     inset.locator_params(axis="y", nbins=4)
     return True
 
 
-def thousands(x: float, _: object = None) -> str:
-    """Formats a number in thousands, such as `25k`."""
-    return f"{x / 1000:g}k" if x else "0"
-
-
 def steps_axis(axes: Axes) -> None:
     """Formats the axis of steps, from zero and in thousands."""
     axes.set_xlabel("environment steps")
-    axes.xaxis.set_major_formatter(thousands)
+    axes.xaxis.set_major_formatter(figures.thousands)
     axes.set_xlim(left=0)
 
 

@@ -70,9 +70,8 @@ def _columns(labels: Sequence[str], inches: float) -> int:
 
     Constrained layout does not ensure this.
     """
-    widths = np.array(
-        [0.7 + 0.066 * len(label) for label in labels]
-    )  # of a line sample, its spaces and letters in 8 pt
+    # Of a line sample, its spaces, and letters in 8 pt.
+    widths = np.array([0.7 + 0.066 * len(label) for label in labels])
     fitting = [n for n in range(1, len(labels) + 1) if sum(map(max, np.array_split(widths, n))) <= inches]
     return max(fitting, default=1)
 

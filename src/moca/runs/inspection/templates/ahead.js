@@ -22,7 +22,7 @@ function fan(parent, ink, count, x, y, mean, deviation, dash = "") {
 
 // One number around the present: what was, what is expected, what then happened. `came` is of a step, `mean` and
 // `deviation` are of a step and how many steps ahead of it.
-class Ahead extends Chart {
+class Ahead extends Picture {
   constructor(view, title, came, mean, deviation) {
     super(view, "ahead", title);
     this.svg.classList.add("still");
@@ -56,7 +56,7 @@ class Ahead extends Chart {
 }
 
 // The task from the side, with the places that its points are expected at.
-class Scene extends Chart {
+class SideView extends Picture {
   constructor(view) {
     super(view, "ahead", "From the side", 240);
     this.svg.classList.add("still");
@@ -115,7 +115,7 @@ class Scene extends Chart {
 // Pictures of the forecast of an agent that has one.
 function aheadCharts(view) {
   const { outcome, ahead, ahead_deviation: deviation, reward, ahead_reward: rewards } = view.arrays;
-  const made = view.has("points") ? [new Scene(view)] : [];
+  const made = view.has("points") ? [new SideView(view)] : [];
   data.names.slice(0, 8).forEach((name, i) => {
     made.push(new Ahead(view, name, (t) => outcome.at(t, i), (t, k) => ahead.at(t, k, i), (t, k) => deviation.at(t, k, i)));
   });

@@ -36,7 +36,7 @@ function between(value, low, high) {
 }
 
 // The picture and what is written below it, in the cell of a panel.
-class Chart {
+class Picture {
   constructor(view, panel, title, height = HEIGHT) {
     const cell = document.querySelector(`[data-view="${view.number}"] [data-panel="${panel}"]`);
     Object.assign(this, { view, title, height });
@@ -95,7 +95,7 @@ class Chart {
 
 // Lines over the steps. A line is { label, ink, dash, of: step → number }, a band { kind, label, of: step → [low, high] }
 // from the second step on; `dots` are of steps, too. `ahead` is the dimension whose forecast is drawn.
-class TimeChart extends Chart {
+class TimeChart extends Picture {
   constructor(view, panel, title, lines, { bands = [], dots, bare, note, ahead } = {}) {
     super(view, panel, title);
     Object.assign(this, { lines, bands, dots, bare, note, ahead });
@@ -174,7 +174,7 @@ class TimeChart extends Chart {
 }
 
 // Q(s, ·) − V(s) along one dimension of the action.
-class Parabola extends Chart {
+class Parabola extends Picture {
   constructor(view) {
     super(view, "stage", "", 210);
     this.svg.classList.add("still");
@@ -248,7 +248,7 @@ class Parabola extends Chart {
 }
 
 // A row for each dimension: the members and the outcome, in predicted standard deviations from the predicted mean.
-class Members extends Chart {
+class Members extends Picture {
   constructor(view) {
     super(view, "members", "Prediction of the next observation", 30 + 26 * data.names.length + MARGIN.bottom);
     this.svg.classList.add("still");

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from moca import cli
+from moca import cli, presets
 from moca.config import ConfigError
 from moca.envs.defaults import defaults
 from moca.envs.environment import Environment, Step
@@ -45,6 +45,28 @@ def test_ranges_are_what_is_shown_with_a_margin():
     np.testing.assert_allclose(found["noise.scales"], (3, 1, math.inf, 2, 9), rtol=0.02)
     assert found["value.encoder"] == 0
     assert not {"value.least", "value.most"} & set(found)
+
+
+class Drifting(Environment):
+    """Moves on by one at each step, for as long as it is stepped."""
+
+    terminates: bool = eqx.field(static=True, default=False)
+    observation_size: int = eqx.field(static=True, default=1)
+    action_low: tuple[float, ...] = eqx.field(static=True, default=(-1.0,))
+    action_high: tuple[float, ...] = eqx.field(static=True, default=(1.0,))
+
+    def reset(self, key):
+        return jnp.zeros(1), jnp.zeros(1)
+
+    def step(self, state, action):
+        return state + 1, Step(state + 1, jnp.zeros(()), jnp.array(False))
+
+
+def test_nothing_is_measured_beyond_the_length_of_an_episode():
+    how = presets.how_to_measure("efficient", None, {"env.episode_length": 40})
+    np.testing.assert_allclose(defaults(Drifting(), **how)["value.high"], 44, atol=1)
+    assert presets.how_to_measure("efficient", None, {})["episode"] == 1000
+    assert defaults(Drifting(), episode=1000) == defaults(Drifting())
 
 
 def test_equal_seeds_agree_and_others_differ():

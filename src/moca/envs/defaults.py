@@ -56,6 +56,7 @@ def defaults(
     observed: tuple[int, ...] = (),
     history: int = 0,
     repeat: int = 1,
+    episode: int = 0,
 ) -> dict[str, Any]:
     """Returns measured settings: range, lengthscales and bounds of V, scales of the noise.
 
@@ -71,10 +72,13 @@ def defaults(
         observed: As `sensor.observed`; used only if there is a history.
         history: As `sensor.history`. Ranges are then those of the state.
         repeat: As `env.action_repeat`, over which changes are measured if there is a history.
+        episode: As `env.episode_length`, if known: a compiled environment does not end by itself.
     """
     env = named(env, flatten) if isinstance(env, str) else env
     if isinstance(env, HostEnvironment):
         refuse_broken(env, gaps)
+    elif episode:
+        steps = min(steps, episode)
     if history:
         return _with_history(masked(env, observed), seed, steps, history, repeat)
     seen, rewards, length = _played(env, seed, steps)

@@ -1,18 +1,18 @@
 """Diagnostics: the model's calibration and uncertainty, the covariance's effect on V."""
 
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
-from scipy.special import ndtri
 
 from moca import moments as mm
 from moca.dynamics import GaussianEnsemble
 from moca.replay import Transition, variances
 
 # Half-widths of central intervals, in standard deviations.
-CENTRAL = {percent: float(ndtri(0.5 + percent / 200)) for percent in range(10, 100, 10)}
+CENTRAL = {percent: NormalDist().inv_cdf(0.5 + percent / 200) for percent in range(10, 100, 10)}
 
 
 class Outlook(NamedTuple):

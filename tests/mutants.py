@@ -3,17 +3,22 @@
 
     python tests/mutants.py [moments] [directories] [stateful] [planning] [imagination] [horizons] [claims]
 
-Run by `make mutants`. A mutant that no test kills is a hole in the suite, and the exit code says so.
+Run by `make mutants`. A mutant that no test kills is a hole in the suite, and the exit code says so. The test that
+killed a mutant is noted in killers.json and comes first the next time.
 """
 
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
+KILLERS = ROOT / "tests" / "killers.json"  # which test noticed each mutant last time
 MOMENTS = [
     # file, what stands there, what it becomes
     ("closed_forms/rbf.py", "factor = 1 + jnp.where(huge, 0, variance) * precision", "factor = 1 + 2 * jnp.where(huge, 0, variance) * precision"),
@@ -433,7 +438,7 @@ HORIZONS = [
 ]
 
 SUITES = {
-    "moments": ("moments", MOMENTS, ["tests/moments", "-m", "not slow", "-n", "2"]),
+    "moments": ("moments", MOMENTS, ["tests/moments", "-m", "not slow"]),
     "directories": (
         "runs",
         DIRECTORIES,
@@ -476,37 +481,54 @@ def misplaced(source: Path, folder: str, file: str, old: str) -> str:
     return "" if count == 1 else f"{old!r} stands {count} times in {file}"
 
 
-def surviving(folder: str, mutants: list[tuple[str, str, str]], tests: list[str]) -> list[str]:
-    """The mutants that survive."""
+def surviving(name: str) -> list[str]:
+    """The mutants of a suite that survive. Two are tried at a time."""
+    folder, mutants, tests = SUITES[name]
     if tests_on(str(ROOT / "src"), tests).returncode:
         raise SystemExit("the tests fail before anything is broken: nothing can be learned from them")
-    survivors = []
-    for number, (file, old, new) in enumerate(mutants, 1):
-        with tempfile.TemporaryDirectory() as copy:
-            shutil.copytree(ROOT / "src", copy, dirs_exist_ok=True)
-            if found := misplaced(Path(copy), folder, file, old):
-                raise SystemExit(f"mutant {number}: {found}")
-            path = place(Path(copy), folder, file)
-            path.write_text(path.read_text().replace(old, new))
-            first = (
-                [f"tests/{folder}/{LIKELY[file]}.py", *tests[1:]] if folder == "moments" and file in LIKELY else tests
+    if found := [reason for file, old, _ in mutants if (reason := misplaced(ROOT / "src", folder, file, old))]:
+        raise SystemExit("\n".join(found))
+    survivors, killers = [], json.loads(KILLERS.read_text()) if KILLERS.exists() else {}
+    known = killers.get(name, {})
+    with ThreadPoolExecutor(2) as pool:
+        found = pool.map(lambda mutant: killer(folder, mutant, tests, known.get(label(mutant))), mutants)
+        for number, (mutant, by) in enumerate(zip(mutants, found, strict=True), 1):
+            print(f"{number:2d}/{len(mutants)} {f'killed by {by}' if by else 'SURVIVED'}: {label(mutant)}", flush=True)
+            survivors += [] if by else [label(mutant)]
+            known |= {label(mutant): by} if by and "::" in by else {}
+            KILLERS.write_text(
+                json.dumps({**killers, name: known}, indent=0, sort_keys=True, ensure_ascii=False) + "\n"
             )
-            run = tests_on(copy, first)
-            if not run.returncode and first != tests:
-                run = tests_on(copy, tests)
-        killer = next((line.split("::")[-1] for line in run.stdout.splitlines() if line.startswith("FAILED")), "")
-        print(
-            f"{number:2d}/{len(mutants)} {'killed by ' + killer if run.returncode else 'SURVIVED'}: {old} → {new}",
-            flush=True,
-        )
-        if not run.returncode:
-            survivors.append(old)
-    print(f"{len(mutants) - len(survivors)} of {len(mutants)} mutants killed")
+    print(f"{len(mutants) - len(survivors)} of {len(mutants)} mutants of {name} killed")
     return survivors
 
 
+def killer(folder: str, mutant: tuple[str, str, str], tests: list[str], known: str | None) -> str | None:
+    """Returns the test that notices a mutant, or None.
+
+    The one that noticed it last time is tried first, then those that are likely to, then all.
+    """
+    file, old, new = mutant
+    likely = [[f"tests/{folder}/{LIKELY[file]}.py", *tests[1:]]] if folder == "moments" and file in LIKELY else []
+    with tempfile.TemporaryDirectory() as copy:
+        shutil.copytree(ROOT / "src", copy, dirs_exist_ok=True)
+        path = place(Path(copy), folder, file)
+        path.write_text(path.read_text().replace(old, new))
+        for chosen in [[known]] * bool(known) + likely + [tests]:
+            run = tests_on(copy, chosen)
+            failed = re.search(r"^FAILED (.+?)(?: - .*)?$", run.stdout, re.MULTILINE)
+            # A test that is gone, or not collected, is no test that fails.
+            if failed or (run.returncode and chosen != [known]):
+                return failed[1] if failed else "an error before any test"
+    return None
+
+
+def label(mutant: tuple[str, str, str]) -> str:
+    return " → ".join(mutant)
+
+
 def main(names: list[str]) -> int:
-    return sum(len(surviving(*SUITES[name])) for name in names or SUITES) > 0
+    return sum(len(surviving(name)) for name in names or SUITES) > 0
 
 
 if __name__ == "__main__":

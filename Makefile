@@ -33,7 +33,7 @@ demo: .venv/package ## the main job, on a CPU
 test: install ## all tests but the slow ones
 	$(BIN)/python -m pytest $(WORKERS) -m "not slow" --durations 20 --junit-xml build/tests.xml
 
-slowest: ## tests/slowest.md anew from the last make test
+slowest: ## regenerate tests/slowest.md from the last make test
 	$(BIN)/python tools/slowest.py
 
 test-slow: install ## every test
@@ -80,10 +80,10 @@ bench: install ## time the backup, training programs and their growth (minutes)
 mutants: install ## break each formula and each rule on purpose; every mutant must be caught (an hour)
 	$(BIN)/python tests/mutants.py
 
-results: install ## figures, pages and claims anew from the tables in results/
+results: install ## regenerate figures, pages and claims from the tables in results/
 	$(BIN)/python tools/results.py
 
-lock: ## write constraints.txt anew: make lock PYTHONS="python3.11 python3.12"
+lock: ## regenerate constraints.txt: make lock PYTHONS="python3.11 python3.12"
 	$(PYTHON) tools/lock.py $(PYTHONS)
 
 clean: ## remove what was built

@@ -96,7 +96,7 @@ def twin_values(
 ) -> Float[Array, "two n"]:
     """Returns E[Vᵢ(s′)] of both functions (see `twin`) for n predictions.
 
-    `backup` may replace E.
+    A `backup` other than `mm.expectation` is applied in place of the expectation.
     """
     over_batch = jax.vmap(backup, (0, None))
     return jax.vmap(over_batch, (None, twin_axes(values)))(predictions, values)

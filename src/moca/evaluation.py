@@ -120,7 +120,12 @@ def judge(agent: Agent, episode: Episode) -> Float[Array, "three"]:
 
 
 def summary(noisy: Float[Array, "episodes three"], clean: Float[Array, "episodes"]) -> dict[str, Float[Array, ""]]:
-    """Returns the scores, from `judge` for noisy episodes and from the returns without noise."""
+    """Returns the scores of a policy by name, as means over episodes.
+
+    Args:
+        noisy: What `judge` returns for each episode with observation noise.
+        clean: The return of each episode without it.
+    """
     returns, over, variance = noisy.T
     numbers = (returns.mean(), returns.std(), clean.mean(), over.mean(), variance.mean())
     return dict(zip(SCORES, numbers, strict=True))

@@ -226,7 +226,10 @@ def _product(a: Float[Array, "obs obs"], b: Float[Array, "obs obs"]) -> Float[Ar
 
 
 def _likelier(model: ModelState, episodes: Transition, lr: Float[Array, ""]) -> ModelState:
-    """Returns the model with levels that make the observations of episodes more likely."""
+    """Takes gradient steps on the noise levels, to make the observations of episodes more likely.
+
+    Returns the model with the new levels, and with the calibration learned along with them.
+    """
     ensemble, statistics = model.ensemble, model.ensemble.statistics
     size, history = len(statistics.mean[0]), ensemble.history
     plain = eqx.tree_at(lambda e: e.calibration, ensemble, Calibration.none(size))

@@ -116,7 +116,7 @@ FILES = {
     "table: noise of words": ("results.parquet", table_with(noise="loud"), "is not a valid noise"),
     "table: everything twice": ("results.parquet", table_with(pd.concat([whole_table()] * 2)), "occurs twice"),
     # Where it comes from
-    "origin: a list": ("origin.json", b"[]", "not a table of jobs"),
+    "origin: a list": ("origin.json", b"[]", "must contain a JSON object"),
     "origin: no JSON": ("origin.json", b"{", "as JSON"),
     "origin: no UTF-8": ("origin.json", b"\xff", "utf-8"),
     "origin: nested": ("origin.json", b'{"a":' * 100_000, "nested too deeply"),

@@ -80,7 +80,7 @@ class Agent(eqx.Module):
         return None
 
     def taken_for_state(self, state: Any, observation: Float[Array, "obs"]) -> Float[Array, "inputs"]:
-        """Returns the input of `act` and `value` for an observation without a past."""
+        """Returns the input of `act` and `value` for a single observation, without earlier ones."""
         if not self.config.belief.width:
             return observation
         return features(self.config, self.filter.init(state.model, observation))

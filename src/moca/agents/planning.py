@@ -131,9 +131,10 @@ class PlanningAgent(QuadraticAgent):
 
 
 def improved(value: Any, start: Plan, iterations: int, size: Any) -> Plan:
-    """Returns the best plan found by Adam within [−1, 1], whose steps shrink linearly to zero.
+    """Returns the best plan that Adam finds within [−1, 1].
 
-    A plan whose value is not a number is never the best.
+    The learning rate decays linearly from `size` to zero. A plan whose value is NaN is never the
+    best.
     """
 
     def one(carry: tuple, left: Float[Array, ""]) -> tuple[tuple, None]:

@@ -19,21 +19,21 @@ Load = Callable[[], Any]
 
 
 class AgentEntry(NamedTuple):
-    """An agent."""
+    """The registry entry of an agent."""
 
     load: Load  # its class
     prediction: Load | None  # the rule for the distribution of s′; None if s′ is taken as observed
 
 
 class ValueEntry(NamedTuple):
-    """A class of V."""
+    """The registry entry of a class of value functions."""
 
     load: Load  # the function that creates V
     bases: tuple[str, ...]  # fields in which V is not linear, unless its class declares them
 
 
 class NoiseEntry(NamedTuple):
-    """A kind of noise on observations."""
+    """The registry entry of a kind of observation noise."""
 
     load: Load  # the standard deviation, as a function of sigma, sigma_min, scales and the observation
     scaled: bool  # whether it needs noise.scales

@@ -278,7 +278,7 @@ def override(config: Config, settings: Mapping[str, Any]) -> Config:
     """Returns the config with some settings replaced, by dotted name, and all settings checked."""
     if not isinstance(config, Config):
         raise ConfigError(
-            f"config must be a moca.config.Config, such as moca.presets.build returns, got {shown(config)}"
+            f"config must be a moca.config.Config, for example from moca.presets.build, got {shown(config)}"
         )
     if not isinstance(settings, Mapping):
         raise ConfigError(f"settings must be a dictionary of values by dotted name, got {shown(settings)}")

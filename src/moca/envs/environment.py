@@ -202,9 +202,9 @@ def homoscedastic(
 def state_norm(
     sigma: Levels, sigma_min: Level, scales: tuple[float, ...], observation: Float[Array, "*n obs"]
 ) -> Float[Array, "*n obs"] | Float[Array, "*n 1"]:
-    """σ_min + (σ − σ_min) clip(‖s ⊘ s_max‖ / m_max, 0, 1), m_max² scaled dimensions [App. A.2].
+    """σ_min + (σ − σ_min) clip(‖s ⊘ s_max‖ / m_max, 0, 1) [App. A.2].
 
-    Dimensions with an infinite scale are not part of the norm.
+    The norm leaves out dimensions with an infinite scale, and m_max² is the number of the others.
     """
     inverse = [1 / scale for scale in scales]
     counted = sum(scale > 0 for scale in inverse)

@@ -87,6 +87,6 @@ def mean_slope(p: DiagonalGaussian | Gaussian, f: Function) -> Float[Array, "*ou
 
 
 def gaussian_cross(p: DiagonalGaussian | Gaussian, f: Function) -> Float[Array, "*outputs d"]:
-    """E[∇f] Σ: Stein's lemma."""
+    """The cross-covariance Cov[f(x), x] under a Gaussian, which is E[∇f] Σ by Stein's lemma."""
     slope = mean_slope(p, f)
     return slope * p.variance if isinstance(p, DiagonalGaussian) else dot(slope, p.covariance)

@@ -186,7 +186,7 @@ class RunDirectory:
 
     @property
     def status(self) -> dict[str, Any]:
-        """The state and the step in status.json."""
+        """The contents of status.json: the run's `state`, such as "finished", and its `step`."""
         if not (self.path / "status.json").exists():
             return {"state": "unknown", "step": 0}
         status = self._read("status.json")

@@ -154,7 +154,7 @@ def load_origin(directory: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     if not isinstance(origin, dict):
-        raise ConfigError(f"{path} is not a table of jobs")
+        raise ConfigError(f"{path} must contain a JSON object with an entry for each job of the study")
     for name, job in origin.items():
         if not isinstance(job, dict) or any(key in job and not _ORIGIN[key](job[key]) for key in _ORIGIN):
             raise ConfigError(f"{path} has an invalid entry for {reprlib.repr(name)}")
@@ -285,7 +285,7 @@ def _job_table(run: Path, job: Job) -> "pd.DataFrame":
 
 
 def _collect_landscapes(directory: Path, jobs: Sequence[Job]) -> None:
-    """Writes one file per preset with the jobs' values and actions over a task's plane."""
+    """Writes a file per preset with each job's V and greedy action on a grid of states."""
     for preset in dict.fromkeys(job.preset for job in jobs):
         arrays: dict[str, Any] = {}
         for job in jobs:

@@ -55,10 +55,10 @@ def check_quickly(env: HostEnvironment, found: Findings) -> None:
 def _find_faults(
     env: HostEnvironment, sequences: Actions, seed: int, found: Findings, deadline: float = np.inf
 ) -> list[_Played]:
-    """Plays the sequences, and adds faults to `found`; whatever else is found is a note.
+    """Plays the action sequences, and adds every fault to `found`; some problems are notes.
 
-    A fault in what the environment returns ends the check. Returns the outcome of each sequence, or
-    nothing if there is a fault, or if the deadline came first.
+    If the environment returns something invalid, the check ends at once. Returns the outcome of
+    each sequence, or an empty list if there is a fault or the deadline has passed.
     """
     played = _play_all(env, sequences, seed, found, deadline)
     if sum(len(each.ended) for each in played) < sequences.sequences[..., 0].size:

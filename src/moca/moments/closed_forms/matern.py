@@ -48,7 +48,7 @@ def gaussian_matern_covariance(p: DiagonalGaussian, f: Matern, g: Matern) -> Flo
     low, high = jnp.minimum(one, two), jnp.maximum(one, two)
 
     def beyond(away: Pairs, from_f: Pairs, from_g: Pairs) -> Pairs:
-        """The part y > 0 for y ~ N(away, variance), beyond both centres."""
+        """The part of E[k k′] beyond both centres: over y > 0, for y ~ N(away, variance)."""
         product = _multiply(_beside(f, from_f, 1), _beside(g, from_g, 1))
         decay = jnp.exp(-f.rates * from_f - g.rates * from_g)
         return decay * half_line(away, p.variance, f.rates + g.rates, product)

@@ -38,7 +38,7 @@ def _erf_means(p: DiagonalGaussian | Gaussian, f: Erf) -> Float[Array, "m"]:
 
 
 def unit_mean(f: Ridge, mean: Numbers, variance: Numbers) -> Numbers:
-    """E[σ(a)] for a ~ N(mean, variance)."""
+    """E[σ(a)] for a ~ N(mean, variance), with σ the activation of f."""
     match f:
         case Erf():
             return erf(mean / jnp.sqrt(1 + 2 * variance))

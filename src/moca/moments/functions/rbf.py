@@ -83,9 +83,9 @@ def squared_distances(
 
 
 def cut_off(gap: Float[Array, "..."], precision: Float[Array, "..."]) -> Float[Array, "..."]:
-    """Clips the gap so that its square in units of the lengthscale is finite.
+    """Clips the distance from a centre so that its square, in squared lengthscales, is finite.
 
-    The basis is zero there.
+    At the clipped distances, the basis is zero in floating point.
     """
     longest = float(jnp.finfo(gap.dtype).max) ** 0.5 / 32 / jnp.sqrt(precision)
     return jnp.clip(gap, -longest, longest)

@@ -1,6 +1,6 @@
 """The figure and tables on the effect of the covariance under the preset `raw`.
 
-tools/results.py writes them into README.md and docs/replication.md.
+tools/results.py writes the first table into README.md, the others into docs/replication.md.
 """
 
 from pathlib import Path
@@ -17,9 +17,11 @@ from moca.studies import statistics
 TASKS = {CARTPOLE: "Cartpole", PENDULUM: "Pendulum"}
 AGENTS = ("moca", "moca-mc-16", "moca-mc-4", "moca-ce", "bnaf", "sac")
 ROWS = (
-    (CARTPOLE, "0.025"), (CARTPOLE, "0.05"), (CARTPOLE, "0.1"), (CARTPOLE, "state-norm 0.2"),
+    (CARTPOLE, "0.025"), (CARTPOLE, "0.05"), (CARTPOLE, "0.1"), (CARTPOLE, "state-norm 0.05"),
+    (CARTPOLE, "state-norm 0.2"),
     (PENDULUM, "0.05"), (PENDULUM, "0.1"),
 )  # fmt: skip
+HEADLINE = ((CARTPOLE, "0.05"), (CARTPOLE, "state-norm 0.05"), (PENDULUM, "0.05"))
 
 
 def name(agent: str) -> str:
@@ -30,11 +32,11 @@ def name(agent: str) -> str:
 
 
 def table(results: pd.DataFrame, nothing: dict[str, float]) -> str:
-    """Returns a table of final returns under `raw`, on Pendulum with the seeds that solve it."""
+    """Returns the headline of final returns under `raw`, on Pendulum with the seeds that solve it."""
     finals = statistics.final_scores(results[results["preset"] == "raw"])
     agents = [agent for agent in AGENTS if agent in finals.index.unique("agent")]
     lines = [f"| task, noise | {' | '.join(map(name, agents))} |", "|---" * (1 + len(agents)) + "|"]
-    for env, noise in ROWS:
+    for env, noise in HEADLINE:
         cells = []
         for agent in agents:
             key = ("raw", env, agent, noise)
@@ -46,7 +48,7 @@ def table(results: pd.DataFrame, nothing: dict[str, float]) -> str:
         lines.append(f"| {place(env, noise)} | {' | '.join(cells)} |")
     means = finals.sort_index().loc["raw", CARTPOLE].mean(axis=1).groupby("noise").max()
     poor = [place(CARTPOLE, noise) for env, noise in ROWS if env == CARTPOLE and means[noise] < nothing[CARTPOLE]]
-    below = f": at {' and '.join(each.removeprefix('Cartpole, ') for each in poor)} every agent ends below that"
+    below = f", more than any agent at {' and '.join(each.removeprefix('Cartpole, ') for each in poor)}"
     return "\n".join(lines) + f"\n\nDoing nothing scores {nothing[CARTPOLE]:.0f} on Cartpole{below if poor else ''}.\n"
 
 

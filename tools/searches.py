@@ -115,24 +115,6 @@ def ahead_at_its_best(path: Path) -> str:
     return found.brief
 
 
-def alone(path: Path) -> str:
-    """Returns MoCA's return on Cartpole at its own best point."""
-    rows = at_their_best(path)
-    finals = statistics.final_scores(rows[(rows["env"] == CARTPOLE) & (rows["agent"] == "moca")])
-    return statistics.mean_t(finals.to_numpy()).brief
-
-
-def ends_of_ladder(path: Path) -> dict[str, str]:
-    """Returns MoCA's mean returns on the ladder's first rung, as printed, and on `raw`."""
-    searched = pd.read_parquet(path)
-    searched = searched[searched["agent"] == "moca"]
-    last = searched[searched["step"] > 0.9 * searched.groupby("env")["step"].transform("max")]
-    means = last.groupby(["rung", "env"])["return_mean"].mean()
-    rungs = {"printed": "as printed", "learned": "bases that learn: raw"}
-    tasks = {"cartpole": CARTPOLE, "pendulum": PENDULUM}
-    return {f"{end}_{task}": f"{means[rungs[end], tasks[task]]:.0f}" for end in rungs for task in tasks}
-
-
 def _score(finals: pd.Series, env: str) -> str:
     """Returns mean and interval, on Pendulum with the number of solved seeds."""
     solved = f" ({int((finals >= SOLVED[env]).sum())} of {len(finals)})" if env == PENDULUM else ""

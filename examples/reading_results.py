@@ -20,7 +20,7 @@ from moca.studies import report, statistics
 
 directory = Path(sys.argv[1] if len(sys.argv) > 1 else "results/degradation")
 
-# One row per evaluation of every run; the first columns say of which run and when.
+# One row per evaluation of every run; the first columns say which run and when.
 table = moca.load_results(directory)
 print(
     table[["preset", "env", "agent", "noise", "seed", "step", "return_mean"]].head(3),

@@ -37,11 +37,13 @@ FAULTS = {
         ("docs/a.md", "A filter is an object of its own.\n", 1),
         ("docs/a.md", "Two files, of which it keeps one.\n", 1),
         ("docs/a.md", "It has as good as no effect.\n", 1),
+        ("docs/a.md", "| file | use |\n|---|---|\n| A | it holds no run |\n", 3),
     ],
     "lines": [
         ("src/a.py", f"# {'word ' * 20}\n", 1),
         ("src/a.py", f'"""A sum.\n\n{"word " * 21}\n"""\n', 3),
         ("README.md", f"{'word ' * 21}\n", 1),
+        ("README.md", f"{'word ' * 19}seventh\n", 1),
     ],
     "figures": [
         ("docs/a.md", "MoCA has 817 ± 13.\n\n| MoCA | 817 ± 13 |\n", 1),
@@ -59,6 +61,7 @@ NO_FAULTS = {
     "lines": [
         ("src/a.py", f'x = "{"word " * 22}"\n'),
         ("docs/a.md", f"| {'word ' * 22} |\n"),
+        ("docs/a.md", f"- {'word' * 26} and a word\n"),
         ("docs/a.md", f"$${'x + ' * 30}x$$\n"),
         ("docs/a.md", f"```\n{'word ' * 22}\n```\n"),
         ("docs/a.md", f"<!-- a: written by tools/b.py -->\n{'word ' * 22}\n<!-- end -->\n"),

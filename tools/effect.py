@@ -32,7 +32,7 @@ def name(agent: str) -> str:
 
 
 def table(results: pd.DataFrame, nothing: dict[str, float]) -> str:
-    """Returns the headline of final returns under `raw`, on Pendulum with the seeds that solve it."""
+    """Returns the main final returns under `raw`, on Pendulum with the seeds that solve it."""
     finals = statistics.final_scores(results[results["preset"] == "raw"])
     agents = [agent for agent in AGENTS if agent in finals.index.unique("agent")]
     lines = [f"| task, noise | {' | '.join(map(name, agents))} |", "|---" * (1 + len(agents)) + "|"]

@@ -25,8 +25,8 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
 WIDTH = 100
-CODE = ("src/**/*.py", "tools/*.py", "benchmarks/*.py", "results/*.py")
-PAGES = ("README.md", "PAPER.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/**/*.md")
+CODE = ("src/**/*.py", "tools/*.py", "benchmarks/*.py", "results/*.py", "examples/*.py")
+PAGES = ("*.md", "docs/**/*.md", "results/README.md", "benchmarks/README.md", "tests/README.md")
 # Pages that a program writes as a whole; parts of others stand between two marks, as below.
 WRITTEN = re.compile(r"<!-- written by tools/\w+\.py -->")
 BEGIN, END = re.compile(r"<!-- (?!end)[^>]*written by tools/"), re.compile(r"<!-- end")
@@ -143,7 +143,7 @@ def riddles() -> list[Finding]:
                 places += list(enumerate(words, node.lineno))
         found += [Finding(path, line, words.strip()) for line, words in sorted(places) if pattern.search(words)]
     for path in _files(PAGES):
-        found += [Finding(path, line, words.strip()) for line, words in _prose(path) if pattern.search(words)]
+        found += [Finding(path, line, words.strip()) for line, words in _prose(path, True) if pattern.search(words)]
     return found
 
 
@@ -158,8 +158,13 @@ def lines() -> list[Finding]:
             numbers |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
         found += [_long(path, number, rows[number - 1]) for number in sorted(numbers) if len(rows[number - 1]) > WIDTH]
     for path in _files(PAGES):
-        found += [_long(path, number, row) for number, row in _prose(path) if len(row) > WIDTH and " " in row[WIDTH:]]
+        found += [_long(path, number, row) for number, row in _prose(path) if _can_be_wrapped(row)]
     return found
+
+
+def _can_be_wrapped(row: str) -> bool:
+    """Returns whether a line is too long and has a space at which it could be broken."""
+    return len(row) > WIDTH and " " in row.strip(" -")[:WIDTH]
 
 
 def _long(path: Path, number: int, row: str) -> Finding:

@@ -69,7 +69,7 @@ class History(NamedTuple):
         return jnp.matmul(onto * jnp.tile(variance, 1 + self.length), onto.T, precision="highest")
 
     def noise(self, newest: Float[Array, "obs"], before: Float[Array, "n obs"]) -> Float[Array, "state"]:
-        """Returns the error of a state, given the errors of its newest and n earlier observations."""
+        """Returns the error of a state from those of its newest and n earlier observations."""
         changes = (jnp.concatenate([newest[None], before[:-1]]) - before) / jnp.array(self.scales)
         return jnp.concatenate([newest, changes.ravel()])
 

@@ -187,7 +187,9 @@ def test_without_noise_the_next_belief_is_the_next_state():
     np.testing.assert_allclose(found.components.covariance[:, 0], 0.2 * jnp.eye(3) + spread, atol=2e-4)
 
 
-@pytest.mark.parametrize("wrapped", [{}, {"sensor.delay": 1}], ids=["plain", "late"])
+@pytest.mark.parametrize(
+    "wrapped", [{}, pytest.param({"sensor.delay": 1}, marks=pytest.mark.slow)], ids=["plain", "late"]
+)
 def test_a_full_covariance_reaches_the_target(wrapped):
     """An agent that plans is in `tests/agents/test_planning.py`."""
     ranges = {"value.low": (-3.0, -3.0), "value.high": (3.0, 3.0), "value.lengthscales": (1.0, 1.0)}

@@ -66,7 +66,12 @@ def test_the_moments_import_no_environment_and_no_optimiser():
 
 
 @pytest.mark.parametrize(
-    ("first", "given", "level"), [("sys", {}, "3"), ("jax", {}, "1"), ("sys", {"TF_CPP_MIN_LOG_LEVEL": "0"}, "0")]
+    ("first", "given", "level"),
+    [
+        ("sys", {}, "3"),
+        pytest.param("jax", {}, "1", marks=pytest.mark.slow),
+        ("sys", {"TF_CPP_MIN_LOG_LEVEL": "0"}, "0"),
+    ],
 )
 def test_the_log_of_xla_is_hidden_unless_jax_came_first_or_the_user_asks_for_it(first, given, level):
     code = f"import {first}, os, moca; moca.MoCA; print(os.environ['TF_CPP_MIN_LOG_LEVEL'])"

@@ -129,7 +129,7 @@ def test_the_risk_averse_target_lies_below_by_the_deviation(plugins):
 @pytest.mark.parametrize(
     "chosen",
     [
-        {"agent": "moca-aleatoric", "value__kind": "ramp"},
+        pytest.param({"agent": "moca-aleatoric", "value__kind": "ramp"}, marks=pytest.mark.slow),
         pytest.param({"agent": "risk-averse", "value__kind": "rbf-learned"}, marks=pytest.mark.slow),
         {"agent": "moca-smoothing", "value__kind": "erf"},
     ],

@@ -18,10 +18,10 @@ FILTER = {"agent": "moca", "belief__filter": True, "belief__noise": "learned", "
     "settings",
     [
         FILTER,
-        {**FILTER, "belief__smoothing": True},
-        {**FILTER, "dynamics__covariance": "full"},
+        pytest.param({**FILTER, "belief__smoothing": True}, marks=pytest.mark.slow),
+        pytest.param({**FILTER, "dynamics__covariance": "full"}, marks=pytest.mark.slow),
         {"agent": "moca", "dynamics__covariance": "full", "critic__curvature": "full"},
-        {"agent": "bnaf", "critic__curvature": "full", "critic__head": "slope"},
+        pytest.param({"agent": "bnaf", "critic__curvature": "full", "critic__head": "slope"}, marks=pytest.mark.slow),
     ],
     ids=str,
 )

@@ -126,6 +126,7 @@ def test_levels_of_every_dimension_are_found(factor):
     assert (state.ensemble.calibration.factor <= 1).all()  # what is too certain gets more, not by a factor
 
 
+@pytest.mark.slow
 def test_what_may_be_noise_of_either_kind_is_the_sensors():
     random = np.random.default_rng(0)
     seen = 0.3 * random.normal(size=(1001, 3))

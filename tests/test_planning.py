@@ -208,6 +208,7 @@ def rollouts():
     return truth, {rule.__name__: follow(rule) for rule in (one_gaussian, mean_alone, whole_mixture)}
 
 
+@pytest.mark.slow
 def test_moments_are_near_those_of_sampled_roll_outs_where_points_are_not(rollouts):
     truth, found = rollouts
     error = {name: abs(each[0] - truth[0]) for name, each in found.items()}

@@ -210,6 +210,7 @@ def test_rows_with_pairs_are_read_as_they_were_written():
     np.testing.assert_array_equal(buffer[jnp.array([0, 2])], 0)
 
 
+@pytest.mark.slow
 def test_training_with_it():
     """The newest episodes have pairs near their states once the model is trained; equal seeds agree, and another run
     follows from it. What values are learned on is what the filter believed."""

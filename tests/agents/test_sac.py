@@ -15,7 +15,7 @@ GAMMA = 0.9
 @pytest.mark.parametrize(
     "probe",
     [
-        pytest.param(p, id=name, marks=() if name in ("Discounted", "Aimed") else pytest.mark.slow)
+        pytest.param(p, id=name, marks=() if name == "Aimed" else pytest.mark.slow)
         for p in probes.known(GAMMA)
         for name in [type(p[0]).__name__]
     ],

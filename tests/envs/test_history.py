@@ -218,7 +218,11 @@ def test_units_and_ranges_are_measured():
     np.testing.assert_allclose(alone["sensor.scales"], found["sensor.scales"][1:])
 
 
-@pytest.mark.parametrize("changes", [{"belief__filter": True, "belief__noise": "learned"}, {}], ids=["filter", "none"])
+@pytest.mark.parametrize(
+    "changes",
+    [pytest.param({"belief__filter": True, "belief__noise": "learned"}, marks=pytest.mark.slow), {}],
+    ids=["filter", "none"],
+)
 def test_agents_learn_on_it(changes):
     *_, report = ScanTrainer([config(**changes)], [0], Falling())
     assert all(np.isfinite(values).all() for name, values in report.metrics.items() if name != "value_noise_variance")

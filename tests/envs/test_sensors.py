@@ -225,6 +225,7 @@ def test_levels_share_a_program_and_an_agent_without_a_filter_holds_its_last_obs
     np.testing.assert_array_equal(rows.observation[1:][inner[:-1]], following[:-1][inner[:-1]])
 
 
+@pytest.mark.slow
 def test_a_fault_of_probability_zero_is_the_same_run_without_it():
     shared = {"noise__sigma": 0.1, "train__steps": 40}
     off, on = probes.tiny(**shared), probes.tiny(**shared, sensor__drop=0.5)
@@ -255,6 +256,7 @@ def test_an_environment_may_mark_missing_values_itself():
     assert 0.4 < missing[:, 1].mean() < 0.7
 
 
+@pytest.mark.slow
 def test_samples_are_lost_on_the_host_too():
     settings = {"agent": "moca", "belief__filter": True, "noise__sigma": 0.1, "sensor__drop": 0.3, **SMALL}
     trainer = make_trainer([probes.tiny(**settings)], [0], Gymnasium(Walk))

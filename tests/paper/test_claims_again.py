@@ -473,6 +473,7 @@ def disagreements(refine):
     return wrong, np.mean(left_open)
 
 
+@pytest.mark.slow
 def test_every_verdict_that_the_draws_settle():
     wrong, left_open = disagreements(refine=False)
     assert wrong == []

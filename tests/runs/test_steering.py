@@ -140,7 +140,8 @@ def test_a_callback_sees_every_episode_and_stops(tmp_path):
     assert moca.resume(run.path, env=probes.Drift()).directory.status == {"state": "finished", "step": 100}
 
 
-@pytest.mark.parametrize("capacity", [2 * LENGTH, 1000])  # its memory ends before the run does, or with it
+# Its memory ends before the run does, or with it.
+@pytest.mark.parametrize("capacity", [2 * LENGTH, pytest.param(1000, marks=pytest.mark.slow)])
 def test_after_a_stop_an_agent_learns_for_as_many_steps_as_asked_for(tmp_path, capacity):
     """Fewer than were planned, then beyond them: it is the run that nobody stopped."""
     asked = {"train__capacity": capacity, "train__horizon": 0}

@@ -57,6 +57,7 @@ def titles(figure):
     return {axes.get_title(loc="left"): axes for axes in figure.axes if axes.get_visible()}
 
 
+@pytest.mark.slow
 def test_all_figures_come_out_the_same_twice(study, tmp_path):
     first, second = (curves.draw(study, tmp_path / name, ("png", "svg")) for name in "ab")
     names = ("figure3", "profiles", "diagnostics", "calibration", "landscape")

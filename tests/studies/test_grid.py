@@ -192,7 +192,7 @@ class Parts(gymnasium.Env):
 """
 
 
-@pytest.mark.parametrize("agent", ["moca", "sac"])
+@pytest.mark.parametrize("agent", [pytest.param("moca", marks=pytest.mark.slow), "sac"])
 def test_a_study_flattens_observations_on_request(tmp_path, monkeypatch, agent):
     """Whether ranges are measured, in another process, or the task is only looked up, in this one."""
     (tmp_path / "parts.py").write_text(PARTS)

@@ -2,8 +2,8 @@
 
     python tools/results.py [--check [--quick]]
 
-The same tables give the same bytes. With --check it writes nothing, and fails if a file is
-out of date; with --quick it draws the figures of one study only.
+The same tables give the same bytes. With --check it writes nothing, and fails if a file is out of
+date; with --quick it leaves out the figures and pages of all studies but one.
 """
 
 import json
@@ -40,13 +40,13 @@ verdict a second time."""
 def made(out: Path, drawn: Sequence[str]) -> dict[Path, Path]:
     """Writes every file below `out`; returns their final paths.
 
-    Figures are drawn only for the studies in `drawn`.
+    Figures and pages are made only for the studies in `drawn`.
     """
     files = {}
-    for name in STUDIES:
+    for name in drawn:
         directory = ROOT / "results" / name
         files[report.write(directory, out / f"{name}.html")] = directory / "report.html"
-        for path in curves.draw(directory, out / name, ("png",)) if name in drawn else ():
+        for path in curves.draw(directory, out / name, ("png",)):
             files[path] = directory / "figures" / path.name
     tables = {name: moca.load_results(ROOT / "results" / name) for name in STUDIES}
     further = tables.pop("further")

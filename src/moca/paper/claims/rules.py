@@ -269,7 +269,7 @@ def _random_labels(size: int, total: int, draws: int, seed: int) -> Iterator[np.
         yield np.unpackbits(block, axis=1, count=total).astype(float)
 
 
-@lru_cache(maxsize=4)  # a study and all studies together ask for the same draws
+@lru_cache(maxsize=16)  # a study and all studies together ask for the same draws
 def _shuffled(size: int, total: int, draws: int, seed: int) -> list[np.ndarray]:
     """Returns blocks of shuffled labels, eight labels in a byte."""
     rng, labels = np.random.default_rng(seed), np.arange(total) < size

@@ -93,7 +93,12 @@ def test_a_dry_run_refuses_the_directory_of_another_run(run, capsys):
     sweep = ["sweep", *same[1:], "--grid", "sac.tau=0.1,0.2"]
     assert "already has a run, with other seeds or variations" in refused(capsys, *sweep)
     RunDirectory(run).write_status("finished", 3000)
-    assert "already has a run, and it is finished" in refused(capsys, *same)
+    told = refused(capsys, *same)
+    assert "already has a run, and it is finished, with 3,000 steps: choose another directory, or make it" in told
+    assert f"longer with moca train --resume {run} --steps N, N above 3000" in told
+    told = refused(capsys, *same, "--steps", "5000")
+    assert f"directory, or give it that total with moca train --resume {run} --steps 5000" in told
+    assert "(train.steps): choose another directory, or remove it" in refused(capsys, *same, "--steps", "2000")
 
 
 @pytest.mark.parametrize(("ended", "code"), [(DivergedRun, 3), (InterruptedRun, 75)])

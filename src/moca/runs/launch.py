@@ -181,7 +181,7 @@ def _train(directory: RunDirectory, env: Spaces | None, overlap: bool, options: 
                 callback = keeping_best(callback, run, bool(candidates), console)
                 callback.take(candidates, trainer.learners)
                 step = trainer.step
-                directory.keep_extension()
+                directory.note_start(step)
             for sentence in _reconciled(config, trainer.env):
                 console.print(f"note: {sentence}")
             started = time.perf_counter()

@@ -19,9 +19,9 @@ import numpy as np
 from rich.console import Console
 
 from moca import presets
-from moca.config import Config, ConfigError, as_path, checked, field_of, full_name, may_be_on_host, shown
+from moca.config import Config, ConfigError, as_path, checked, field_of, shown
 from moca.devices import keep_compiled, use_all_cores
-from moca.envs.defaults import defaults, time_limit
+from moca.envs.defaults import measured
 from moca.envs.environment import Spaces
 from moca.envs.named import as_environment
 from moca.envs.trust import import_module_of
@@ -100,12 +100,7 @@ class MoCA:
         import_module_of(task or "")
         chosen |= {"agent": self.agent, "seed": seed, "seeds": seeds, "train.steps": one}
         chosen |= {} if isinstance(env, str) else {"env.name": OWN + env.title}
-        lacking = presets.lacks(preset, task, chosen)
-        how = presets.how_to_measure(preset, task, chosen)
-        found = defaults(env, **how) if lacking else {}
-        if "env.episode_length" not in chosen and (not task or may_be_on_host(full_name(task))):
-            found |= time_limit(env, flatten, measure=not lacking, gaps=how["gaps"])
-        self._layers = (preset, task, chosen, found)
+        self._layers = (preset, task, chosen, measured(preset, env, chosen))
         self._build(one)  # reports invalid settings now
         self._out = None if out is None else as_path("out", out)
         self._run: Run | None = None

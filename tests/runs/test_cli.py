@@ -4,11 +4,14 @@ import json
 from contextlib import nullcontext
 from unittest.mock import Mock
 
+import jax
 import pytest
 
 from moca import presets
 from moca.cli import main
 from moca.config import ConfigError
+from moca.drivers import make_env
+from moca.loop import init_run
 from moca.runs import launch, refuse_foreign
 from moca.runs.directory import RunDirectory
 from moca.runs.interrupts import DivergedRun, InterruptedRun
@@ -147,6 +150,38 @@ def test_a_run_directory_is_known_by_its_settings(tmp_path, names, fine):
         (tmp_path / name).mkdir() if name.endswith("/") else (tmp_path / name).touch()
     with nullcontext() if fine else pytest.raises(ConfigError, match="is not empty and not a run directory"):
         refuse_foreign(tmp_path)
+
+
+def test_an_overlap_that_is_not_possible_is_refused(tmp_path, capsys):
+    """Before there is a directory, and by a dry run."""
+    new = tmp_path / "new"
+    for options, why in (
+        (["--seeds", "2", "--env", "CartpoleBalance"], "overlap is for a single run, got 2"),
+        (["--env", "Pendulum-v1", "--agent", "sac"], "overlap needs a compiled environment"),
+        (["--agent", "bnaf", "--no-filter"], "overlap is not possible: "),
+    ):
+        for dry in ([], ["--dry-run"]):
+            assert why in refused(capsys, "train", *options, "--overlap", "--out", new, *dry)
+            assert not new.exists()
+
+
+def test_weights_of_other_shapes_are_refused(tmp_path, capsys):
+    """Before there is a directory, and by a dry run."""
+    config = presets.build("raw", "PendulumSwingup", SETTINGS)
+    directory = RunDirectory(tmp_path / "run")
+    with directory.locked():
+        directory.begin(config, [{"seed": 0}, {"seed": 1}])
+        env = make_env(config)
+        keys = jax.random.split(jax.random.key(0), 2)
+        directory.save_policy(jax.jit(jax.vmap(lambda key: init_run(config, env, key).learner))(keys))
+    same = ["train", "--from", tmp_path / "run", "--preset", "raw", "--env", "PendulumSwingup", "--agent", "sac"]
+    same += ["--out", tmp_path / "new"]
+    for dry in ([], ["--dry-run"]):
+        told = refused(capsys, *same, *dry, "--set", "sac.width=16")
+        assert f"cannot start from {tmp_path / 'run'}: its sac.width is 8, not 16; the networks must have" in told
+    main([*map(str, same), "--set", "sac.width=8", "--dry-run"])
+    assert json.loads(capsys.readouterr().out)["sac"]["width"] == 8
+    assert not (tmp_path / "new").exists()
 
 
 def test_weights_that_are_not_there_are_refused(tmp_path, run, capsys):

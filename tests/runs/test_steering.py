@@ -628,8 +628,15 @@ def test_a_run_begins_with_the_weights_of_another(short, tmp_path):
 
 def test_weights_of_another_shape_or_kind_are_refused(short, tmp_path):
     env = probes.Drift()
-    with pytest.raises(ConfigError, match="does not fit"):
-        moca.train(config(2, sac__width=8), tmp_path / "other", env=env, start=short)
+    ranges = {"value__low": (-1.0, -1.0), "value__high": (1.0, 1.0), "value__lengthscales": (1.0, 1.0)}
+    for settings, why in (
+        ({"sac__width": 8, "noise__sigma": 0.3}, r"its sac\.width is 16, not 8"),
+        ({"agent": "bnaf", **ranges}, "its agent is sac, not bnaf"),
+        ({"sensor__observed": (0,)}, "its number of observed dimensions is 2, not 1"),
+    ):
+        with pytest.raises(ConfigError, match=rf"cannot start from .*: {why}; the networks must have the same shapes"):
+            moca.train(config(2, **settings), tmp_path / "other", env=env, start=short)
+    assert not (tmp_path / "other").exists()
     with pytest.raises(ConfigError, match="start = 3 must be a run"):
         moca.train(config(2), tmp_path / "wrong", env=env, start=3)
     moca.train(config(2), tmp_path / "run", env=env, callback=lambda training: False)

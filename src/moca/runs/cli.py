@@ -119,8 +119,7 @@ def _train(arguments: argparse.Namespace) -> None:
     config = make_config(arguments)
     out = run_directory(arguments, config)
     if arguments.dry_run:
-        if arguments.start:
-            _ = _load_start(arguments).learners  # raises if there are none
+        _refuse_unfit(arguments, config, out, config.seeds)
         _refuse_other_run(out, config, [{}])
         print(to_json(config))
         return
@@ -143,6 +142,7 @@ def _resume(arguments: argparse.Namespace, directory: Path) -> None:
         config = run.config if steps is None else run.longer(whole("--steps", steps, 1))
         if config == run.config:
             run.refuse_other(config, run.runs)
+        _refuse_unfit(arguments, config, directory, len(run.runs))
         print(to_json(config))
         return
     launch, options = _start(arguments)
@@ -202,6 +202,21 @@ def _refuse_other_run(out: Path, config: Config, points: list[dict[str, float]])
 
         seeds = range(config.seed, config.seed + config.seeds)
         RunDirectory(out).refuse(config, [{"seed": seed, **point} for point in points for seed in seeds])
+
+
+def _refuse_unfit(arguments: argparse.Namespace, config: Config, out: Path, count: int) -> None:
+    """Raises if --from or --overlap do not fit, as training would."""
+    if not arguments.start and not arguments.overlap:
+        return
+    from moca.devices import use_all_cores, use_device
+    from moca.envs.trust import import_trusted
+    from moca.runs import starting
+
+    use_device(arguments.device)
+    use_all_cores()
+    import_trusted(out, config.env.name, arguments.trust)
+    start = _load_start(arguments) if arguments.start else None
+    starting.refuse_unfit(config, count, None, start, arguments.overlap)
 
 
 def _load_start(arguments: argparse.Namespace) -> Any:

@@ -84,7 +84,7 @@ def train(
         refuse_broken(checked, config.sensor.gaps)
     _refuse_partial(config, checked)
     runs = [{"seed": config.seed + i, **settings} for settings in varied for i in range(config.seeds)]
-    starting.refuse_other(start)
+    starting.refuse_unfit(config, len(runs), env, start, overlap)
     directory = RunDirectory(out)
     directory.refuse(config, runs)  # before there is even a lock
     with directory.locked():

@@ -18,8 +18,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from moca import __version__, files
 from moca.config import Config, ConfigError, from_json, override, to_json
 from moca.drivers import Report
@@ -132,6 +130,11 @@ class RunDirectory:
         status = self.status
         longer = status["state"] == "finished" and status["step"] < self.config.train.steps
         return status["state"] if status["state"] in OVER and not longer else ""
+
+    @property
+    def ended(self) -> bool:
+        """True if the run is over, or a callback stopped it."""
+        return bool(self.over) or self.status["state"] == "stopped"
 
     @property
     def requested(self) -> list[int]:
@@ -292,7 +295,8 @@ class RunDirectory:
     def append(self, report: Report, seconds: float) -> None:
         """Appends one row per run to metrics.jsonl and one to timing.jsonl."""
         rows: list[dict[str, Any]] = [
-            {"step": report.step, **run, **{name: _number(values[i]) for name, values in report.metrics.items()}}
+            {"step": report.step, **run}
+            | {name: float(own[i]) if math.isfinite(own[i]) else None for name, own in report.metrics.items()}
             for i, run in enumerate(self.runs)
         ]
         before = self.lengths()
@@ -342,7 +346,3 @@ class RunDirectory:
             raise ConfigError(
                 f"{self.path / name} does not fit the run's config.json{self._made_by}: {error}"
             ) from None
-
-
-def _number(value: np.ndarray) -> float | None:
-    return float(value) if math.isfinite(value) else None

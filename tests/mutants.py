@@ -195,8 +195,8 @@ CLAIMS = [
 DIRECTORIES = [
     (
         "launch.py",
-        "    with directory.locked():\n        directory.begin(config, runs, start.path if start else None)\n",
-        "    directory.path.mkdir(parents=True, exist_ok=True)\n    directory.begin(config, runs, start.path if start else None)\n    with directory.locked():\n",
+        "    with directory.locked():\n        directory.begin(config, runs, start.path if start else None, preset)\n",
+        "    directory.path.mkdir(parents=True, exist_ok=True)\n    directory.begin(config, runs, start.path if start else None, preset)\n    with directory.locked():\n",
     ),
     ("launch.py", "directory.refuse(config, runs)  # before there", "pass  # before there"),
     ("launch.py", "directory.refuse_other(directory.config, directory.runs)  # before there", "pass  # before there"),

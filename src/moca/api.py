@@ -157,7 +157,7 @@ class MoCA:
             self._out = Path(tempfile.mkdtemp(prefix="moca-"))
             weakref.finalize(self, shutil.rmtree, self._out, ignore_errors=True)
         options = {"env": self._env, "start": self._start, "console": progress, "callback": callback}
-        return train(config, self._out, **options)
+        return train(config, self._out, preset=self._layers[0], **options)
 
     def _refuse_unfinished(self, steps: int) -> None:
         """Raises if the last call was interrupted and this one asks for another number of steps."""

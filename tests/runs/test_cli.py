@@ -51,6 +51,10 @@ def refused(capsys, *arguments):
         (["--filter"], "--filter contradicts the run in {}: its belief.filter is False, not True"),
         (["--agent", "moca"], "--agent moca contradicts the run in {}: its agent is 'sac', not 'moca'"),
         (["--env", "Pendulum-v1"], "its env.name is 'PendulumSwingup', not 'gymnasium:Pendulum-v1'"),
+        (
+            ["--set", "train.steps=5000"],
+            "run in {0}, which has 3000 steps: for another total, moca train --resume {0} --steps 5000",
+        ),
         (["--set", "sac.width=9"], "--set sac.width=9 contradicts the run in {}: its sac.width is 8, not 9"),
         (["--preset", "tuned"], "--preset tuned contradicts the run in {}: its env.action_repeat is 1, not 2"),
         (["--out", "elsewhere"], "--out elsewhere contradicts --resume {}: a run is resumed in its own directory"),
@@ -76,6 +80,22 @@ def test_options_that_agree_are_fine(run, resumed, capsys):
     main(["train", "--resume", str(run), "--out", str(run), *same, "--set", "train.steps=3e3", "--keep", "1"])
     assert resumed == [run]
     assert capsys.readouterr().out.strip() == str(run)
+
+
+def test_a_run_is_resumed_with_the_preset_that_it_began_with(tmp_path, resumed, capsys, monkeypatch):
+    """Whatever else was given; another one contradicts it, even if it gives the same settings."""
+    path, begun = tmp_path / "run", []
+    monkeypatch.setattr(launch, "train", lambda *_, **options: begun.append(options["preset"]) or Mock(path=path))
+    main(["train", "--out", str(path), "--no-filter"])
+    directory = RunDirectory(path)
+    with directory.locked():
+        config = presets.build("tuned", "CartpoleBalance", {"belief.filter": False})
+        directory.begin(config, [{"seed": 0}], preset=begun[0])
+    main(["train", "--resume", str(path), "--preset", "tuned", "--no-filter"])
+    main(["train", "--resume", str(path), "--preset", "tuned"])
+    assert resumed == [path] * 2
+    told = refused(capsys, "train", "--resume", path, "--preset", "told")
+    assert f"--preset told contradicts the run in {path}: it began with the preset 'tuned'; omit it" in told
 
 
 def test_a_dry_run_is_obeyed_when_a_run_goes_on(run, resumed, capsys):

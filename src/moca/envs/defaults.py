@@ -41,7 +41,7 @@ def measured(
     settings: Mapping[str, Any],
     before: Callable[[Mapping[str, Any]], None] = lambda how: None,
 ) -> dict[str, Any]:
-    """Returns all settings that a config takes from its environment: those its preset lacks, its time limit.
+    """Returns the settings that are taken from the environment: ranges, scales, its time limit.
 
     Args:
         preset: The name of the preset.

@@ -159,7 +159,7 @@ class EarlyStopping(Callback):
         self.options = f"--patience {self._patience}"
 
     def start(self, run: Run) -> bool | None:
-        """Replays the evaluations of training that was interrupted, but not those before an end or a stop.
+        """Replays the evaluations before an interruption, but not those before an end or a stop.
 
         Returns False if the last episode was one to stop at, and the run died before it did.
         """

@@ -1,4 +1,4 @@
-"""Why a directory's run cannot be resumed as the run that was asked for."""
+"""Differences between the run in a directory and the run that is asked for."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,7 @@ from moca.config import Config, flatten
 
 
 def clash(path: Path, held: Config, held_runs: Any, over: str, asked: Config, asked_runs: Any) -> str:
-    """Returns how the run in a directory differs or that it is over, and what to do; empty if neither.
+    """Returns how the run in a directory differs, or that it is over; an empty string if neither.
 
     Args:
         path: The directory.

@@ -90,7 +90,9 @@ class RunDirectory:
             )
         _ = self.status  # raises if status.json is invalid
 
-    def begin(self, config: Config, runs: list[dict[str, float]], start: Path | None = None) -> None:
+    def begin(
+        self, config: Config, runs: list[dict[str, float]], start: Path | None = None, preset: str | None = None
+    ) -> None:
         """Writes the settings to a locked directory; raises if it has another or a finished run."""
         self.refuse(config, runs)
         if self._holds_a_run():
@@ -100,8 +102,8 @@ class RunDirectory:
         identity = origin.identity(json.loads(text), runs)
         with self.writing():
             (self.path / "config.json").unlink(missing_ok=True)  # it must have the meta.json of its run beside it
-            copied = {} if start is None else {"start": {"run": str(start), "sha256": ""}}  # not yet
-            meta = {**origin.describe(), "identity": identity, "runs": runs, **copied}
+            copied = {"start": {"run": str(start), "sha256": ""}} if start else {}  # not yet
+            meta = {**origin.describe(), "preset": preset, "identity": identity, "runs": runs, **copied}
             files.write(self.path / "meta.json", (json.dumps(meta, indent=2) + "\n").encode())
             files.write(self.path / "config.json", (text + "\n").encode())
 
@@ -170,10 +172,7 @@ class RunDirectory:
             self.meta = extended
 
     def note_start(self, step: int) -> None:
-        """Writes an extension, and that training goes on from `step`, to a locked directory.
-
-        Training begins anew there if the run had ended at that step. Otherwise it continues.
-        """
+        """Writes an extension to a locked directory, and the step from which an ended run resumes."""
         begun, status = [each for each in self.begun if each <= step], self.status
         if status["state"] in ENDED and status["step"] == step and step not in begun:
             begun.append(step)
@@ -183,7 +182,7 @@ class RunDirectory:
 
     @property
     def begun(self) -> list[int]:
-        """The steps at which training began anew, ascending: after each stop or end, not after an interruption."""
+        """The steps from which training went on after a stop or an end, ascending."""
         return self.meta.get("begun", [])
 
     def note(self, **facts: Any) -> None:

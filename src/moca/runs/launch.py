@@ -39,6 +39,7 @@ def train(
     varied: Sequence[Mapping[str, float]] = ({},),
     env: Spaces | None = None,
     start: Run | None = None,
+    preset: str | None = None,
     trust: bool = False,
     console: Console | bool | None = None,
     callback: Any = None,
@@ -53,8 +54,8 @@ def train(
         out: A directory without a run, or with this run unfinished, which is then resumed.
         varied: Variations: float settings by dotted name. Each is run with every seed.
         env: The environment, if not the one named in the config.
-        start: A run whose weights to start from, as returned by `moca.load`. If it has fewer runs,
-            some weights are used several times.
+        start: A run whose weights to start from; if it has fewer runs, some are used several times.
+        preset: The name of the preset that the config was made from, to be noted in meta.json.
         trust: Whether the config may name an environment that imports a user's module.
         console: Where to show progress; nowhere by default, on standard output if True.
         callback: Called after each episode with a `Training`; training stops if it returns False. A
@@ -88,7 +89,7 @@ def train(
     directory = RunDirectory(out)
     directory.refuse(config, runs)  # before there is even a lock
     with directory.locked():
-        directory.begin(config, runs, start.path if start else None)
+        directory.begin(config, runs, start.path if start else None, preset)
         remember(directory.path, config.env.name)
         starting.keep(directory, start)
         return _train(directory, env, overlap, options)

@@ -23,6 +23,8 @@ def fault_in_meta(meta: Mapping[str, Any]) -> str:
         return "it must list the runs, each with its seed and numeric settings"
     if len({tuple(run) for run in runs}) != 1:
         return "its runs have different settings"
+    if not isinstance(meta.get("preset"), str | None):
+        return "its preset must be a name"
     for name in ("extended", "begun"):
         listed = meta.get(name, [])
         if not isinstance(listed, list) or not all(type(steps) is int and 0 < steps < 2**31 for steps in listed):

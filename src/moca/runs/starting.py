@@ -44,7 +44,7 @@ def _shapes(config: Config, env: Any) -> dict[str, Any]:
 
 
 def _difference(config: Config, env: Any, start: Any) -> str:
-    """Returns why the learners of another run have other shapes: the agent, the spaces, or settings."""
+    """Returns what gives the learners of another run other shapes."""
     theirs = start.config
     sizes = [(each.observation_size, each.action_size) for each in (start.environment, env)]
     for name, (held, own) in {

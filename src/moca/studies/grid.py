@@ -145,7 +145,7 @@ def by_rank(presets: Iterable[str]) -> list[str]:
 def looked(grid: Grid, look: Callable[[str, str, Mapping[str, Any]], Mapping[str, Any]]) -> Grid:
     """Returns the grid with the settings that its configs take from the environments.
 
-    `look` measures them, by `moca.envs.defaults.measured`, and is called at most once for a block.
+    `look` measures them, by `moca.envs.defaults.measured`, once for a block.
     """
 
     def block(block: Block) -> Block:
@@ -156,7 +156,7 @@ def looked(grid: Grid, look: Callable[[str, str, Mapping[str, Any]], Mapping[str
 
 
 def to_measure(grid: Grid, block: Block) -> tuple[str, dict[str, Any]]:
-    """Returns the preset and settings with which to measure for all jobs of a block; no preset if none needs it."""
+    """Returns the preset and settings with which to measure for a block; "" if nothing is."""
     cells = [(preset, _settings(grid, block, agent)) for preset in grid.presets for agent in block.agents]
     hows = [presets.how_to_measure(preset, block.env, settings) for preset, settings in cells]
     if any(how["history"] for how in hows) and len({how["repeat"] for how in hows}) > 1:

@@ -172,7 +172,7 @@ class RunDirectory:
             self.meta = extended
 
     def note_start(self, step: int) -> None:
-        """Writes an extension to a locked directory, and the step from which an ended run resumes."""
+        """Writes an extension to a locked directory, and the step where an ended run resumes."""
         begun, status = [each for each in self.begun if each <= step], self.status
         if status["state"] in ENDED and status["step"] == step and step not in begun:
             begun.append(step)

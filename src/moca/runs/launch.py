@@ -58,8 +58,7 @@ def train(
         preset: The name of the preset that the config was made from, to be noted in meta.json.
         trust: Whether the config may name an environment that imports a user's module.
         console: Where to show progress; nowhere by default, on standard output if True.
-        callback: Called after each episode with a `Training`; training stops if it returns False. A
-            function, a `Callback` such as `moca.EarlyStopping()`, or a list of them.
+        callback: A function of each episode's `Training`, a `Callback`, or a list; False stops.
         checkpoint_every: Seconds between checkpoints.
         keep: Number of checkpoints to keep.
         overlap: Train a single run on two CPU cores, which changes results by rounding only.

@@ -82,6 +82,12 @@ def test_options_that_agree_are_fine(run, resumed, capsys):
     assert capsys.readouterr().out.strip() == str(run)
 
 
+def test_an_unknown_environment_is_not_said_to_be_measured(capsys):
+    told = refused(capsys, "train", "--env", "Pendulm-v1", "--dry-run")
+    assert "Gymnasium has no Pendulm-v1" in told
+    assert "measuring" not in told
+
+
 def test_a_run_is_resumed_with_the_preset_that_it_began_with(tmp_path, resumed, capsys, monkeypatch):
     """Whatever else was given; another one contradicts it, even if it gives the same settings."""
     path, begun = tmp_path / "run", []

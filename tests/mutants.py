@@ -195,8 +195,8 @@ CLAIMS = [
 DIRECTORIES = [
     (
         "launch.py",
-        "    with directory.locked():\n        directory.begin(config, runs, start.path if start else None)\n",
-        "    directory.path.mkdir(parents=True, exist_ok=True)\n    directory.begin(config, runs, start.path if start else None)\n    with directory.locked():\n",
+        "    with directory.locked():\n        directory.begin(config, runs, start.path if start else None, preset)\n",
+        "    directory.path.mkdir(parents=True, exist_ok=True)\n    directory.begin(config, runs, start.path if start else None, preset)\n    with directory.locked():\n",
     ),
     ("launch.py", "directory.refuse(config, runs)  # before there", "pass  # before there"),
     ("launch.py", "directory.refuse_other(directory.config, directory.runs)  # before there", "pass  # before there"),
@@ -251,10 +251,10 @@ DIRECTORIES = [
     ("checkpoint.py", "if magic not in (MAGIC, BEFORE) or len(lead) < 8:", "if len(lead) < 8:"),
     ("directory.py", 'if status.get("state") not in STATES or ', "if "),
     ("directory.py", "if not isinstance(found, dict):", "if False:"),
-    ("directory.py", "if not isinstance(runs, list) or not runs or not all(is_run(run) for run in runs):", "if False:"),
+    ("shapes.py", "if not isinstance(runs, list) or not runs or not all(is_run(run) for run in runs):", "if False:"),
     ("directory.py", 'if steps < (least := self.status["step"] if stopped else self.totals[-1]):', "if False:"),
-    ("launch.py", "            directory.extend(steps)\n", "            directory.extend(steps)\n            directory.keep_extension()\n"),
-    ("launch.py", "                directory.keep_extension()\n", ""),
+    ("launch.py", "            directory.extend(steps)\n", "            directory.extend(steps)\n            directory.note_start(0)\n"),
+    ("launch.py", "                directory.note_start(step)\n", ""),
     ("launch.py", "    refuse_other_scores(options.callback, run)\n", ""),
     (
         "launch.py",
@@ -274,7 +274,8 @@ DIRECTORIES = [
     ("starting.py", 'if not isinstance(told, dict) or not found or found != told.get("sha256"):', "if False:"),
     ("callbacks.py", 'if told and told != {files.digest(run.path / f"{BEST}.npz")}:', "if False:"),
     ("callbacks.py", '(run.path / f"{BEST}.json").unlink(missing_ok=True)', "pass"),
-    ("callbacks.py", 'if ended and run.directory.status["state"] != "stopped" else None', "if False else None"),
+    ("callbacks.py", "return False if ended else None", "return None"),
+    ("callbacks.py", 'row["step"] > since', 'row["step"] > 0'),
     ("callbacks.py", "elif scores and max(", "elif scores and 0 * max("),
     ("interrupts.py", "finally:  # exit whatever", "except ZeroDivisionError:  # exit whatever"),
     ("interrupts.py", "if asked and number[0] == signal.SIGINT:", "if False:"),
@@ -306,7 +307,7 @@ FIXES = (
     "if not isinstance(runs, list)",
     "if steps < (least",
     "            directory.extend(steps)",
-    "                directory.keep_extension()",
+    "                directory.note_start(step)",
     "    refuse_other_scores",
     "stopped = stops(callback(training))",
     "trainer.state = starting.begun",
@@ -316,7 +317,7 @@ FIXES = (
     "if any(directory.checkpoints.glob",
     "if not isinstance(told, dict)",
     "if told and told != {",
-    "if ended and ",
+    "return False if ended else None",
 )
 PLANNING = [
     ("planning.py", "across = inside[:, :, None] * across", "across = 1 * across"),

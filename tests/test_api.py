@@ -195,7 +195,24 @@ def test_mistakes_are_sentences(agent, tmp_path):
         (lambda: moca.MoCA("CartpoleBalnce"), "Did you mean CartpoleBalance?"),
         (lambda: moca.load(agent.run.path, env="Wide"), "environment of moca's classes"),
         (lambda: moca.MoCA(Wide), r"env must be a name.*; pass an environment, as in Wide\(\)"),
-        (lambda: moca.MoCA("CartpoleBalance", tensorboard_log="logs"), "TensorBoard files are always written"),
+        (lambda: moca.MoCA("CartpoleBalance", tensorboard_log="logs"), r"are always written.*docs/from-sb3\.md"),
+        (
+            lambda: moca.SAC("MlpPolicy", "Pendulum-v1"),
+            r"as in moca\.SAC\('Pendulum-v1'\): there are no policy.*from-sb3",
+        ),
+        (lambda: moca.SAC(policy="MlpPolicy", env="Pendulum-v1"), "policy cannot be set in moca.SAC: there are no"),
+        (
+            lambda: moca.SAC(env).learn(total_timesteps=100),
+            r"call it steps, as in learn\(steps=20_000\)\. docs/from-sb3",
+        ),
+        (lambda: agent.learn(20, progress_bar=True), "pass progress=True to learn"),
+        (lambda: agent.run.learn(20, reset_num_timesteps=False), "a second call of learn goes on"),
+        (
+            lambda: agent.predict(OBSERVATIONS, deterministic=True),
+            "deterministic cannot be set in predict: actions are",
+        ),
+        (lambda: agent.run.predict(OBSERVATIONS, state=None), r"agent\.policy\(\) follows an episode"),
+        (lambda: agent.inspect(beside=3), "beside = 3 must be a run"),
         (lambda: moca.MoCA(env, critic__ls=1.0), "Did you mean critic.lr, "),
         (lambda: moca.MoCA(env, critic__lr=-1.0), "critic.lr = -1 is out of range"),
         (lambda: moca.MoCA(env, settings={"agent": "sac"}), "choose the class, such as moca.SAC"),
@@ -208,6 +225,13 @@ def test_mistakes_are_sentences(agent, tmp_path):
     ]:
         with pytest.raises(ConfigError, match=message):
             make()
+
+
+def test_two_agents_side_by_side_and_in_a_few_words(agent):
+    page = agent.inspect(2, steps=3, beside=agent, beside_run=1)
+    assert repr(page) == "Inspection(episode 2 of Wide: MoCA, MoCA; 3 steps)"
+    assert repr(page.views[1]).startswith("View(MoCA: seed 1, homoscedastic noise")
+    assert len(repr(page.views)) < 300
 
 
 def test_an_agent_without_a_model_says_so(tmp_path):

@@ -18,17 +18,17 @@ from typing import Any, Self, cast
 import numpy as np
 from rich.console import Console
 
-from moca import presets
-from moca.config import Config, ConfigError, as_path, checked, field_of, full_name, may_be_on_host, shown
+from moca import elsewhere, presets
+from moca.config import Config, ConfigError, as_path, checked, field_of, shown
 from moca.devices import keep_compiled, use_all_cores
-from moca.envs.defaults import defaults, time_limit
+from moca.envs.defaults import measured
 from moca.envs.environment import Spaces
 from moca.envs.named import as_environment
 from moca.envs.trust import import_module_of
 from moca.names import OWN
 from moca.runs import OVER
 from moca.runs.answers import FollowingPolicy, Model
-from moca.runs.inspection import AHEAD, Inspection
+from moca.runs.inspection import Inspection
 from moca.runs.launch import train
 from moca.runs.notebook import Film
 from moca.runs.run import Run, load
@@ -39,9 +39,6 @@ _FIXED = {
     "seed": "pass it as a separate argument",
     "seeds": "pass it as a separate argument",
     "train.steps": "pass it to learn",
-    "tensorboard_log": "TensorBoard files are always written, to tensorboard/ in the run directory",
-    "verbose": "pass progress=True to learn",
-    "device": "JAX's first device is used",
 }
 
 
@@ -68,7 +65,7 @@ class MoCA:
     def __init__(
         self,
         env: Any,
-        *,
+        *more: Any,
         seed: int = 0,
         seeds: int = 1,
         preset: str = "tuned",
@@ -77,13 +74,20 @@ class MoCA:
         settings: Mapping[str, Any] | None = None,
         **named: Any,
     ) -> None:
+        name = f"moca.{type(self).__name__}"
+        if more:
+            raise ConfigError(
+                f"{name} takes the environment alone, as in {name}({shown(more[0])}): {elsewhere.WORDS['policy']}. "
+                f"{elsewhere.PAGE}"
+            )
         if not isinstance(settings, Mapping | None):
             raise ConfigError(f"settings must be a dictionary of values by dotted name, got {shown(settings)}")
         chosen = {**(settings or {}), **{name.replace("__", "."): value for name, value in named.items()}}
-        for name in chosen:
-            if name in _FIXED:
-                raise ConfigError(f"{name} cannot be set in moca.{type(self).__name__}: {_FIXED[name]}")
-            field_of(name)
+        elsewhere.refuse(name, chosen)
+        for each in chosen:
+            if each in _FIXED:
+                raise ConfigError(f"{each} cannot be set in {name}: {_FIXED[each]}")
+            field_of(each)
         chosen |= checked(chosen)
         one = chosen.get("env.episode_length", Config().env.episode_length)  # until learn sets the number of steps
         flatten = chosen.get("env.flatten", False)
@@ -100,12 +104,7 @@ class MoCA:
         import_module_of(task or "")
         chosen |= {"agent": self.agent, "seed": seed, "seeds": seeds, "train.steps": one}
         chosen |= {} if isinstance(env, str) else {"env.name": OWN + env.title}
-        lacking = presets.lacks(preset, task, chosen)
-        how = presets.how_to_measure(preset, task, chosen)
-        found = defaults(env, **how) if lacking else {}
-        if "env.episode_length" not in chosen and (not task or may_be_on_host(full_name(task))):
-            found |= time_limit(env, flatten, measure=not lacking, gaps=how["gaps"])
-        self._layers = (preset, task, chosen, found)
+        self._layers = (preset, task, chosen, measured(preset, env, chosen))
         self._build(one)  # reports invalid settings now
         self._out = None if out is None else as_path("out", out)
         self._run: Run | None = None
@@ -116,6 +115,7 @@ class MoCA:
                 f"start = {shown(start)} must be an agent that has learned, or a run, as moca.load gives it"
             )
 
+    @elsewhere.answered
     def learn(self, steps: int, callback: Any = None, progress: bool | Console = False) -> Self:
         """Trains for that many environment steps per run, or that many more; returns the agent.
 
@@ -144,7 +144,7 @@ class MoCA:
             warnings.warn(
                 f"{len(lost)} of {len(directory.runs)} runs diverged and were stopped: {'; '.join(map(_told, lost))}",
                 RuntimeWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
         return self
 
@@ -157,7 +157,7 @@ class MoCA:
             self._out = Path(tempfile.mkdtemp(prefix="moca-"))
             weakref.finalize(self, shutil.rmtree, self._out, ignore_errors=True)
         options = {"env": self._env, "start": self._start, "console": progress, "callback": callback}
-        return train(config, self._out, **options)
+        return train(config, self._out, preset=self._layers[0], **options)
 
     def _refuse_unfinished(self, steps: int) -> None:
         """Raises if the last call was interrupted and this one asks for another number of steps."""
@@ -206,6 +206,7 @@ class MoCA:
     def _repr_html_(self) -> str | None:
         return None if self._run is None else self._run._repr_html_()
 
+    @elsewhere.answered
     def predict(self, observation: Any, run: int = 0) -> np.ndarray:
         """See `Run.predict`."""
         return self.run.predict(observation, run)
@@ -230,9 +231,12 @@ class MoCA:
         """See `Run.render`. Pass a path if the run directory is temporary."""
         return self.run.render(run, seed, path, ahead=ahead)
 
-    def inspect(self, episode: int = 0, *, run: int = 0, steps: int | None = None, ahead: int = AHEAD) -> Inspection:
-        """See `Run.inspect`. For two agents side by side, `agent.run.inspect(beside=other.run)`."""
-        return self.run.inspect(episode, run=run, steps=steps, ahead=ahead)
+    def inspect(
+        self, episode: int = 0, *, run: int = 0, beside: "MoCA | Run | None" = None, **options: Any
+    ) -> Inspection:
+        """See `Run.inspect`; `beside` may be another agent."""
+        other = beside.run if isinstance(beside, MoCA) else beside
+        return self.run.inspect(episode, run=run, beside=other, **options)
 
     def save(self, path: Path | str) -> Path:
         """See `Run.save`."""

@@ -12,6 +12,8 @@ from moca.config import (
     ConfigError,
     checked,
     flatten,
+    full_name,
+    may_be_on_host,
     nearest,
     override,
     shown,
@@ -196,6 +198,11 @@ def lacks(preset: str, env: str | None, settings: Mapping[str, Any]) -> bool:
     rest |= ({"agent": "sac"} if predicting else {}) | ({"noise.kind": CONSTANT} if scaled else {})
     build(preset, env, rest)
     return True
+
+
+def lacks_length(env: str | None, settings: Mapping[str, Any]) -> bool:
+    """Returns True if the length of an episode may be the environment's own time limit."""
+    return "env.episode_length" not in settings and (env is None or may_be_on_host(full_name(str(env))))
 
 
 def how_to_measure(preset: str, env: str | None, settings: Mapping[str, Any]) -> dict[str, Any]:

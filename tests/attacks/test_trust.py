@@ -170,8 +170,8 @@ def test_a_received_file_calls_no_function_of_a_module_that_is_loaded(tmp_path, 
 
 def test_a_rollout_that_dies_without_a_word_is_one_sentence(monkeypatch):
     monkeypatch.setattr(look, "_CODE", "import os; os._exit(7)")
-    with pytest.raises(ConfigError, match=r"env = Foo-v0: the rollout ended with code 7"):
-        look._look("Foo-v0", False)
+    with pytest.raises(ConfigError, match=r"env = gymnasium:json:Foo: the rollout ended with code 7"):
+        look._look("tuned", "gymnasium:json:Foo", {"agent": "sac"})
 
 
 def study_file(path, name):
@@ -227,7 +227,7 @@ def test_modules_in_the_current_directory_are_not_imported(tmp_path, program):
 
 @pytest.mark.slow
 def test_a_look_at_a_task_imports_nothing_from_the_current_directory(tmp_path):
-    code = "from moca.studies import look; print(look._look('gymnasium:Pendulum-v1', False))"
+    code = "from moca.studies import look; print(look._look('tuned', 'gymnasium:Pendulum-v1', {}))"
     done = started(tmp_path, [sys.executable, "-P", "-c", code])
     assert "value.low" in done.stdout, done.stderr
 

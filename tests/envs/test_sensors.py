@@ -165,6 +165,14 @@ def test_a_preset_states_the_ranges_of_observed_dimensions_alone():
         presets.build("tuned", "CartpoleBalance", {"sensor.observed": (5,)})
 
 
+def test_a_history_on_the_host_is_filmed(tmp_path):
+    settings = {"sensor__observed": (1,), "sensor__history": 2, "sensor__scales": (0.1,)}
+    config = probes.tiny(agent="sac", train__steps=20, **settings)
+    trainer = make_trainer([config], [0], Gymnasium(lambda: Walk("rgb_array")))
+    learner = probes.first(trainer.learners)
+    assert "Gymnasium" in film.record(tmp_path / "film.mp4", trainer.env, config, learner, 0)[0]
+
+
 def test_a_mask_hides_dimensions_on_the_host(tmp_path):
     config = probes.tiny(agent="sac", sensor__observed=(1,), train__steps=20)
     trainer = make_trainer([config], [0], Gymnasium(lambda: Walk("rgb_array")))

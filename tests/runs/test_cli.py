@@ -4,11 +4,14 @@ import json
 from contextlib import nullcontext
 from unittest.mock import Mock
 
+import jax
 import pytest
 
 from moca import presets
 from moca.cli import main
 from moca.config import ConfigError
+from moca.drivers import make_env
+from moca.loop import init_run
 from moca.runs import launch, refuse_foreign
 from moca.runs.directory import RunDirectory
 from moca.runs.interrupts import DivergedRun, InterruptedRun
@@ -48,6 +51,10 @@ def refused(capsys, *arguments):
         (["--filter"], "--filter contradicts the run in {}: its belief.filter is False, not True"),
         (["--agent", "moca"], "--agent moca contradicts the run in {}: its agent is 'sac', not 'moca'"),
         (["--env", "Pendulum-v1"], "its env.name is 'PendulumSwingup', not 'gymnasium:Pendulum-v1'"),
+        (
+            ["--set", "train.steps=5000"],
+            "run in {0}, which has 3000 steps: for another total, moca train --resume {0} --steps 5000",
+        ),
         (["--set", "sac.width=9"], "--set sac.width=9 contradicts the run in {}: its sac.width is 8, not 9"),
         (["--preset", "tuned"], "--preset tuned contradicts the run in {}: its env.action_repeat is 1, not 2"),
         (["--out", "elsewhere"], "--out elsewhere contradicts --resume {}: a run is resumed in its own directory"),
@@ -75,6 +82,28 @@ def test_options_that_agree_are_fine(run, resumed, capsys):
     assert capsys.readouterr().out.strip() == str(run)
 
 
+def test_an_unknown_environment_is_not_said_to_be_measured(capsys):
+    told = refused(capsys, "train", "--env", "Pendulm-v1", "--dry-run")
+    assert "Gymnasium has no Pendulm-v1" in told
+    assert "measuring" not in told
+
+
+def test_a_run_is_resumed_with_the_preset_that_it_began_with(tmp_path, resumed, capsys, monkeypatch):
+    """Whatever else was given; another one contradicts it, even if it gives the same settings."""
+    path, begun = tmp_path / "run", []
+    monkeypatch.setattr(launch, "train", lambda *_, **options: begun.append(options["preset"]) or Mock(path=path))
+    main(["train", "--out", str(path), "--no-filter"])
+    directory = RunDirectory(path)
+    with directory.locked():
+        config = presets.build("tuned", "CartpoleBalance", {"belief.filter": False})
+        directory.begin(config, [{"seed": 0}], preset=begun[0])
+    main(["train", "--resume", str(path), "--preset", "tuned", "--no-filter"])
+    main(["train", "--resume", str(path), "--preset", "tuned"])
+    assert resumed == [path] * 2
+    told = refused(capsys, "train", "--resume", path, "--preset", "told")
+    assert f"--preset told contradicts the run in {path}: it began with the preset 'tuned'; omit it" in told
+
+
 def test_a_dry_run_is_obeyed_when_a_run_goes_on(run, resumed, capsys):
     main(["train", "--resume", str(run), "--dry-run"])
     assert json.loads(capsys.readouterr().out)["sac"]["width"] == 8
@@ -93,7 +122,12 @@ def test_a_dry_run_refuses_the_directory_of_another_run(run, capsys):
     sweep = ["sweep", *same[1:], "--grid", "sac.tau=0.1,0.2"]
     assert "already has a run, with other seeds or variations" in refused(capsys, *sweep)
     RunDirectory(run).write_status("finished", 3000)
-    assert "already has a run, and it is finished" in refused(capsys, *same)
+    told = refused(capsys, *same)
+    assert "already has a run, and it is finished, with 3,000 steps: choose another directory, or make it" in told
+    assert f"longer with moca train --resume {run} --steps N, N above 3000" in told
+    told = refused(capsys, *same, "--steps", "5000")
+    assert f"directory, or give it that total with moca train --resume {run} --steps 5000" in told
+    assert "(train.steps): choose another directory, or remove it" in refused(capsys, *same, "--steps", "2000")
 
 
 @pytest.mark.parametrize(("ended", "code"), [(DivergedRun, 3), (InterruptedRun, 75)])
@@ -142,6 +176,38 @@ def test_a_run_directory_is_known_by_its_settings(tmp_path, names, fine):
         (tmp_path / name).mkdir() if name.endswith("/") else (tmp_path / name).touch()
     with nullcontext() if fine else pytest.raises(ConfigError, match="is not empty and not a run directory"):
         refuse_foreign(tmp_path)
+
+
+def test_an_overlap_that_is_not_possible_is_refused(tmp_path, capsys):
+    """Before there is a directory, and by a dry run."""
+    new = tmp_path / "new"
+    for options, why in (
+        (["--seeds", "2", "--env", "CartpoleBalance"], "overlap is for a single run, got 2"),
+        (["--env", "Pendulum-v1", "--agent", "sac"], "overlap needs a compiled environment"),
+        (["--agent", "bnaf", "--no-filter"], "overlap is not possible: "),
+    ):
+        for dry in ([], ["--dry-run"]):
+            assert why in refused(capsys, "train", *options, "--overlap", "--out", new, *dry)
+            assert not new.exists()
+
+
+def test_weights_of_other_shapes_are_refused(tmp_path, capsys):
+    """Before there is a directory, and by a dry run."""
+    config = presets.build("raw", "PendulumSwingup", SETTINGS)
+    directory = RunDirectory(tmp_path / "run")
+    with directory.locked():
+        directory.begin(config, [{"seed": 0}, {"seed": 1}])
+        env = make_env(config)
+        keys = jax.random.split(jax.random.key(0), 2)
+        directory.save_policy(jax.jit(jax.vmap(lambda key: init_run(config, env, key).learner))(keys))
+    same = ["train", "--from", tmp_path / "run", "--preset", "raw", "--env", "PendulumSwingup", "--agent", "sac"]
+    same += ["--out", tmp_path / "new"]
+    for dry in ([], ["--dry-run"]):
+        told = refused(capsys, *same, *dry, "--set", "sac.width=16")
+        assert f"cannot start from {tmp_path / 'run'}: its sac.width is 8, not 16; the networks must have" in told
+    main([*map(str, same), "--set", "sac.width=8", "--dry-run"])
+    assert json.loads(capsys.readouterr().out)["sac"]["width"] == 8
+    assert not (tmp_path / "new").exists()
 
 
 def test_weights_that_are_not_there_are_refused(tmp_path, run, capsys):

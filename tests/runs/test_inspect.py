@@ -5,6 +5,7 @@ import dataclasses
 import html
 import json
 import re
+from types import SimpleNamespace
 
 import equinox as eqx
 import jax
@@ -20,10 +21,12 @@ from moca.cli import main
 from moca.config import Config, ConfigError, override
 from moca.critic import first
 from moca.dynamics import Statistics
-from moca.envs.environment import make_noise
+from moca.envs.environment import ActionRepeat, make_noise
 from moca.envs.gymnasium import Gymnasium
+from moca.envs.history import with_history
 from moca.envs.playground import Playground
 from moca.replay import Transition
+from moca.runs import film
 from moca.runs.directory import RunDirectory
 from tests import probes
 from tests.envs import hosted
@@ -227,7 +230,33 @@ def test_an_agent_shows_what_it_has_and_says_what_it_has_not(make, agent, settin
         assert sentence in html.unescape(page.html)
     assert len(view.lacks) == len(every - view.arrays.keys())
     assert len(view.arrays["value"]) == 4
-    assert "No video: only MuJoCo environments can be rendered" in page.html
+    assert "No video: only MuJoCo and Gymnasium environments can be rendered" in page.html
+
+
+def test_what_cannot_be_filmed_is_one_sentence(make, tmp_path):
+    why = "only MuJoCo and Gymnasium environments can be rendered, not Two; moca inspect shows an episode without"
+    with pytest.raises(ConfigError, match=why):
+        make("sac").render(path=tmp_path / "film.mp4")
+
+
+def test_a_run_with_a_history_is_filmed(tmp_path, monkeypatch):
+    """The states of the environment within it, without the observations beside them."""
+
+    class Body(probes.Drift):
+        @property
+        def env(self):
+            return SimpleNamespace(mj_model="the body", dt=0.1)
+
+    seen = []
+    monkeypatch.setattr(film, "Playground", Body)
+    monkeypatch.setattr(film, "_failed", ["no display"])
+    monkeypatch.setattr(film, "encode", lambda *_: None)
+    monkeypatch.setattr(film, "draw", lambda model, trajectory, returns: seen.extend(s.data for s in trajectory))
+    env = with_history(ActionRepeat(Body(), 2), 1, (1.0, 1.0))
+    states = SimpleNamespace(data=np.arange(6.0)), np.zeros((6, 4))
+    assert "drawn as outlines" in film.write(tmp_path / "film.mp4", env, states, np.ones(6))
+    assert seen == list(range(6))
+    assert not film.unfilmed(env)
 
 
 def test_forecasts_are_compared_with_what_then_happened(make):

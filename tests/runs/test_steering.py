@@ -89,7 +89,7 @@ def test_a_run_that_was_made_longer_and_died_goes_on(copy):
     directory = RunDirectory.open(copy)
     with directory.locked():
         directory.extend(4 * LENGTH)
-        directory.keep_extension()
+        directory.note_start(3 * LENGTH)
     assert not RunDirectory.open(copy).over  # finished, at fewer steps than it has
     assert len(moca.load(copy, env=probes.Drift()).evaluate(2)) == 2
     assert moca.resume(copy, env=probes.Drift()).directory.status == {"state": "finished", "step": 80}
@@ -118,11 +118,12 @@ def test_a_run_is_not_made_shorter_nor_odd(copy):
         moca.resume(copy, env=probes.Drift())
 
 
-@pytest.mark.parametrize("extended", [3, ["80"], [80.0], [True], [0], [2**31]])
-def test_lengths_of_another_shape_are_refused(copy, extended):
+@pytest.mark.parametrize("name", ["extended", "begun"])
+@pytest.mark.parametrize("steps", [3, ["80"], [80.0], [True], [0], [2**31]])
+def test_lengths_of_another_shape_are_refused(copy, name, steps):
     meta = json.loads((copy / "meta.json").read_text())
-    (copy / "meta.json").write_text(json.dumps(meta | {"extended": extended}))
-    with pytest.raises(ConfigError, match=r"meta\.json"):
+    (copy / "meta.json").write_text(json.dumps(meta | {name: steps}))
+    with pytest.raises(ConfigError, match=rf"meta\.json is invalid: {name} must be a list"):
         _ = RunDirectory.open(copy).config
 
 
@@ -311,7 +312,7 @@ def _settings():
 
 
 def test_early_stopping_waits_for_a_rise():
-    fresh = SimpleNamespace(rows=[], directory=SimpleNamespace(runs=[{}, {}]))
+    fresh = SimpleNamespace(rows=[], directory=SimpleNamespace(runs=[{}, {}], begun=[]))
     stop = moca.EarlyStopping(2, rise=1.0)
     stop.start(fresh)
     seen = [0.0, np.nan, 2.0, 2.5, 5.0, 4.0, 4.0]
@@ -331,16 +332,20 @@ def test_early_stopping_goes_on_counting_after_an_interruption():
     seen = [0.0, 1.0, None, 1.0, 0.5, 1.0, 1.0, 1.0, 1.0, 1.0]
     stop = moca.EarlyStopping(3)
     answer = lambda x: stop(moca.Training(0, {"return_mean": np.full(2, np.nan if x is None else x)}, None, None))  # noqa: E731
-    for held, last in ((0, 5), (2, 5), (4, 5), (6, 9)):  # after a stop, it counts anew
-        rows = [{"return_mean": x} for x in seen[:held] for _ in range(2)]
-        state = "stopped" if held == 6 else "interrupted"
-        run = SimpleNamespace(rows=rows, directory=SimpleNamespace(runs=[{}, {}], status={"state": state}))
+    for held, begun, last in (
+        (0, [], 5),
+        (2, [], 5),
+        (4, [], 5),
+        (6, [6], 9),
+        (8, [2, 6], 9),
+    ):  # after a stop, it counts anew
+        rows = [{"step": step, "return_mean": x} for step, x in enumerate(seen[:held], 1) for _ in range(2)]
+        run = SimpleNamespace(rows=rows, directory=SimpleNamespace(runs=[{}, {}], begun=begun))
         assert stop.start(run) is None
         answers = [answer(x) for x in seen[held:]]
         assert answers.index(False) + held == last, held
-    for state in ("running", "interrupted", "failed"):  # it died before it could stop
-        run.directory.status = {"state": state}
-        assert stop.start(run) is False
+    run.rows, run.directory.begun = rows[:12], []  # it died before it could stop
+    assert stop.start(run) is False
 
 
 def test_a_run_that_died_as_it_stopped_stops(tmp_path):
@@ -354,6 +359,33 @@ def test_a_run_that_died_as_it_stopped_stops(tmp_path):
     assert run.directory.status == {"state": "stopped", "step": 40}
     assert (path / "metrics.jsonl").read_bytes() == before
     assert moca.resume(path, env=env, callback=falling).directory.status["step"] == 80
+
+
+@pytest.mark.parametrize("ended", ["finished", "stopped"])
+def test_early_stopping_does_not_count_what_an_earlier_call_learned(tmp_path, ended):
+    """Whether that call reached its end or another callback stopped it. An interruption changes nothing."""
+    env, paths = probes.Drift(), (tmp_path / "run", tmp_path / "whole")
+    falling = lambda patience: [moca.EarlyStopping(patience, rise=1e9), moca.KeepBest(episodes=2)]  # noqa: E731
+    stop = (lambda training: training.step < 60) if ended == "stopped" else None
+    for path in paths:
+        run = moca.train(config(3 if ended == "finished" else 9), path, env=env, callback=stop)
+        assert run.directory.status == {"state": ended, "step": 60}
+        if ended == "stopped":
+            run.learn(20)  # fewer than were planned, and without patience
+
+    def interrupt(training):
+        if training.step == first + 40:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    run = moca.load(paths[0], env=env)
+    first = run.directory.status["step"]
+    whole = moca.load(paths[1], env=env).learn(100, falling(3))
+    assert whole.directory.status == {"state": "stopped", "step": first + 80}
+    with pytest.raises(InterruptedRun):
+        run.learn(100, [*falling(3), interrupt])
+    assert run.learn(100, falling(3)).directory.status == {"state": "stopped", "step": first + 80}
+    for name in ("metrics.jsonl", "best.json", "best.npz", "policy.npz"):
+        assert (run.path / name).read_bytes() == (whole.path / name).read_bytes(), name
 
 
 class Tracked(moca.KeepBest):
@@ -597,8 +629,15 @@ def test_a_run_begins_with_the_weights_of_another(short, tmp_path):
 
 def test_weights_of_another_shape_or_kind_are_refused(short, tmp_path):
     env = probes.Drift()
-    with pytest.raises(ConfigError, match="does not fit"):
-        moca.train(config(2, sac__width=8), tmp_path / "other", env=env, start=short)
+    ranges = {"value__low": (-1.0, -1.0), "value__high": (1.0, 1.0), "value__lengthscales": (1.0, 1.0)}
+    for settings, why in (
+        ({"sac__width": 8, "noise__sigma": 0.3}, r"its sac\.width is 16, not 8"),
+        ({"agent": "bnaf", **ranges}, "its agent is sac, not bnaf"),
+        ({"sensor__observed": (0,)}, "its number of observed dimensions is 2, not 1"),
+    ):
+        with pytest.raises(ConfigError, match=rf"cannot start from .*: {why}; the networks must have the same shapes"):
+            moca.train(config(2, **settings), tmp_path / "other", env=env, start=short)
+    assert not (tmp_path / "other").exists()
     with pytest.raises(ConfigError, match="start = 3 must be a run"):
         moca.train(config(2), tmp_path / "wrong", env=env, start=3)
     moca.train(config(2), tmp_path / "run", env=env, callback=lambda training: False)

@@ -311,7 +311,7 @@ def test_seeds_that_an_agent_was_not_run_with_are_not_missing():
 
 def test_many_tasks_are_one_figure(tmp_path):
     """Each with an axis of its own where returns are not those of Playground."""
-    plan = grid.looked(GRIDS["further"], lambda env: {
+    plan = grid.looked(GRIDS["further"], lambda *_: {
         "value.low": (-1.0,), "value.high": (1.0,), "value.lengthscales": (1.0,)
     })  # fmt: skip
     directory = synthetic.write(tmp_path / "study", grid.narrowed(plan, seeds=2))

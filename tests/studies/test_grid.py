@@ -1,11 +1,14 @@
 """A grid is data: what it asks for is what is run, and what it cannot mean is refused by name."""
 
 import os
+from pathlib import Path
 
 import gymnasium
 import pytest
 
-from moca.config import ConfigError
+from moca import presets
+from moca.cli import main
+from moca.config import ConfigError, from_json, override
 from moca.studies import display, grid, look, results
 from moca.studies.grid import Block, Grid
 
@@ -132,7 +135,7 @@ RANGES = {"value.low": (-1.0, -2.0), "value.high": (1.0, 2.0), "value.lengthscal
 
 def test_tasks_that_nobody_tuned_are_looked_at_once(tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr(look, "_look", lambda env, flatten: asked.append(env) or RANGES)
+    monkeypatch.setattr(look, "_look", lambda preset, env, settings: asked.append(env) or RANGES)
     with pytest.raises(ConfigError, match="CartpoleSwingup has no preset"):
         grid.plan(grid.find("further"))
     whole = look.complete(grid.find("further"), tmp_path)
@@ -157,7 +160,7 @@ def test_tasks_that_nobody_tuned_are_looked_at_once(tmp_path, monkeypatch):
 
 def test_a_dry_run_compiles_no_physics_and_plans_the_same(tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr(look, "_look", lambda env, flatten: asked.append(env) or RANGES)
+    monkeypatch.setattr(look, "_look", lambda preset, env, settings: asked.append(env) or RANGES)
     dry = look.complete(grid.find("further"), tmp_path, dry=True)
     assert asked == ["gymnasium:Pendulum-v1"]  # a program need not be compiled for it
     whole = look.complete(grid.find("further"), tmp_path)
@@ -170,11 +173,46 @@ def test_a_dry_run_compiles_no_physics_and_plans_the_same(tmp_path, monkeypatch)
 
 
 def test_a_look_is_taken_in_a_process_of_its_own(capsys):
-    found = look._look("gymnasium:Pendulum-v1", flatten=False)
+    found = look._look("tuned", "gymnasium:Pendulum-v1", {})
     assert len(found["value.low"]) == 3
     assert "Pendulum-v1" in capsys.readouterr().out
-    with pytest.raises(ConfigError, match="env = gymnasium:Pendulun-v1: Gymnasium has no Pendulun-v1"):
-        look._look("gymnasium:Pendulun-v1", flatten=False)
+    with pytest.raises(ConfigError, match="Gymnasium has no Pendulun-v1"):
+        look._look("tuned", "gymnasium:Pendulun-v1", {})
+    assert not capsys.readouterr().out  # nothing is measured
+
+
+def limited(env, agent, **settings):
+    return Grid("mine", (Block(env, (agent,), ("0",), 4000, settings),), ("tuned",), 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("env", "agent", "length"),
+    [("gymnasium:Pendulum-v1", "sac", 200), ("gymnasium:MountainCarContinuous-v0", "moca", 999),
+     ("gymnasium:tests.envs.hosted:Linear", "sac", 50)],
+)  # fmt: skip
+def test_a_study_and_training_have_the_same_settings(tmp_path, capsys, monkeypatch, env, agent, length):
+    """Also what an environment says or shows of its time limit; a study asks in another process."""
+    root = str(Path(__file__).parents[2])
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([root, os.environ.get("PYTHONPATH", "")]))
+    (job,) = grid.plan(look.complete(limited(env, agent), tmp_path, trust=True))
+    assert job.config.env.episode_length == length
+    capsys.readouterr()
+    main(["train", "--env", env, "--agent", agent, "--steps", "4000", "--dry-run"])
+    train = from_json(capsys.readouterr().out)
+    assert override(train, {"train.eval_every": job.config.train.eval_every}) == job.config
+
+
+def test_a_study_measures_a_state_with_a_history_as_training_does(tmp_path, monkeypatch):
+    """Its changes over the action repeat, on which the presets of one study must agree."""
+    asked, given = [], {"sensor.history": 2, "sensor.observed": [0, 1], "sensor.gaps": True, "belief.filter": True}
+    monkeypatch.setattr(look, "_look", lambda *key: asked.append(presets.how_to_measure(*key)) or {"value.low": (1,)})
+    mine = limited("gymnasium:Pendulum-v1", "moca", **given)
+    look.complete(mine, tmp_path)
+    assert [asked[0][name] for name in ("history", "observed", "gaps", "repeat")] == [2, (0, 1), True, 2]
+    with pytest.raises(ConfigError, match=r"the presets raw, tuned differ in env\.action_repeat"):
+        look.complete(grid.narrowed(mine, presets=("raw", "tuned")), tmp_path)
+    look.complete(grid.narrowed(mine, presets=("raw", "tuned"), settings={"env.action_repeat": 3}), tmp_path)
+    assert asked[1]["repeat"] == 3
 
 
 PARTS = """

@@ -2,15 +2,22 @@
 
 from collections.abc import Sequence
 
+import jax
+
+from moca.agents import make_agent
 from moca.config import Config, ConfigError
+from moca.drivers import overlap as two_cores
 from moca.drivers.host import HostTrainer
 from moca.drivers.scan import ScanTrainer
 from moca.drivers.trainer import Report, Schedule, Trainer, make_env
 from moca.envs.environment import Spaces
 from moca.envs.host import HostEnvironment
 from moca.envs.named import named
+from moca.loop import init_run
 
-__all__ = ["HostTrainer", "Report", "ScanTrainer", "Schedule", "Trainer", "make_env", "make_trainer"]
+__all__ = ["HostTrainer", "Report", "ScanTrainer", "Schedule", "Trainer", "make_env", "make_trainer", "refuse_overlap"]
+
+_ON_HOST = "overlap needs a compiled environment, but this one is stepped on the host"
 
 
 def make_trainer(
@@ -21,5 +28,18 @@ def make_trainer(
     if not isinstance(env, HostEnvironment):
         return ScanTrainer(configs, seeds, env, overlap)
     if overlap:
-        raise ConfigError("overlap needs a compiled environment, but this one is stepped on the host")
+        raise ConfigError(_ON_HOST)
     return HostTrainer(configs, seeds, env)
+
+
+def refuse_overlap(config: Config, count: int, env: Spaces) -> None:
+    """Raises unless that many runs can be trained on two cores by `overlap`.
+
+    `env` is the environment as agents see it, from `make_env`.
+    """
+    if isinstance(env, HostEnvironment):
+        raise ConfigError(_ON_HOST)
+    two_cores.refuse_several(count)
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    learner = jax.eval_shape(lambda key: init_run(config, env, key).learner, key)
+    two_cores.cores_for(make_agent(config, env), learner)

@@ -29,6 +29,12 @@ MODEL, VALUES = 0, 1  # the part that each core learns
 WIDEST = 128  # the widest ensemble: matrix products of wider layers use both cores already
 
 
+def refuse_several(count: int) -> None:
+    """Raises unless there is one run."""
+    if count > 1:
+        raise ConfigError(f"overlap is for a single run, got {count}: several runs use all cores already")
+
+
 def cores_for(agent: Agent, learner: Any) -> jax.sharding.Mesh:
     """Returns the two cores for one run.
 

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Int
 
 from moca.agents import Agent, make_agent
 from moca.agents.agent import Info
-from moca.config import Config, ConfigError, refuse_partial
+from moca.config import Config, refuse_partial
 from moca.devices import compiling
 from moca.drivers import overlap as two_cores
 from moca.drivers.trainer import Trainer
@@ -133,8 +133,8 @@ class ScanTrainer(Trainer):
     def __init__(
         self, configs: Sequence[Config], seeds: Sequence[int], env: Spaces | None = None, overlap: bool = False
     ) -> None:
-        if overlap and len(configs) > 1:
-            raise ConfigError(f"overlap is for a single run, got {len(configs)}: several runs use all cores already")
+        if overlap:
+            two_cores.refuse_several(len(configs))
         super().__init__(configs, seeds, env)
         refuse_partial(self.config)
         spread, everywhere = self._spread, self._everywhere

@@ -4,6 +4,7 @@ They are guesses: random actions visit only a part of the states that a good pol
 given by the user take precedence.
 """
 
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import jax
@@ -11,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
+from moca import presets
 from moca.config import ConfigError, ExplorationConfig
 from moca.devices import for_one_call
 from moca.envs.check import refuse_broken
@@ -33,12 +35,37 @@ LENGTH = 0.075
 USUAL = 10.0  # the size of a usual change from decision to decision, in its unit
 
 
-def time_limit(env: Spaces | str, flatten: bool = False, measure: bool = False, gaps: bool = False) -> dict[str, Any]:
+def measured(
+    preset: str,
+    env: Spaces | str | None,
+    settings: Mapping[str, Any],
+    before: Callable[[Mapping[str, Any]], None] = lambda how: None,
+) -> dict[str, Any]:
+    """Returns the settings that are taken from the environment: ranges, scales, its time limit.
+
+    Args:
+        preset: The name of the preset.
+        env: The environment, or its name in a config.
+        settings: The settings that are given, by dotted name.
+        before: Called before a random rollout, with the arguments of `defaults`.
+    """
+    name = None if isinstance(env, Spaces) else env
+    lacking, limited = presets.lacks(preset, name, settings), presets.lacks_length(name, settings)
+    if not lacking and not limited:
+        return {}
+    how = presets.how_to_measure(preset, name, settings)
+    spaces = env if isinstance(env, Spaces) else named(str(env), how["flatten"])
+    if lacking:
+        before(how)
+    found = defaults(spaces, **how) if lacking else {}
+    return found | (_time_limit(spaces, measure=not lacking, gaps=how["gaps"]) if limited else {})
+
+
+def _time_limit(env: Spaces, measure: bool, gaps: bool) -> dict[str, Any]:
     """Returns the episode length set by the environment's own time limit, if it has one.
 
     With `measure`, a limit that it does not declare is looked for in a short random rollout.
     """
-    env = named(env, flatten) if isinstance(env, str) else env
     if not isinstance(env, HostEnvironment):
         return {}
     if env.limit or not measure:

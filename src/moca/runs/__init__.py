@@ -7,6 +7,7 @@ from moca.files import ASIDE
 
 LAST, BEST = "last", "best"  # the policies that a loaded run uses
 OVER = ("finished", "diverged")  # states in which no training is left
+ENDED = ("stopped", *OVER)  # states from which training begins again; from the others it is continued
 STATES = ("running", "interrupted", "stopped", "failed", "unknown", *OVER)  # stopped: by a callback
 
 

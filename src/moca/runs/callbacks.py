@@ -159,17 +159,18 @@ class EarlyStopping(Callback):
         self.options = f"--patience {self._patience}"
 
     def start(self, run: Run) -> bool | None:
-        """Replays the evaluations of an interrupted run; after a stop, the count starts at zero.
+        """Replays the evaluations before an interruption, but not those before an end or a stop.
 
         Returns False if the last episode was one to stop at, and the run died before it did.
         """
         self._best, self._since = -np.inf, 0
-        rows, runs, ended = run.rows, len(run.directory.runs), False
+        since, runs, ended = max(run.directory.begun, default=0), len(run.directory.runs), False
+        rows = [row for row in run.rows if row["step"] > since]
         for first in range(0, len(rows), runs):
             values = np.array([row.get(self._metric) for row in rows[first : first + runs]], float)
-            if ended := self._stops(values):
+            if ended := self._stops(values):  # with less patience than before, it may have stopped earlier
                 self._best, self._since = -np.inf, 0
-        return False if ended and run.directory.status["state"] != "stopped" else None
+        return False if ended else None
 
     def __call__(self, training: Training) -> bool | None:
         """Checks the metric, if it was measured."""

@@ -9,7 +9,7 @@ from moca import presets, sweep
 from moca.arguments import Parser, a_path, add_device, add_trust, at_least_one, from_zero
 from moca.config import Config, ConfigError, checked, flatten, shown, to_json, whole
 from moca.runs import BEST, LAST
-from moca.runs.options import add_run_options, given_options, given_settings, make_config, run_directory
+from moca.runs.options import PRESET, add_run_options, given_options, given_settings, make_config, run_directory
 
 Command = Callable[[str, Callable[[argparse.Namespace], None], str], Parser]
 
@@ -119,8 +119,7 @@ def _train(arguments: argparse.Namespace) -> None:
     config = make_config(arguments)
     out = run_directory(arguments, config)
     if arguments.dry_run:
-        if arguments.start:
-            _ = _load_start(arguments).learners  # raises if there are none
+        _refuse_unfit(arguments, config, out, config.seeds)
         _refuse_other_run(out, config, [{}])
         print(to_json(config))
         return
@@ -138,11 +137,12 @@ def _resume(arguments: argparse.Namespace, directory: Path) -> None:
         )
     run, steps = RunDirectory.open(directory), arguments.steps
     arguments.steps = None  # a new total makes the run longer
-    _refuse_contradictions(arguments, run.config)
+    _refuse_contradictions(arguments, run.config, run.meta.get("preset"))
     if arguments.dry_run:
         config = run.config if steps is None else run.longer(whole("--steps", steps, 1))
         if config == run.config:
             run.refuse_other(config, run.runs)
+        _refuse_unfit(arguments, config, directory, len(run.runs))
         print(to_json(config))
         return
     launch, options = _start(arguments)
@@ -150,17 +150,32 @@ def _resume(arguments: argparse.Namespace, directory: Path) -> None:
     print(launch.resume(directory, steps=total, trust=arguments.trust, **options).path)
 
 
-def _refuse_contradictions(arguments: argparse.Namespace, config: Config) -> None:
-    """Raises if an option, a file or a preset contradicts the settings of the run."""
+def _refuse_contradictions(arguments: argparse.Namespace, config: Config, began: str | None) -> None:
+    """Raises if an option, a file or a preset contradicts the settings of the run.
+
+    `began` is the preset that it began with, if known; other settings may have been given too.
+    """
     if arguments.out and arguments.out.resolve() != arguments.resume.resolve():
         raise ConfigError(
             f"--out {arguments.out} contradicts --resume {arguments.resume}: a run is resumed in its own directory"
         )
     own = presets.layered(arguments.preset, config.env.name, config.agent) if arguments.preset else {}
+    if arguments.preset and began is not None:
+        if arguments.preset != began:
+            raise ConfigError(
+                f"--preset {arguments.preset} contradicts the run in {arguments.resume}: it began with the preset "
+                f"{shown(began)}; omit it, or start a new run with --out"
+            )
+        own = {}
     given, held = given_settings(arguments), flatten(config)
     sources = dict.fromkeys(own, f"--preset {arguments.preset}") | dict.fromkeys(given, f"--config {arguments.config}")
     sources |= {name: option for name, (option, _) in given_options(arguments).items()}
     for name, value in checked(own | given).items():
+        if name == "train.steps" and value != held[name]:
+            raise ConfigError(
+                f"{sources[name]} contradicts the run in {arguments.resume}, which has {held[name]} steps: for another "
+                f"total, moca train --resume {arguments.resume} --steps {value}"
+            )
         if value != held[name]:
             raise ConfigError(
                 f"{sources[name]} contradicts the run in {arguments.resume}: its {name} is {shown(held[name])}, not "
@@ -188,7 +203,7 @@ def _launch(arguments: argparse.Namespace, config: Config, out: Path, points: li
     launch, options = _start(arguments)
     if getattr(arguments, "start", None):  # sweep has no --from
         options["start"] = _load_start(arguments)
-    run = launch.train(config, out, varied=points, **options)
+    run = launch.train(config, out, varied=points, preset=arguments.preset or PRESET, **options)
     if len(points) > 1:
         for text in sweep.ranking(run.rows, points):
             print(text)
@@ -202,6 +217,21 @@ def _refuse_other_run(out: Path, config: Config, points: list[dict[str, float]])
 
         seeds = range(config.seed, config.seed + config.seeds)
         RunDirectory(out).refuse(config, [{"seed": seed, **point} for point in points for seed in seeds])
+
+
+def _refuse_unfit(arguments: argparse.Namespace, config: Config, out: Path, count: int) -> None:
+    """Raises if --from or --overlap do not fit, as training would."""
+    if not arguments.start and not arguments.overlap:
+        return
+    from moca.devices import use_all_cores, use_device
+    from moca.envs.trust import import_trusted
+    from moca.runs import starting
+
+    use_device(arguments.device)
+    use_all_cores()
+    import_trusted(out, config.env.name, arguments.trust)
+    start = _load_start(arguments) if arguments.start else None
+    starting.refuse_unfit(config, count, None, start, arguments.overlap)
 
 
 def _load_start(arguments: argparse.Namespace) -> Any:
@@ -297,6 +327,7 @@ def _export(arguments: argparse.Namespace) -> None:
     number = run.best_run if arguments.run is None else arguments.run
     path = run.export(arguments.out, number)
     if len(run.directory.runs) > 1:
-        chosen = "" if arguments.run is not None else ", the one with the highest return"
+        score = "score in best.json" if arguments.which == BEST else "return"
+        chosen = "" if arguments.run is not None else f", the one with the highest {score}"
         print(f"run {number} of {len(run.directory.runs)} (seed {run.directory.runs[number]['seed']}){chosen}")
     print(path)

@@ -18,15 +18,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from moca import __version__, files
-from moca.config import Config, ConfigError, flatten, from_json, override, to_json
+from moca.config import Config, ConfigError, from_json, override, to_json
 from moca.drivers import Report
 from moca.nets import scheduled
 from moca.received import read_json, read_rows
-from moca.runs import OVER, STATES, learned, lock, origin
-from moca.runs.shapes import are_steps, is_row, is_run
+from moca.runs import ENDED, OVER, STATES, learned, lock, origin
+from moca.runs.clash import clash
+from moca.runs.shapes import fault_in_meta, is_row
 
 LOGS = ("metrics.jsonl", "timing.jsonl")
 ROOM = 256  # smallest size of status.json in bytes, so that it can be overwritten on a full disk
@@ -91,7 +90,9 @@ class RunDirectory:
             )
         _ = self.status  # raises if status.json is invalid
 
-    def begin(self, config: Config, runs: list[dict[str, float]], start: Path | None = None) -> None:
+    def begin(
+        self, config: Config, runs: list[dict[str, float]], start: Path | None = None, preset: str | None = None
+    ) -> None:
         """Writes the settings to a locked directory; raises if it has another or a finished run."""
         self.refuse(config, runs)
         if self._holds_a_run():
@@ -101,8 +102,8 @@ class RunDirectory:
         identity = origin.identity(json.loads(text), runs)
         with self.writing():
             (self.path / "config.json").unlink(missing_ok=True)  # it must have the meta.json of its run beside it
-            copied = {} if start is None else {"start": {"run": str(start), "sha256": ""}}  # not yet
-            meta = {**origin.describe(), "identity": identity, "runs": runs, **copied}
+            copied = {"start": {"run": str(start), "sha256": ""}} if start else {}  # not yet
+            meta = {**origin.describe(), "preset": preset, "identity": identity, "runs": runs, **copied}
             files.write(self.path / "meta.json", (json.dumps(meta, indent=2) + "\n").encode())
             files.write(self.path / "config.json", (text + "\n").encode())
 
@@ -122,16 +123,8 @@ class RunDirectory:
 
     def refuse_other(self, config: Config, runs: list[dict[str, float]]) -> None:
         """Raises if the run in this directory is finished, or differs from this one."""
-        ours, theirs = flatten(config), flatten(self.config)
-        changed = [name for name in ours if ours[name] != theirs[name]]
-        if changed or runs != self.runs:
-            what = f"other settings ({', '.join(changed[:3])})" if changed else "other seeds or variations"
-            raise ConfigError(f"{self.path} already has a run, with {what}: choose another directory, or remove it")
-        if self.over:
-            total = f"{self.config.train.steps:,}"
-            finished = (f"it is finished, with {total} steps", f"continue with --steps N, N above {total}")
-            what, do = finished if self.over == "finished" else ("all its runs diverged", "remove it")
-            raise ConfigError(f"{self.path} already has a run, and {what}: choose another directory, or {do}")
+        if why := clash(self.path, self.config, self.runs, self.over, config, runs):
+            raise ConfigError(f"{self.path} already has a run, {why}")
 
     @property
     def over(self) -> str:
@@ -139,6 +132,11 @@ class RunDirectory:
         status = self.status
         longer = status["state"] == "finished" and status["step"] < self.config.train.steps
         return status["state"] if status["state"] in OVER and not longer else ""
+
+    @property
+    def ended(self) -> bool:
+        """True if the run is over, or a callback stopped it."""
+        return bool(self.over) or self.status["state"] == "stopped"
 
     @property
     def requested(self) -> list[int]:
@@ -167,16 +165,25 @@ class RunDirectory:
         return override(self.config, {"train.steps": steps, "train.horizon": scheduled(self.config)})
 
     def extend(self, steps: int) -> None:
-        """Extends the run in memory; `keep_extension` writes it, once nothing can be refused."""
+        """Extends the run in memory; `note_start` writes it, once nothing can be refused."""
         if self.longer(steps) != self.config:
             extended = self.meta | {"extended": [*self.requested[1:], steps]}
             self._forget()
             self.meta = extended
 
-    def keep_extension(self) -> None:
-        """Writes an extension to a locked directory, in one atomic write."""
-        if self.meta != self._read("meta.json"):
-            self.note()
+    def note_start(self, step: int) -> None:
+        """Writes an extension to a locked directory, and the step where an ended run resumes."""
+        begun, status = [each for each in self.begun if each <= step], self.status
+        if status["state"] in ENDED and status["step"] == step and step not in begun:
+            begun.append(step)
+        facts = {"begun": begun} if begun != self.begun else {}
+        if self.meta | facts != self._read("meta.json"):
+            self.note(**facts)
+
+    @property
+    def begun(self) -> list[int]:
+        """The steps from which training went on after a stop or an end, ascending."""
+        return self.meta.get("begun", [])
 
     def note(self, **facts: Any) -> None:
         """Adds entries to meta.json in a locked directory."""
@@ -249,15 +256,8 @@ class RunDirectory:
     def meta(self) -> dict[str, Any]:
         """Versions, device, and the settings in which the runs differ."""
         meta = self._read("meta.json")
-        path, runs = self.path / "meta.json", meta.get("runs")
-        if not isinstance(meta.get("identity", {}), dict):
-            raise ConfigError(f"{path} is invalid: its identity must be an object")
-        if not isinstance(runs, list) or not runs or not all(is_run(run) for run in runs):
-            raise ConfigError(f"{path} is invalid: it must list the runs, each with its seed and numeric settings")
-        if not are_steps(meta.get("extended", [])):
-            raise ConfigError(f"{path} is invalid: extended must be a list of numbers of steps")
-        if len({tuple(run) for run in runs}) != 1:
-            raise ConfigError(f"{path} is invalid: its runs have different settings")
+        if fault := fault_in_meta(meta):
+            raise ConfigError(f"{self.path / 'meta.json'} is invalid: {fault}")
         return meta
 
     @property
@@ -294,7 +294,8 @@ class RunDirectory:
     def append(self, report: Report, seconds: float) -> None:
         """Appends one row per run to metrics.jsonl and one to timing.jsonl."""
         rows: list[dict[str, Any]] = [
-            {"step": report.step, **run, **{name: _number(values[i]) for name, values in report.metrics.items()}}
+            {"step": report.step, **run}
+            | {name: float(own[i]) if math.isfinite(own[i]) else None for name, own in report.metrics.items()}
             for i, run in enumerate(self.runs)
         ]
         before = self.lengths()
@@ -344,7 +345,3 @@ class RunDirectory:
             raise ConfigError(
                 f"{self.path / name} does not fit the run's config.json{self._made_by}: {error}"
             ) from None
-
-
-def _number(value: np.ndarray) -> float | None:
-    return float(value) if math.isfinite(value) else None

@@ -14,8 +14,9 @@ import numpy as np
 
 from moca.config import Config, ConfigError
 from moca.drivers.host_evaluation import GreedyEpisodes
-from moca.envs.environment import ActionRepeat, Environment
-from moca.envs.host import HostEnvironment
+from moca.envs.environment import ActionRepeat, Environment, Wrapper
+from moca.envs.history import HistoryHost, HistoryVector, WithHistory
+from moca.envs.host import HostEnvironment, Vector
 from moca.envs.playground import Playground
 from moca.envs.sensors import Masked, MaskedHost, MaskedVector
 
@@ -32,18 +33,36 @@ _failed: list[str] = []  # why MuJoCo could not render; a second attempt would e
 def episode(run: "Run", number: int, seed: int, path: Path) -> tuple[str, float]:
     """Films a greedy episode of a run; returns how it was drawn, and its return."""
     env, learner = run.environment, run._at(number)[1]
+    if why := unfilmed(env):
+        raise ConfigError(f"{why}; moca inspect shows an episode without a video")
     if isinstance(env, HostEnvironment):
         return record(path, env, run.directory.configs[number], learner, seed)
     states, played = run._programs["play"](*run._at(number), jax.random.key(seed))
     return write(path, env, states, np.asarray(played.reward)), float(np.sum(played.reward))
 
 
+def unfilmed(env: Any) -> str:
+    """Returns why an environment cannot be filmed; an empty string if it can be."""
+    while isinstance(env, Wrapper):
+        env = env.inner
+    drawn = isinstance(env, Playground) or (isinstance(env, HostEnvironment) and _is_gymnasiums(env))
+    return "" if drawn else f"only MuJoCo and Gymnasium environments can be rendered, not {type(env).__name__}"
+
+
+def _is_gymnasiums(env: HostEnvironment) -> bool:
+    from moca.envs.gymnasium import Gymnasium  # optional dependency
+
+    return isinstance(env, Gymnasium)
+
+
 def write(path: Path, env: Environment, states: Any, rewards: np.ndarray, small: bool = False) -> str:
     """Writes the video, `small` ones with many key frames, and returns how it was drawn."""
-    inner = env.inner if isinstance(env, ActionRepeat) else env
+    if isinstance(env, WithHistory):
+        env, states = env.inner, states[0]
+    inner: Any = env.inner if isinstance(env, ActionRepeat) else env
     inner = inner.inner if isinstance(inner, Masked) else inner
     if not isinstance(inner, Playground):
-        raise ValueError(f"only MuJoCo environments can be rendered, not {type(inner).__name__}")
+        raise ConfigError(unfilmed(env))
     seconds = float(inner.env.dt) * (env.times if isinstance(env, ActionRepeat) else 1)
     every = max(1, round(1 / (12 if small else 30) / seconds))
     picked = jax.tree.map(lambda leaf: np.asarray(leaf)[::every], states.data)
@@ -73,12 +92,14 @@ def record(
     """Renders a greedy episode in Gymnasium; returns how it was drawn, and its return."""
     from moca.envs.gymnasium import Gymnasium  # optional dependency
 
-    inner = env.inner if isinstance(env, MaskedHost) else env
+    seen = env.inner if isinstance(env, HistoryHost) else env
+    inner = seen.inner if isinstance(seen, MaskedHost) else seen
     if not isinstance(inner, Gymnasium):
-        raise ConfigError(f"only MuJoCo and Gymnasium environments can be rendered, not {type(inner).__name__}")
+        raise ConfigError(unfilmed(env))
     repeat = config.env.action_repeat
     shown = inner.vector(1, repeat, render_mode="rgb_array")
-    vector = MaskedVector(shown, env.dimensions) if isinstance(env, MaskedHost) else shown
+    vector: Vector = MaskedVector(shown, seen.dimensions) if isinstance(seen, MaskedHost) else shown
+    vector = HistoryVector(vector, env) if isinstance(env, HistoryHost) else vector
     frames: list[np.ndarray] = []
     configs = jax.tree.map(lambda number: np.array([number], np.float32), config)
     learners = jax.tree.map(lambda leaf: np.asarray(leaf)[None], learner)

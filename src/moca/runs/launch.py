@@ -39,6 +39,7 @@ def train(
     varied: Sequence[Mapping[str, float]] = ({},),
     env: Spaces | None = None,
     start: Run | None = None,
+    preset: str | None = None,
     trust: bool = False,
     console: Console | bool | None = None,
     callback: Any = None,
@@ -53,12 +54,11 @@ def train(
         out: A directory without a run, or with this run unfinished, which is then resumed.
         varied: Variations: float settings by dotted name. Each is run with every seed.
         env: The environment, if not the one named in the config.
-        start: A run whose weights to start from, as returned by `moca.load`. If it has fewer runs,
-            some weights are used several times.
+        start: A run whose weights to start from; if it has fewer runs, some are used several times.
+        preset: The name of the preset that the config was made from, to be noted in meta.json.
         trust: Whether the config may name an environment that imports a user's module.
         console: Where to show progress; nowhere by default, on standard output if True.
-        callback: Called after each episode with a `Training`; training stops if it returns False. A
-            function, a `Callback` such as `moca.EarlyStopping()`, or a list of them.
+        callback: A function of each episode's `Training`, a `Callback`, or a list; False stops.
         checkpoint_every: Seconds between checkpoints.
         keep: Number of checkpoints to keep.
         overlap: Train a single run on two CPU cores, which changes results by rounding only.
@@ -84,11 +84,11 @@ def train(
         refuse_broken(checked, config.sensor.gaps)
     _refuse_partial(config, checked)
     runs = [{"seed": config.seed + i, **settings} for settings in varied for i in range(config.seeds)]
-    starting.refuse_other(start)
+    starting.refuse_unfit(config, len(runs), env, start, overlap)
     directory = RunDirectory(out)
     directory.refuse(config, runs)  # before there is even a lock
     with directory.locked():
-        directory.begin(config, runs, start.path if start else None)
+        directory.begin(config, runs, start.path if start else None, preset)
         remember(directory.path, config.env.name)
         starting.keep(directory, start)
         return _train(directory, env, overlap, options)
@@ -181,7 +181,7 @@ def _train(directory: RunDirectory, env: Spaces | None, overlap: bool, options: 
                 callback = keeping_best(callback, run, bool(candidates), console)
                 callback.take(candidates, trainer.learners)
                 step = trainer.step
-                directory.keep_extension()
+                directory.note_start(step)
             for sentence in _reconciled(config, trainer.env):
                 console.print(f"note: {sentence}")
             started = time.perf_counter()

@@ -27,7 +27,7 @@ def write(path: Path, learners: Any) -> Path:
 
 def by_path(learners: Any) -> dict[str, Any]:
     """Returns the arrays of a pytree by their path."""
-    return dict(zip(_paths(learners), map(np.asarray, jax.device_get(jax.tree.leaves(learners))), strict=True))
+    return dict(zip(paths(learners), map(np.asarray, jax.device_get(jax.tree.leaves(learners))), strict=True))
 
 
 def read(path: Path, like: Any) -> Any:
@@ -45,7 +45,7 @@ def read(path: Path, like: Any) -> Any:
     except ValueError as error:
         raise ConfigError(f"{path} cannot be read: {error}") from None
     before = "leaf000" in stored  # the names in version 0.1.0
-    names = [f"leaf{number:03d}" for number in range(len(leaves))] if before else _paths(like)
+    names = [f"leaf{number:03d}" for number in range(len(leaves))] if before else paths(like)
     wanted = {name: (leaf.shape, leaf.dtype) for name, leaf in zip(names, leaves, strict=True)}
     if {name: (array.shape, array.dtype) for name, array in stored.items()} != wanted:
         raise UnexpectedArraysError("its arrays have other names, shapes or types")
@@ -55,7 +55,7 @@ def read(path: Path, like: Any) -> Any:
     return jax.tree.unflatten(structure, [stored[name] for name in names])
 
 
-def _paths(tree: Any) -> list[str]:
-    """The paths of a pytree's leaves, in order."""
-    paths = (jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in jax.tree.leaves_with_path(tree))
-    return [path or "array" for path in paths]
+def paths(tree: Any) -> list[str]:
+    """Returns the paths of a pytree's leaves, in order."""
+    found = (jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in jax.tree.leaves_with_path(tree))
+    return [path or "array" for path in found]

@@ -3,6 +3,7 @@
 import argparse
 import itertools
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,6 @@ from moca.config import (
     VALUES,
     Config,
     ConfigError,
-    full_name,
-    may_be_on_host,
     parse_assignment,
     read_settings,
 )
@@ -109,22 +108,18 @@ def make_config(arguments: argparse.Namespace) -> Config:
 
 def _found(arguments: argparse.Namespace, preset: str, env: Any, settings: dict[str, Any]) -> dict[str, Any]:
     """Returns settings measured from the environment: its time limit, and what its preset lacks."""
-    lacking = presets.lacks(preset, env, settings)
-    limited = "env.episode_length" not in settings and may_be_on_host(full_name(str(env)))
-    if not lacking and not limited:
+    if not presets.lacks(preset, env, settings) and not presets.lacks_length(env, settings):
         return {}
     from moca.devices import use_device
-    from moca.envs.defaults import defaults, time_limit
+    from moca.envs.defaults import measured
 
-    use_device(arguments.device)
-    told = presets.how_to_measure(preset, env, settings)
-    found: dict[str, Any] = {}
-    if lacking:
-        reason = "a state with a history" if told["history"] else str(env)
+    def tell(how: Mapping[str, Any]) -> None:
+        reason = "a state with a history" if how["history"] else str(env)
         text = f"{reason} has no preset: measuring ranges and scales in short episodes (config.json records them)"
         print(text, file=sys.stderr)
-        found = defaults(env, **told)
-    return found | (time_limit(env, told["flatten"], measure=not lacking, gaps=told["gaps"]) if limited else {})
+
+    use_device(arguments.device)
+    return measured(preset, env, settings, before=tell)
 
 
 def run_directory(arguments: argparse.Namespace, config: Config) -> Path:

@@ -23,6 +23,7 @@ from moca.belief import Belief
 from moca.config import INT32, Config, ConfigError, as_path, shown, whole
 from moca.drivers import make_env
 from moca.drivers.host_evaluation import evaluate_on_host
+from moca.elsewhere import answered
 from moca.envs.environment import Spaces
 from moca.envs.host import HostEnvironment
 from moca.envs.named import as_environment, is_gymnasiums
@@ -70,6 +71,7 @@ class Run:
     def _repr_html_(self) -> str:
         return notebook.describe_html(self)
 
+    @answered
     def predict(self, observation: Any, run: int = 0) -> np.ndarray:
         """Returns the greedy action for an observation (obs,), or actions for many (n, obs).
 
@@ -136,6 +138,7 @@ class Run:
                 scores[run].append(row["return_mean"])
         return max(range(runs), key=lambda run: np.mean(scores[run]) if scores[run] else -np.inf)
 
+    @answered
     def learn(self, steps: int, callback: Any = None, progress: bool | Console = False) -> "Run":
         """Trains for that many more environment steps; arguments as for `MoCA.learn`.
 
@@ -144,8 +147,7 @@ class Run:
         from moca.runs.launch import resume
 
         directory, more = RunDirectory.open(self.path), whole("steps", steps, 1)
-        ended = directory.over or directory.status["state"] == "stopped"
-        total = directory.status["step"] + more if ended else directory.totals[-1]
+        total = directory.status["step"] + more if directory.ended else directory.totals[-1]
         return resume(self.path, steps=total, env=self.env, console=progress, callback=callback)
 
     def save(self, path: Path | str) -> Path:
@@ -159,7 +161,6 @@ class Run:
 
     def evaluate(self, episodes: int = 10, seed: int = 0) -> list[dict[str, float]]:
         """Evaluates the policies over new episodes; returns one row per run."""
-        episodes, seed = whole("episodes", episodes, 1, MOST), whole("seed", seed)
         return self.evaluate_learners(self.learners, episodes, seed)
 
     def evaluate_learners(self, learners: Any, episodes: int = 10, seed: int = 0) -> list[dict[str, float]]:
@@ -235,8 +236,7 @@ class Run:
             if not (self.path / f"{BEST}.npz").exists() or (self.path / f"{BEST}.json").exists():
                 read_scores(self)  # raises if there are none, or if it scores other policies
             return directory.load_policy(like.learner, f"{BEST}.npz")
-        ended = directory.over or directory.status["state"] == "stopped"
-        found = None if ended else saving.newest_learners(directory, like)
+        found = None if directory.ended else saving.newest_learners(directory, like)
         return directory.load_policy(like.learner) if found is None else found
 
     @cached_property

@@ -14,9 +14,22 @@ def is_run(run: Any) -> bool:
     return all(is_number(value) for value in run.values())
 
 
-def are_steps(totals: Any) -> bool:
-    """Returns True for a list of numbers of steps."""
-    return isinstance(totals, list) and all(type(steps) is int and 0 < steps < 2**31 for steps in totals)
+def fault_in_meta(meta: Mapping[str, Any]) -> str:
+    """Returns what is wrong with the content of a meta.json; an empty string if nothing is."""
+    runs = meta.get("runs")
+    if not isinstance(meta.get("identity", {}), dict):
+        return "its identity must be an object"
+    if not isinstance(runs, list) or not runs or not all(is_run(run) for run in runs):
+        return "it must list the runs, each with its seed and numeric settings"
+    if len({tuple(run) for run in runs}) != 1:
+        return "its runs have different settings"
+    if not isinstance(meta.get("preset"), str | None):
+        return "its preset must be a name"
+    for name in ("extended", "begun"):
+        listed = meta.get(name, [])
+        if not isinstance(listed, list) or not all(type(steps) is int and 0 < steps < 2**31 for steps in listed):
+            return f"{name} must be a list of numbers of steps"
+    return ""
 
 
 def is_number(value: Any) -> bool:

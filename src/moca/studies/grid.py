@@ -142,18 +142,32 @@ def by_rank(presets: Iterable[str]) -> list[str]:
     return sorted(presets, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
 
 
-def looked(grid: Grid, look: Callable[[Block], Mapping[str, Any]]) -> Grid:
-    """Returns the grid with measured settings for tasks for which the presets have too few."""
+def looked(grid: Grid, look: Callable[[str, str, Mapping[str, Any]], Mapping[str, Any]]) -> Grid:
+    """Returns the grid with the settings that its configs take from the environments.
+
+    `look` measures them, by `moca.envs.defaults.measured`, once for a block.
+    """
 
     def block(block: Block) -> Block:
-        lacking = any(
-            presets.lacks(preset, block.env, _settings(grid, block, agent))
-            for preset in grid.presets
-            for agent in block.agents
-        )
-        return replace(block, found=look(block)) if lacking and not block.found else block
+        preset, settings = ("", {}) if block.found else to_measure(grid, block)
+        return replace(block, found=look(preset, block.env, settings)) if preset else block
 
     return replace(grid, blocks=tuple(map(block, grid.blocks)))
+
+
+def to_measure(grid: Grid, block: Block) -> tuple[str, dict[str, Any]]:
+    """Returns the preset and settings with which to measure for a block; "" if nothing is."""
+    cells = [(preset, _settings(grid, block, agent)) for preset in grid.presets for agent in block.agents]
+    hows = [presets.how_to_measure(preset, block.env, settings) for preset, settings in cells]
+    if any(how["history"] for how in hows) and len({how["repeat"] for how in hows}) > 1:
+        raise ConfigError(
+            f"the presets {', '.join(grid.presets)} differ in env.action_repeat, and with sensor.history changes are "
+            "measured over it: set env.action_repeat, or make a study of each preset"
+        )
+    for preset, settings in cells:  # first one that lacks ranges: with them the time limit is found too
+        if presets.lacks(preset, block.env, settings):
+            return preset, settings
+    return next((cell for cell in cells if presets.lacks_length(block.env, cell[1])), ("", {}))
 
 
 def plan(grid: Grid) -> list[Job]:

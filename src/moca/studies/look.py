@@ -8,22 +8,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from moca.config import ConfigError, checked
+from moca import presets
+from moca.config import ConfigError, checked, plain
 from moca.envs.trust import SAFE_PATH, module_of, refuse_untrusted, remembered
 from moca.names import GYMNASIUM, OWN, PLAYGROUND
 from moca.studies import grid, results
-from moca.studies.grid import Block, Grid
+from moca.studies.grid import Grid
 
 _CODE = """
 import json, sys
 from moca.config import ConfigError, plain
-from moca.envs.defaults import defaults
+from moca.envs.defaults import measured
 from moca.envs.trust import import_module_of
 from moca.extending import import_plugins
 try:
     import_plugins()
-    import_module_of(sys.argv[1])
-    print(json.dumps(plain(defaults(sys.argv[1], flatten=sys.argv[2] == "True"))))
+    import_module_of(sys.argv[2])
+    print(json.dumps(plain(measured(*sys.argv[1:3], json.loads(sys.argv[3])))))
 except ConfigError as error:
     sys.exit(str(error))
 """
@@ -35,6 +36,7 @@ _PLACEHOLDERS = {
     "value.high": (1.0,),
     "value.lengthscales": (1.0,),
     "noise.scales": (1.0,),
+    "sensor.scales": (1.0,),
 }
 
 
@@ -49,38 +51,51 @@ def complete(plan: Grid, directory: Path, trust: bool = False, dry: bool = False
     for block in plan.blocks:
         if not trust and not remembered(directory, block.env):
             refuse_untrusted(block.env)
-    seen: dict[tuple[str, bool], Mapping[str, Any]] = {}
+    seen: dict[tuple[Any, ...], Mapping[str, Any]] = {}
     if (directory / results.PLAN).exists():
-        seen = {_key(block): block.found for block in results.load_grid(directory).blocks if block.found}
+        held = results.load_grid(directory)
+        asked = ((block, grid.to_measure(held, block)) for block in held.blocks if block.found)
+        seen = {_key(preset, block.env, settings): block.found for block, (preset, settings) in asked if preset}
 
-    def look(block: Block) -> Mapping[str, Any]:
-        if _key(block) not in seen:
-            skipped = dry and block.env in PLAYGROUND and block.settings.keys().isdisjoint(_PLACEHOLDERS)
-            seen[_key(block)] = _PLACEHOLDERS if skipped else _look(*_key(block))
-        return seen[_key(block)]
+    def look(preset: str, env: str, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+        if (key := _key(preset, env, settings)) not in seen:
+            free = settings.keys().isdisjoint((*_PLACEHOLDERS, "sensor.observed"))
+            seen[key] = _PLACEHOLDERS if dry and env in PLAYGROUND and free else _look(preset, env, settings)
+        return seen[key]
 
     plan = grid.looked(plan, look)
     for block in plan.blocks:
         if not block.found and block.env.startswith((GYMNASIUM, OWN)) and module_of(block.env) is None:
-            from moca.envs.named import named  # imports JAX
-
-            named(*_key(block))
+            _named(block.env, block.settings)
     return plan
 
 
-def _key(block: Block) -> tuple[str, bool]:
-    """Returns what the measured settings depend on: the task, and if observations are flattened."""
-    return block.env, bool(checked({"env.flatten": block.settings.get("env.flatten", False)})["env.flatten"])
+def _key(preset: str, env: str, settings: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Returns what the measured settings depend on."""
+    how = presets.how_to_measure(preset, env, settings)
+    how["repeat"] *= bool(how["history"])  # without a history it makes no difference
+    return env, presets.lacks(preset, env, settings), tuple(how.items())
 
 
-def _look(env: str, flatten: bool) -> Mapping[str, Any]:
-    """Returns settings for an environment without a preset, from a short random rollout.
+def _named(env: str, settings: Mapping[str, Any]) -> None:
+    """Raises if there is no such environment."""
+    from moca.envs.named import named  # imports JAX
 
-    The rollout runs on a CPU in a separate process, so this one does not occupy a device.
+    named(env, checked({"env.flatten": settings.get("env.flatten", False)})["env.flatten"])
+
+
+def _look(preset: str, env: str, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the settings that a config takes from an environment, as in training.
+
+    A random rollout runs on a CPU in a separate process, so this one does not occupy a device.
     """
-    print(f"{env} has no preset: measuring ranges and scales in a short random rollout …", flush=True)
+    given = json.dumps(plain(checked(settings)))
+    if presets.lacks(preset, env, settings):
+        if env.startswith((GYMNASIUM, OWN)) and module_of(env) is None:
+            _named(env, settings)
+        print(f"{env} has no preset: measuring ranges and scales in a short random rollout …", flush=True)
     done = subprocess.run(
-        [sys.executable, "-c", _CODE, env, str(flatten)],
+        [sys.executable, "-c", _CODE, preset, env, given],
         env=os.environ | SAFE_PATH | {"JAX_PLATFORMS": "cpu"},
         capture_output=True,
         text=True,

@@ -36,7 +36,7 @@ AHEAD = 15  # decisions that are forecast by default
 FURTHEST = 1000
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Inspection:
     """An episode as a page. In a notebook it is displayed if it is the last line of a cell."""
 
@@ -47,6 +47,15 @@ class Inspection:
     views: tuple[View, ...]
     ahead: int = 0  # decisions that are forecast
 
+    def __repr__(self) -> str:
+        labels = ", ".join(view.look.label for view in self.views)
+        return f"Inspection(episode {self.episode} of {self.env}: {labels}; {self.steps:,} steps)"
+
+    @property
+    def steps(self) -> int:
+        """The number of decisions that are shown."""
+        return max(view.steps for view in self.views)
+
     @cached_property
     def html(self) -> str:
         """The page as text."""
@@ -55,7 +64,7 @@ class Inspection:
         return pages.templates(OURS).get_template("inspect.html").render(
             **pages.own(STYLE, SCRIPT),
             page=self,
-            steps=max(len(view.arrays["value"]) for view in self.views),
+            steps=self.steps,
             shares={count: 100 * share for count, share in INSIDE.items()},
             data=pages.embedded(self._data),
         )  # fmt: skip

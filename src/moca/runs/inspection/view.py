@@ -16,7 +16,7 @@ NO_AHEAD = "{} has no forecast of several steps."
 TOO_FAR = "{}’s forecast overflows: choose a smaller --ahead."
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class View:
     """One agent in the episode."""
 
@@ -27,6 +27,14 @@ class View:
     unfilmed: str = ""  # why there is no video
     sketch: Sketch | None = None  # the task's, if it has one
     overflows: bool = False  # whether the forecast does, which is then left out
+
+    def __repr__(self) -> str:
+        return f"View({self.look.label}: {self.told}; {self.steps:,} steps)"
+
+    @property
+    def steps(self) -> int:
+        """The number of decisions."""
+        return len(self.arrays["value"])
 
     @property
     def lacks(self) -> dict[str, str]:

@@ -1,0 +1,43 @@
+"""Arguments by their names in Stable-Baselines3, answered with what there is here."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+from moca.config import ConfigError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+PAGE = "docs/from-sb3.md has a line for each"
+WORDS = {
+    "deterministic": "actions are greedy, and an agent explores in training only",
+    "device": "JAX's first device is used",
+    "episode_start": "agent.policy() follows an episode",
+    "log_interval": "every episode is a row of metrics.jsonl",
+    "policy": "there are no policy classes: critic__width and other settings make the networks",
+    "progress_bar": "pass progress=True to learn",
+    "reset_num_timesteps": "a second call of learn goes on; a new agent starts over",
+    "state": "agent.policy() follows an episode",
+    "tb_log_name": "TensorBoard files are always written, to tensorboard/ in the run directory",
+    "tensorboard_log": "TensorBoard files are always written, to tensorboard/ in the run directory",
+    "total_timesteps": "call it steps, as in learn(steps=20_000)",
+    "verbose": "pass progress=True to learn",
+}
+
+
+def answered(method: Callable[P, R]) -> Callable[P, R]:
+    """Returns a method that refuses these arguments with what to do instead."""
+
+    @functools.wraps(method)
+    def refusing(*args: P.args, **kwargs: P.kwargs) -> R:
+        refuse(method.__name__, kwargs)
+        return method(*args, **kwargs)
+
+    return refusing
+
+
+def refuse(where: str, names: Any) -> None:
+    """Raises if one of the names is Stable-Baselines3's."""
+    for name in names:
+        if name in WORDS:
+            raise ConfigError(f"{name} cannot be set in {where}: {WORDS[name]}. {PAGE}")

@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from planner import BeliefPlanner, Policy, simulate
 
 from moca.agents import make_agent
 from moca.config import Config, override
@@ -23,7 +24,6 @@ from moca.evaluation import evaluate
 from moca.looks import label
 from moca.studies.statistics import mean_t
 from moca.tasks.light_dark import BRIGHT, DARK, GOAL, SPEED, STEPS, LightDark
-from moca.tasks.light_dark_planner import BeliefPlanner, Policy, simulate
 
 GAMMA = 0.97
 CONFIG = override(

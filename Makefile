@@ -74,8 +74,9 @@ step: install ## one training step enters only the files that docs/architecture.
 site: install ## the documentation as pages, in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
-bench: install ## time the backup, training programs and their growth (minutes)
-	$(BIN)/moca benchmark backup agents growth
+bench: install ## time the backup, training programs, and how an update grows (minutes)
+	$(BIN)/moca benchmark
+	$(BIN)/python benchmarks/growth.py
 
 mutants: install ## break each formula and each rule on purpose; every mutant must be caught (an hour)
 	$(BIN)/python tests/mutants.py

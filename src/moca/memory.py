@@ -7,10 +7,9 @@ from typing import Any
 
 import jax
 
-from moca.config import Config, ConfigError
+from moca.config import AGENTS, Config, ConfigError
 
 MODELS = ("model", "latent")  # fields of a learner whose size depends on dynamics.*
-MODELLED = ("moca", "moca-ce", "moca-mc", "moca-mixture", "moca-plan")  # agents with a model
 
 
 def refuse_too_large(config: Config, state: Any, runs: int, observed: int, acted: int) -> None:
@@ -52,7 +51,7 @@ def _in_between(config: Config, observed: int, acted: int) -> dict[str, int]:
     """Returns the bytes that one run needs for batches, samples and evaluations, by setting."""
     train, dynamics = config.train, config.dynamics
     decisions = config.env.episode_length // config.env.action_repeat
-    modelled = config.agent in MODELLED or config.belief.filter
+    modelled = AGENTS[config.agent].prediction is not None or config.belief.filter
     hidden = dynamics.members * dynamics.width * dynamics.depth if modelled else 0
     samples = dynamics.samples * observed if config.agent == "moca-mc" else 0
     return {
@@ -70,7 +69,7 @@ def _in_planning(config: Config, observed: int, acted: int) -> dict[str, int]:
     """
     plan, train, dynamics, parts = config.plan, config.train, config.dynamics, {}
     layer = dynamics.members * dynamics.width
-    if config.agent in MODELLED and plan.horizon > 1:
+    if plan.horizon > 1:  # which only an agent with a model may have
         branches = {"moca-mixture": dynamics.members, "moca-mc": dynamics.samples}.get(config.agent, 1)
         point = config.agent in ("moca-ce", "moca-mc")
         each = layer * (1 if point else dynamics.depth + observed + acted) + plan.bases

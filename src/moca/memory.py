@@ -50,14 +50,14 @@ def _of_state(config: Config, state: Any) -> dict[str, int]:
 def _in_between(config: Config, observed: int, acted: int) -> dict[str, int]:
     """Returns the bytes that one run needs for batches, samples and evaluations, by setting."""
     train, dynamics = config.train, config.dynamics
-    decisions = config.env.episode_length // config.env.action_repeat
+    steps = config.env.episode_length // config.env.action_repeat
     modelled = AGENTS[config.agent].prediction is not None or config.belief.filter
     hidden = dynamics.members * dynamics.width * dynamics.depth if modelled else 0
     samples = dynamics.samples * observed if config.agent == "moca-mc" else 0
     return {
         "train.batch or train.updates": 4 * train.updates * train.batch * (2 * observed + acted + 3),
         "train.batch, dynamics.members or dynamics.samples": 4 * train.batch * (hidden + samples),
-        "train.eval_episodes or env.episode_length": 4 * 2 * train.eval_episodes * decisions * 3,
+        "train.eval_episodes or env.episode_length": 4 * 2 * train.eval_episodes * steps * 3,
     }
 
 

@@ -83,18 +83,18 @@ class FollowingPolicy:
             raise ConfigError(
                 f"a policy follows one episode, but got {lead} observations: create a policy for each, or use predict"
             )
-        measured, missing, following = rows[0], np.isnan(rows[0]), None
+        measured, missing, found = rows[0], np.isnan(rows[0]), None
         if self._last is not None:
             gaps = {"missing": missing} if missing.any() else {}
-            following = run._programs["follow"](*run._at(number), *self._last, measured, **gaps)
-        if following is None or not _sane(following[0]):
+            found = run._programs["follow"](*run._at(number), *self._last, measured, **gaps)
+        if found is None or not _sane(found[0]):
             if missing.any():
                 raise ConfigError(NOTHING_TO_GO_ON)
-            following = run._programs["start"](*run._at(number), measured)
-        action = np.array(following[1])
+            found = run._programs["start"](*run._at(number), measured)
+        action = np.array(found[1])
         if not np.isfinite(action).all():
             raise ConfigError("the policy has no action for this observation: its computation overflows")
-        self._last = following
+        self._last = found
         self.missing += int(missing.sum())
         return action
 

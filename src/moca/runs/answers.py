@@ -10,6 +10,7 @@ from moca.belief import Belief, KalmanFilter
 from moca.config import ConfigError
 from moca.delay import Delayed
 from moca.deploy.checks import NOTHING_TO_GO_ON, checked, sane
+from moca.runs.directory import RunDirectory
 
 if TYPE_CHECKING:
     from moca.runs.run import Run
@@ -128,3 +129,11 @@ class Model:
         mean, aleatoric, epistemic = self._run._programs["foresee"](*self._run._at(run), states, actions)
         parts = (mean, aleatoric + epistemic, aleatoric, epistemic)
         return Prediction(*(np.array(part).reshape(*lead, *part.shape[1:]) for part in parts))
+
+
+def last_returns(directory: RunDirectory) -> list[float]:
+    """Returns each run's mean return over the last tenth of its steps; −∞ if it has none."""
+    rows, runs = directory.rows(), len(directory.runs)
+    late = [(i % runs, row["return_mean"]) for i, row in enumerate(rows) if row["step"] > 0.9 * rows[-1]["step"]]
+    each = [[value for own, value in late if own == run and value is not None] for run in range(runs)]
+    return [float(np.mean(values)) if values else -np.inf for values in each]

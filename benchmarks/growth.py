@@ -1,4 +1,4 @@
-"""How the time of one MoCA update grows with each size, on this machine.
+"""Times one MoCA update as each of its sizes grows, on this machine.
 
     python benchmarks/growth.py
 

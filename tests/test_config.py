@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tools import architecture
 
 import moca
 from moca import config as c
@@ -207,6 +208,11 @@ def test_imports_point_one_way():
                 assert layer(imported) <= layer(module), (module, imported)
                 if module.startswith("moca.moments"):
                     assert imported.startswith("moca.moments"), (module, imported)
+
+
+def test_the_picture_of_the_layers_is_what_the_imports_say(tmp_path):
+    architecture.draw(drawn := tmp_path / "architecture.svg")
+    assert drawn.read_text() == architecture.PICTURE.read_text(), "run python tools/architecture.py"
 
 
 def sources():

@@ -99,7 +99,7 @@ class Fourier(Ridge):
 
 
 class Gate(NamedTuple):
-    """σ(a) = scale · aᵖ · P(z < a) + constant, z ~ N(0, variance): the form of erf, ReLU and GELU."""
+    """σ(a) = scale · aᵖ · P(z < a) + constant, z ~ N(0, variance): that of erf, ReLU and GELU."""
 
     scale: float
     power: int

@@ -132,7 +132,7 @@ def _facts(run: "Run") -> dict[str, str]:
 
 
 def _curves(run: "Run") -> tuple[list[str], list[tuple[int, str]]]:
-    """Returns the points of each run's return against steps, and the ends of the axis of returns."""
+    """Returns the points of each run's return against steps, and both ends of the axis."""
     rows, count = run.rows, len(run.directory.runs)
     curves = [
         [(r["step"], r["return_mean"]) for r in rows[i::count] if r["return_mean"] is not None] for i in range(count)

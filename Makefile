@@ -46,13 +46,15 @@ lint: install
 types: install
 	$(BIN)/mypy
 
-light: ## build wheel and source distribution, install the wheel alone in build/light, and try it
+light: ## build wheel and source distribution, install each without extras in build/light, and try it
 	rm -rf build/light build/builder dist
 	$(PYTHON) -m venv build/builder
 	build/builder/bin/$(PIP) build
 	build/builder/bin/python -m build --quiet
 	$(PYTHON) -m venv build/light
-	build/light/bin/$(PIP) dist/*.whl
+	build/light/bin/$(PIP) dist/*.tar.gz
+	cd build && light/bin/python ../tools/light.py
+	build/light/bin/$(PIP) --force-reinstall --no-deps dist/*.whl
 	cd build && light/bin/python ../tools/light.py
 
 light-tests: light ## the closed forms' tests in that environment, without the extras
@@ -74,8 +76,9 @@ step: install ## one training step enters only the files that docs/architecture.
 site: install ## the documentation as pages, in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
-bench: install ## time the backup, training programs and their growth (minutes)
-	$(BIN)/moca benchmark backup agents growth
+bench: install ## time the backup, training programs, and how an update grows (minutes)
+	$(BIN)/moca benchmark
+	$(BIN)/python benchmarks/growth.py
 
 mutants: install ## break each formula and each rule on purpose; every mutant must be caught (an hour)
 	$(BIN)/python tests/mutants.py

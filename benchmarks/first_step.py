@@ -2,9 +2,10 @@
 
     python benchmarks/first_step.py [OLDER] [--rounds 3]
 
-OLDER is the folder `src` of an older version, which takes turns with this one. Every start has an empty cache and a
-process of its own, which ends after its first episode. Writes first_step.json beside this file; `load` is the load
-average before a start: on two cores, much more than 1 means that something else was running.
+OLDER is the folder `src` of an older version, which takes turns with this one. Every start has an
+empty cache and a process of its own, which ends after its first episode. Writes first_step.json
+beside this file; `load` is the load average before a start: on two cores, much more than 1 means
+that something else was running.
 """
 
 import argparse

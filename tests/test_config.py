@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tools import architecture
 
 import moca
 from moca import config as c
@@ -209,6 +210,11 @@ def test_imports_point_one_way():
                     assert imported.startswith("moca.moments"), (module, imported)
 
 
+def test_the_picture_of_the_layers_is_what_the_imports_say(tmp_path):
+    architecture.draw(drawn := tmp_path / "architecture.svg")
+    assert drawn.read_text() == architecture.PICTURE.read_text(), "run python tools/architecture.py"
+
+
 def sources():
     """The files of the package with their paths in it, scripts and styles of pages included."""
     root = Path(moca.__file__).parent
@@ -232,12 +238,12 @@ def test_no_file_is_longer_than_350_lines_and_no_function_than_60():
 
 
 def test_no_public_class_name_is_used_twice():
-    """Also not in the script of a page for what the package calls so."""
+    """Also not for another name of a type, nor in the script of a page for what the package calls so."""
     places = {}
     for path, text in sources():
-        for name in re.findall(r"^class ([A-Za-z]\w*)", text, re.MULTILINE):
+        for name in re.findall(r"^(?:class (?=[A-Za-z])|(?=\w+ = )(?=[A-Z]\w*[a-z]))(\w+)", text, re.MULTILINE):
             places.setdefault(name, []).append(str(path))
-    assert {"Step", "Quadratic", "Film", "Rows"} <= places.keys()
+    assert {"Step", "Quadratic", "Film", "Rows", "Backup"} <= places.keys()
     assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
 
 

@@ -31,7 +31,7 @@ from moca.studies import grid, launch, report, results
 from moca.studies.grid import Block, Grid
 from moca.studies.plots import learning
 from moca.studies.plots.cells import Cells
-from moca.values import make_value, rbf
+from moca.values import rbf
 from tests.probes import Drift
 from tests.studies import synthetic
 
@@ -80,7 +80,7 @@ def settings(**named):
 
 def test_the_ramps_expectation_is_that_of_quadrature(plugins):
     line = config.ValueConfig(bases=5, low=(-2.0,), high=(2.0,), lengthscales=(1.0,))
-    made = config.VALUES["ramp"].load()(line, 1, jax.random.key(0))
+    made = config.VALUES["ramp"]()(line, 1, jax.random.key(0))
     weights, slopes, kinks = jnp.arange(1.0, 6.0), made.slopes, made.kinks
     value = type(made)(weights, slopes, kinks)
     points, mass = np.polynomial.hermite_e.hermegauss(200)
@@ -255,9 +255,6 @@ def test_names_are_checked(registries):
         moca.register_value("erf", make)
     with pytest.raises(ConfigError, match="'moca-mc-8' already exists"):
         moca.register_prediction("moca-mc-8", prediction)  # a study takes it for MC with eight samples
-    moca.register_value("mine", make, bases=("centres",))
-    with pytest.raises(ConfigError, match="mine: RBF has no field 'centres'"):
-        make_value(config.ValueConfig(kind="mine", low=(0.0,), high=(1.0,), lengthscales=(1.0,)), 1, jax.random.key(0))
     with pytest.raises(ConfigError, match="lowercase letters"):
         moca.register_value("My Value", make)
     for name in ("state-norm", "action"):  # the latter is one on actions, in studies

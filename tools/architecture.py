@@ -7,14 +7,15 @@ import ast
 from pathlib import Path
 
 import matplotlib
-
-matplotlib.use("svg")
-import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "moca"
 METHOD = {"agents", "backup", "belief", "critic", "dynamics", "moments"}
 LOOP = {"loop", "drivers", "evaluation", "replay", "exploration"}
+PICTURE = ROOT / "docs" / "images" / "architecture.svg"
+LOOK = {"svg.hashsalt": "moca", "svg.fonttype": "none", "font.family": "DejaVu Sans"}
 COLOURS = {"method": "#CCE3F0", "loop": "#FCE2C9", "other": "#EFEFEF"}
 
 
@@ -50,13 +51,15 @@ def layers(imports: dict[str, set[str]]) -> dict[str, int]:
     return heights
 
 
+@matplotlib.rc_context(LOOK)
 def draw(path: Path) -> None:
     """Writes the picture, one row per layer, the top one first."""
     heights = layers(rooms())
     rows = [
         sorted(name for name in heights if heights[name] == level) for level in range(max(heights.values()), -1, -1)
     ]
-    figure, axes = plt.subplots(figsize=(9, 0.52 * len(rows) + 0.5))
+    figure = Figure(figsize=(9, 0.52 * len(rows) + 0.5))
+    axes = figure.subplots()
     axes.set(xlim=(0, 9), ylim=(-len(rows) - 0.4, 0.6))
     axes.axis("off")
     for number, row in enumerate(rows):
@@ -64,19 +67,16 @@ def draw(path: Path) -> None:
         for place, name in enumerate(row):
             kind = "method" if name in METHOD else "loop" if name in LOOP else "other"
             left = 0.1 + place * width
-            axes.add_patch(plt.Rectangle((left, -number - 0.38), width - 0.08, 0.76, color=COLOURS[kind], linewidth=0))
+            axes.add_patch(Rectangle((left, -number - 0.38), width - 0.08, 0.76, color=COLOURS[kind], linewidth=0))
             axes.text(
                 left + width / 2 - 0.04, -number, name, ha="center", va="center", fontsize=9 if len(row) < 8 else 7
             )
     notes = {"the method": "method", "the loop": "loop", "around them": "other"}
     for place, (text, kind) in enumerate(notes.items()):
-        axes.add_patch(
-            plt.Rectangle((0.1 + 1.7 * place, -len(rows) - 0.25), 0.3, 0.4, color=COLOURS[kind], linewidth=0)
-        )
+        axes.add_patch(Rectangle((0.1 + 1.7 * place, -len(rows) - 0.25), 0.3, 0.4, color=COLOURS[kind], linewidth=0))
         axes.text(0.5 + 1.7 * place, -len(rows) - 0.05, text, va="center", fontsize=8)
-    figure.savefig(path, bbox_inches="tight", metadata={"Date": None, "Creator": None})
+    figure.savefig(path, format="svg", bbox_inches="tight", metadata={"Date": None, "Creator": None})
 
 
 if __name__ == "__main__":
-    matplotlib.rcParams |= {"svg.hashsalt": "moca", "svg.fonttype": "none", "font.family": "DejaVu Sans"}
-    draw(ROOT / "docs" / "images" / "architecture.svg")
+    draw(PICTURE)

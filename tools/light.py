@@ -11,10 +11,14 @@ started = time.perf_counter()
 import jax  # noqa: E402
 
 middle = time.perf_counter()
+with_jax = set(sys.modules)
 from moca import moments as mm  # noqa: E402
 
 ended = time.perf_counter()
 print(f"import jax {middle - started:.2f} s, moca.moments another {ended - middle:.2f} s")
+# Times depend on the machine; what is imported does not. Nothing but these comes after jax.
+others = {name.split(".")[0] for name in sys.modules.keys() - with_jax} - sys.stdlib_module_names
+assert others <= {"equinox", "jax", "jaxtyping", "moca", "numpy", "typing_extensions", "wadler_lindig"}, others
 value = mm.RBF(jax.numpy.ones(1), jax.numpy.zeros((1, 2)), jax.numpy.ones(2))
 found = float(mm.expectation(mm.DiagonalGaussian(jax.numpy.zeros(2), jax.numpy.ones(2)), value))
 assert abs(found - 0.5) < 1e-6, found  # (1 + 1)^(−½) in each dimension

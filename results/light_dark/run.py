@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from planner import BeliefPlanner, BeliefPolicy, simulate
 
 from moca.agents import make_agent
 from moca.config import Config, override
@@ -23,7 +24,6 @@ from moca.evaluation import evaluate
 from moca.looks import label
 from moca.studies.statistics import mean_t
 from moca.tasks.light_dark import BRIGHT, DARK, GOAL, SPEED, STEPS, LightDark
-from moca.tasks.light_dark_planner import BeliefPlanner, Policy, simulate
 
 GAMMA = 0.97
 CONFIG = override(
@@ -50,14 +50,14 @@ AGENTS: dict[str, dict[str, Any]] = {
 EPISODES = 1000  # of the evaluation of each seed
 
 
-def best_blind(rounds: int = 40, seed: int = 0) -> Policy:
+def best_blind(rounds: int = 40, seed: int = 0) -> BeliefPolicy:
     """Returns the best policy found that does not see the width.
 
     It is a function of the mean, linear between whole numbers, found by the cross-entropy method.
     """
     knots, draw = np.arange(-8, 6), np.random.default_rng(seed)
 
-    def blind(actions: np.ndarray) -> Policy:
+    def blind(actions: np.ndarray) -> BeliefPolicy:
         return lambda time, mean, width: np.asarray(np.interp(mean, knots, actions)).clip(-1, 1)
 
     middle, spread = np.clip((GOAL - knots) / SPEED, -1, 1), np.full(len(knots), 0.5)
@@ -73,7 +73,7 @@ def references(episodes: int = 20_000) -> dict[str, float]:
     """Returns the optimum on the grid, and simulated returns: its policy's, the best blind one's, and nothing's."""
     planner = BeliefPlanner()
     value, actions = planner.best()
-    policies: dict[str, Policy] = {
+    policies: dict[str, BeliefPolicy] = {
         "optimum_simulated": planner.policy(actions),
         "best_blind": best_blind(),
         "nothing": lambda time, mean, width: 0 * mean,

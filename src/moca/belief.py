@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from moca import moments as mm
 from moca.config import Config
-from moca.dynamics import GaussianEnsemble, ModelState, noise_variance
+from moca.dynamics import GaussianEnsemble, ModelState, linearised, noise_variance
 from moca.envs.environment import Spaces, make_noise
 from moca.nets import product
 from moca.propagation import means_over
@@ -73,12 +73,7 @@ def predict(
     The mean goes through the ensemble's mean, and the covariance through its derivative F [choice]:
     F P Fᵀ plus the ensemble's own uncertainty.
     """
-
-    def mean_of(s: Float[Array, "obs"]) -> tuple[Float[Array, "obs"], mm.GaussianMixture]:
-        mixture = ensemble.predict(s, action)
-        return mixture.mean, mixture
-
-    derivative, mixture = jax.jacfwd(mean_of, has_aux=True)(belief.mean)
+    mixture, derivative = linearised(ensemble, belief.mean, action)
     carried = product(product(derivative, cast(Array, belief.covariance)), derivative.T)
     mean, aleatoric, epistemic = mm.decompose(mixture, full=True)
     return Belief(mean, carried + aleatoric + epistemic), carried

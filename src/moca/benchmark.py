@@ -1,7 +1,7 @@
 """Benchmarks, run in one process on this machine. Ratios come first: they carry over to others.
 
-There are three parts: `backup` (the closed form against sampling, and against the machine's peak),
-`agents` (whole training programs) and `growth` (one update as sizes grow).
+There are two parts: `backup` (the closed form against sampling, and against the machine's peak) and
+`agents` (whole training programs).
 """
 
 import platform
@@ -14,15 +14,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from moca import moments as mm
 from moca import presets
-from moca.agents import make_agent
-from moca.config import Config, override
 from moca.drivers import ScanTrainer
-from moca.envs.environment import Environment, Step
-from moca.replay import Transition
 from moca.studies.grid import VARIANTS
 
 BATCH, BASES, DIMENSION = 4096, 256, 5  # beliefs, M and d, as in Cartpole's value function
@@ -44,13 +39,6 @@ def describe(part: str, result: Any) -> str:
     """Returns the results of one part as text."""
     if part == "backup":
         return "\n".join(f"{name:28s} {value:9.3f}" for name, value in result.items() if isinstance(value, float))
-    if part == "growth":
-        lines = [
-            f"{name:12s} time ~ size^{row['exponent']:.2f}   "
-            + ", ".join(f"{size}: {1e3 * seconds:.2f} ms" for size, seconds in row["seconds"].items())
-            for name, row in result.items()
-        ]
-        return "\n".join(lines)
     titles = ("agent", "task", "width", "runs", "run-steps/s", "no eval.", "ms/step", "MiB/run")
     lines = ["{:13s}{:16s}{:>6s}{:>6s}{:>13s}{:>10s}{:>9s}{:>9s}  cost over".format(*titles)]
     for row in result:
@@ -176,78 +164,6 @@ def agents(
             if other in same and other != row["agent"]
         }
     return rows
-
-
-class Plain(Environment):
-    """An environment without physics, of the given sizes."""
-
-    observation_size: int
-    action_low: tuple[float, ...] = (-1.0,)
-    action_high: tuple[float, ...] = (1.0,)
-    terminates: bool = False
-
-    def reset(self, key: jax.Array) -> tuple[Any, jax.Array]:
-        return (), jnp.zeros(self.observation_size)
-
-    def step(self, state: Any, action: jax.Array) -> tuple[Any, Step]:
-        return state, Step(jnp.zeros(self.observation_size), jnp.zeros(()), jnp.array(False))
-
-
-GROWTH: dict[str, tuple[int, ...]] = {
-    "bases M": (1024, 2048, 4096),
-    "dimension d": (16, 32, 64),
-    "members K": (10, 20, 40),
-    "batch": (256, 512, 1024),
-    "runs": (4, 8, 16),
-}
-
-
-def growth(rounds: int = 7) -> dict[str, dict[str, Any]]:
-    """Returns the seconds of one MoCA update as one size grows, and the fitted exponent.
-
-    On a GPU there are 128 runs, so that arithmetic dominates kernel launches.
-    """
-    others = 128 if on_gpu() else 1
-    result = {}
-    for name, sizes in GROWTH.items():
-        programs = {str(size): _updates(**{name.split()[0]: size}, others=others) for size in sizes}
-        seconds = time_together(programs, rounds)
-        logs = np.log([*map(float, sizes)]), np.log([seconds[str(size)] for size in sizes])
-        result[name] = {
-            "exponent": float(np.polyfit(*logs, 1)[0]),
-            "seconds": {size: seconds[str(size)] / UPDATES for size in sizes},
-        }
-    return result
-
-
-UPDATES = 10
-
-
-def _updates(
-    bases: int = 256, dimension: int = 5, members: int = 5, batch: int = 128, runs: int = 1, others: int = 1
-) -> tuple[Callable, tuple]:
-    """Returns a program of a few MoCA updates on random transitions, and its arguments."""
-    wide = {name: (value,) * dimension for name, value in (("low", -1.0), ("high", 1.0), ("lengthscales", 0.5))}
-    settings = {f"value.{name}": value for name, value in wide.items()} | {
-        "agent": "moca", "critic.width": 64, "dynamics.width": 64,
-        "value.bases": bases, "dynamics.members": members, "train.batch": batch,
-    }  # fmt: skip
-    agent = make_agent(override(Config(), settings), Plain(dimension))
-    count = runs * others
-    keys = jax.random.split(jax.random.key(0), count)
-
-    def transitions(key: jax.Array) -> Transition:
-        keys = jax.random.split(key, 4)
-        observation, following = (jax.random.normal(k, (batch, dimension)) for k in keys[:2])
-        action, reward = jax.random.uniform(keys[2], (batch, 1), minval=-1.0), jax.random.normal(keys[3], (batch,))
-        return Transition(observation, action, reward, following, jnp.zeros(batch))
-
-    def program(states: Any, batches: Transition, draws: Any) -> Any:
-        step = jax.vmap(lambda state, batch, draw: agent.update(state, batch, draw)[0])
-        return jax.lax.scan(lambda state, _: (step(state, batches, draws), None), states, length=UPDATES)[0]
-
-    arguments = (jax.vmap(agent.init)(keys), jax.vmap(transitions)(keys), jax.vmap(agent.draw_update)(keys))
-    return program, arguments
 
 
 def time_together(programs: dict[str, tuple[Callable, tuple]], rounds: int) -> dict[str, float]:

@@ -21,7 +21,7 @@ from moca.studies.grid import VARIANTS
 
 
 def _part(text: str) -> str:
-    parts = ("backup", "agents", "growth")
+    parts = ("backup", "agents")
     if text not in parts:
         raise argparse.ArgumentTypeError(f"{text!r} is unknown.{nearest(text, parts)} Allowed: {', '.join(parts)}")
     return text
@@ -54,10 +54,9 @@ def _benchmark(arguments: argparse.Namespace) -> None:
     parts = {
         "backup": lambda: benchmark.backup(arguments.rounds),
         "agents": lambda: benchmark.agents(arguments.agents, widths, counts, arguments.envs),
-        "growth": benchmark.growth,
     }
     result: dict[str, Any] = {"machine": benchmark.machine()}
-    for part in arguments.parts or ("backup", "agents"):
+    for part in arguments.parts or parts:
         with console.status(f"Timing {part} …"):
             result[part] = parts[part]()
         if not arguments.json:
@@ -104,7 +103,7 @@ def _add_benchmark(benchmark: Parser) -> None:
         nargs="*",
         type=_part,
         metavar="PART",
-        help="backup, agents, growth (default: backup agents, a few minutes)",
+        help="backup, agents (default: both, a few minutes)",
     )
     benchmark.add_argument("--json", action="store_true", help="print JSON")
     benchmark.add_argument(
@@ -168,7 +167,7 @@ def _parser() -> tuple[Parser, dict[str, Parser]]:
     doctor = command("doctor", _doctor, "check this machine: versions, device, a self-test")
     add_device(doctor)
 
-    _add_benchmark(command("benchmark", _benchmark, "time the backup, training programs, and how their cost grows"))
+    _add_benchmark(command("benchmark", _benchmark, "time the backup and training programs"))
     studies.add_commands(command)
     return parser, parsers
 

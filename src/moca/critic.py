@@ -27,7 +27,6 @@ from moca.nets import MLP
 
 T = TypeVar("T")
 SHARED = ("basis", "positive", "encoder")  # roles of arrays shared by twins
-DECLARED: dict[type, tuple[str, ...]] = {}  # bases of classes that do not declare roles
 
 
 class ActionSlice(NamedTuple):
@@ -267,8 +266,7 @@ def _role(tree: Any, path: tuple[Any, ...]) -> str:
     role = "linear"
     for entry in path:
         if isinstance(tree, eqx.Module):
-            field = type(tree).__dataclass_fields__[entry.name]
-            role = "basis" if entry.name in DECLARED.get(type(tree), ()) else field.metadata.get("role", role)
+            role = type(tree).__dataclass_fields__[entry.name].metadata.get("role", role)
         is_field = isinstance(entry, jax.tree_util.GetAttrKey)
         tree = getattr(tree, entry.name) if is_field else tree[entry.idx if hasattr(entry, "idx") else entry.key]
     return role

@@ -30,14 +30,8 @@ class Enclosing(Unfiltered):
     def correlated(self) -> bool:
         return self.inner.correlated
 
-    def anticipate(
-        self,
-        model: Any,
-        mixtures: mm.GaussianMixture,
-        spread: Float[Array, "n packed"] | None,
-        missing: Bool[Array, "n obs"] | None = None,
-    ) -> mm.GaussianMixture:
-        return self.inner.anticipate(model, mixtures, spread, missing)
+    def anticipate(self, *given: Any, **gaps: Any) -> mm.GaussianMixture:
+        return self.inner.anticipate(*given, **gaps)
 
     def noise_variance(self, model: Any, observation: Float[Array, "*n obs"]) -> Float[Array, "*n obs"] | None:
         return self.inner.noise_variance(model, observation)

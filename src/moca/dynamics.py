@@ -223,6 +223,19 @@ def bootstrap(key: Key[Array, ""], members: int, count: int) -> UInt8[Array, "k 
     return jnp.zeros((members, count), jnp.uint8).at[own, rows].add(1)
 
 
+def linearised(
+    ensemble: GaussianEnsemble, observation: Float[Array, "obs"], action: Float[Array, "act"]
+) -> tuple[mm.GaussianMixture, Float[Array, "obs obs"]]:
+    """Returns the prediction, and the derivative of its mean by the state."""
+
+    def mean_of(s: Float[Array, "obs"]) -> tuple[Float[Array, "obs"], mm.GaussianMixture]:
+        mixture = ensemble.predict(s, action)
+        return mixture.mean, mixture
+
+    derivative, mixture = jax.jacfwd(mean_of, has_aux=True)(observation)
+    return mixture, derivative
+
+
 class NoiseLevels(NamedTuple):
     """Logarithms of learned levels of noise; `constant` alone if the noise is known."""
 

@@ -10,62 +10,32 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from jaxtyping import Array, Float, Key
-
-from moca import config, presets
-from moca import moments as mm
+from moca import presets
 from moca.agents import Agent
 from moca.agents.quadratic import QuadraticAgent
 from moca.backup import PredictionRule
 from moca.config import ConfigError, registry
+from moca.config.registry import add_noise as register_noise
+from moca.config.registry import add_value as register_value
 from moca.envs.environment import Spaces
 from moca.looks import Look
 
+__all__ = [
+    "import_plugins",
+    "plugins",
+    "register_agent",
+    "register_env",
+    "register_noise",
+    "register_prediction",
+    "register_value",
+]
+
 PLUGINS = "MOCA_PLUGINS"  # environment variable with modules to import first
 _IMPORTED: set[str] = set()
-
-
-def register_value(
-    name: str,
-    make: Callable[[config.ValueConfig, int, Key[Array, ""]], mm.Function],
-    bases: Sequence[str] = (),
-) -> None:
-    """Registers a function class for V, for `value.kind`.
-
-    Args:
-        name: Its name in a config.
-        make: Returns V before training, zero everywhere, from the settings, the number of observed
-            dimensions and a key.
-        bases: Fields of the class in which V is not linear, unless the class declares them by
-            `mm.role`. The twins share these fields, which learn at `value.basis_lr`. All other
-            fields learn at `value.lr`.
-    """
-    registry.add_value(name, make, bases)
-
-
-def register_noise(
-    name: str,
-    deviation: Callable[
-        [Float[Array, ""], Float[Array, ""], tuple[float, ...], Float[Array, "*n obs"]], Float[Array, "*n obs"]
-    ],
-    scaled: bool = False,
-) -> None:
-    """Registers Gaussian observation noise, for `noise.kind`.
-
-    Args:
-        name: Its name in a config.
-        deviation: Returns the standard deviation of each dimension (or one for all, along an axis
-            of length one) from `noise.sigma`, `noise.sigma_min`, `noise.scales` and the noiseless
-            observation. It must equal sigma if sigma_min equals sigma: studies use this for
-            constant noise.
-        scaled: Whether it needs `noise.scales`, one number per observed dimension; otherwise it
-            receives ().
-    """
-    registry.add_noise(name, deviation, scaled)
 
 
 def register_env(name: str, make: Callable[[], Spaces], settings: Mapping[str, Any] | None = None) -> None:

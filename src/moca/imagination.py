@@ -55,12 +55,12 @@ def imagine(
         action_key, prediction_key = jax.random.split(key)
         greedy = jax.vmap(lambda s: world.critic.slice(s).greedy)(now.observation)
         if actions == "gaussian":
-            now, following = averaged(world, now, greedy, noise, predict, prediction_key)
+            now, prediction = averaged(world, now, greedy, noise, predict, prediction_key)
         else:
             action = jnp.clip(greedy + noise * jax.random.normal(action_key, greedy.shape), -1, 1)
             now = now._replace(action=action, reward=world.reward.at(states, now.observation, action))
-            following = predict(now, prediction_key)
-        return now._replace(observation=cast(Any, following).mean), (now, following)
+            prediction = predict(now, prediction_key)
+        return now._replace(observation=cast(Any, prediction).mean), (now, prediction)
 
     first = batch._replace(terminated=jnp.zeros_like(batch.terminated))
     if actions == "gaussian":
@@ -95,19 +95,19 @@ def averaged(
     return now, widened(predict(now, key), root, jax.random.fold_in(key, 1))
 
 
-def widened(following: mm.Distribution, root: Float[Array, "n obs act"], key: Key[Array, ""]) -> mm.Distribution:
+def widened(prediction: mm.Distribution, root: Float[Array, "n obs act"], key: Key[Array, ""]) -> mm.Distribution:
     """Returns n predictions with R Rᵀ added to their covariances; samples are moved by R ε."""
-    if isinstance(following, mm.Empirical):
-        moves = jax.random.normal(key, (*following.points.shape[:2], root.shape[-1]))
-        return mm.Empirical(following.points + product(moves, root.mT))
-    more, whole = product(root, root.mT), full(following)
+    if isinstance(prediction, mm.Empirical):
+        moves = jax.random.normal(key, (*prediction.points.shape[:2], root.shape[-1]))
+        return mm.Empirical(prediction.points + product(moves, root.mT))
+    more, whole = product(root, root.mT), full(prediction)
     if isinstance(whole, mm.GaussianMixture):
         covariance = whole.components.covariance + more[:, None]
         return mm.GaussianMixture(whole.weights, mm.Gaussian(whole.components.mean, covariance))
     if isinstance(whole, mm.Gaussian):
         return mm.Gaussian(whole.mean, whole.covariance + more)
     raise TypeError(
-        f"a {type(following).__name__} cannot be widened by the action's covariance: plan.actions = gaussian needs a "
+        f"a {type(prediction).__name__} cannot be widened by the action's covariance: plan.actions = gaussian needs a "
         "prediction that is an Empirical, a Gaussian, a DiagonalGaussian or a GaussianMixture"
     )
 

@@ -193,11 +193,11 @@ def follow(
     gaps = _gaps(agent, measured)
     after, spread = agent.filter.step(learner.model, belief, action, measured, **gaps)
     marked = lambda x: jnp.where(gaps["missing"], jnp.nan, x) if gaps else x  # noqa: E731  (see `memory.with_gaps`)
-    following, kept = (marked(after.mean), None) if spread is None else (after.mean, marked(measured))
+    mean, kept = (marked(after.mean), None) if spread is None else (after.mean, marked(measured))
     if (late := late_part(belief, after)) is not None:
         kept = jnp.where(late.arrived > 0, cast(Array, kept), jnp.nan)
     ended, widths = terminated.astype(reward.dtype), [width(agent.config, each) for each in (belief, after)]
-    found = memory.Transition(belief.mean, action, reward, following, ended, kept, spread, late, widths[0], widths[1])
+    found = memory.Transition(belief.mean, action, reward, mean, ended, kept, spread, late, widths[0], widths[1])
     return after, found._replace(pair=memory.Pair.unknown(after.mean)) if agent.layout.smoothed else found
 
 

@@ -7,10 +7,9 @@ from typing import Any
 
 import jax
 
-from moca.config import Config, ConfigError
+from moca.config import AGENTS, Config, ConfigError
 
 MODELS = ("model", "latent")  # fields of a learner whose size depends on dynamics.*
-MODELLED = ("moca", "moca-ce", "moca-mc", "moca-mixture", "moca-plan")  # agents with a model
 
 
 def refuse_too_large(config: Config, state: Any, runs: int, observed: int, acted: int) -> None:
@@ -51,14 +50,14 @@ def _of_state(config: Config, state: Any) -> dict[str, int]:
 def _in_between(config: Config, observed: int, acted: int) -> dict[str, int]:
     """Returns the bytes that one run needs for batches, samples and evaluations, by setting."""
     train, dynamics = config.train, config.dynamics
-    decisions = config.env.episode_length // config.env.action_repeat
-    modelled = config.agent in MODELLED or config.belief.filter
+    steps = config.env.episode_length // config.env.action_repeat
+    modelled = AGENTS[config.agent].prediction is not None or config.belief.filter
     hidden = dynamics.members * dynamics.width * dynamics.depth if modelled else 0
     samples = dynamics.samples * observed if config.agent == "moca-mc" else 0
     return {
         "train.batch or train.updates": 4 * train.updates * train.batch * (2 * observed + acted + 3),
         "train.batch, dynamics.members or dynamics.samples": 4 * train.batch * (hidden + samples),
-        "train.eval_episodes or env.episode_length": 4 * 2 * train.eval_episodes * decisions * 3,
+        "train.eval_episodes or env.episode_length": 4 * 2 * train.eval_episodes * steps * 3,
     }
 
 
@@ -70,7 +69,7 @@ def _in_planning(config: Config, observed: int, acted: int) -> dict[str, int]:
     """
     plan, train, dynamics, parts = config.plan, config.train, config.dynamics, {}
     layer = dynamics.members * dynamics.width
-    if config.agent in MODELLED and plan.horizon > 1:
+    if plan.horizon > 1:  # which only an agent with a model may have
         branches = {"moca-mixture": dynamics.members, "moca-mc": dynamics.samples}.get(config.agent, 1)
         point = config.agent in ("moca-ce", "moca-mc")
         each = layer * (1 if point else dynamics.depth + observed + acted) + plan.bases

@@ -25,7 +25,7 @@ from moca import moments as mm
 from moca import replay as memory
 from moca.agents import Agent
 from moca.belief import UNSEEN, Belief, update
-from moca.dynamics import Calibration, GaussianEnsemble, ModelState, NoiseLevels, noise_variance
+from moca.dynamics import Calibration, GaussianEnsemble, ModelState, NoiseLevels, linearised, noise_variance
 from moca.moments.linear import solve
 from moca.nets import decayed, descend, product, share_done
 from moca.replay import Transition
@@ -157,11 +157,7 @@ def linearise(ensemble: GaussianEnsemble, rows: Transition) -> Linear:
     """Returns the linearised steps of consecutive transitions."""
 
     def one(s: Float[Array, "obs"], action: Float[Array, "act"]) -> tuple[Array, Array, Array, Array]:
-        def mean_of(s: Float[Array, "obs"]) -> tuple[Float[Array, "obs"], mm.GaussianMixture]:
-            mixture = ensemble.predict(s, action)
-            return mixture.mean, mixture
-
-        slope, mixture = jax.jacfwd(mean_of, has_aux=True)(s)
+        mixture, slope = linearised(ensemble, s, action)
         mean, aleatoric, epistemic = mm.decompose(mixture, full=True)
         return mean, slope, aleatoric, epistemic
 

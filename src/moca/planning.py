@@ -117,12 +117,12 @@ def step_moments(
     both, joint, gain = joint_with_action(world.critic, mean, covariance)
     size, states = mean.shape[1], world.model.ensemble.statistics
     reward = jax.vmap(lambda m, c: world.reward.expectation(states, mm.Gaussian(m, c)))(both, joint)
-    following, push, mixtures = world.next_means(both[:, :size], both[:, size:], spread)
+    next_mean, push, mixtures = world.next_means(both[:, :size], both[:, size:], spread)
     slope = derivative(push, *both.shape)
     _, aleatoric, epistemic = mm.decompose(mixtures, full=True)
     carried = product(product(slope, joint), slope.mT)
     covariance = (carried + carried.mT) / 2 + aleatoric + epistemic
-    return BeliefStep(reward, following, covariance, both, joint, gain, slope)
+    return BeliefStep(reward, next_mean, covariance, both, joint, gain, slope)
 
 
 def step_points(

@@ -14,7 +14,7 @@ from typing import Any, cast
 import jax
 import numpy as np
 
-from moca.config import Config, PlanConfig, SensorConfig, is_off
+from moca.config import Config, is_off
 
 # Settings that are static if they are zero, by section.
 OPTIONAL: dict[str, tuple[str, ...]] = {"sensor": ("drop", "stick"), "plan": ("caution", "curiosity")}
@@ -24,21 +24,16 @@ def _is_traced(field: dataclasses.Field) -> bool:
     return field.type is float or field.metadata["limits"].get("traced", False)
 
 
-def _register(section: type, traced: list[str]) -> None:
-    static = [field.name for field in dataclasses.fields(section) if field.name not in traced]
-    jax.tree_util.register_dataclass(section, traced, static)
-
-
-def _register_optional(section: type, optional: tuple[str, ...]) -> None:
-    """Registers a section some of whose numbers are static if they are zero."""
-    names = [field.name for field in dataclasses.fields(section)]
-    traced = [field.name for field in dataclasses.fields(section) if _is_traced(field)]
+def _register(section: type, optional: Sequence[str] = ()) -> None:
+    """Registers a section; those of its numbers that are optional are static if they are zero."""
+    fields = dataclasses.fields(section)
+    traced = [field.name for field in fields if dataclasses.is_dataclass(field.type) or _is_traced(field)]
 
     def flat(settings: Any) -> tuple[list[Any], tuple]:
         """Returns the numbers to trace, and all else: their names, and the static settings."""
-        held = {name: getattr(settings, name) for name in names}
+        held = {field.name: getattr(settings, field.name) for field in fields}
         on = tuple(name for name in traced if name not in optional or not is_off(held[name]))
-        return [held[name] for name in on], (on, tuple((name, held[name]) for name in names if name not in on))
+        return [held[name] for name in on], (on, tuple((name, held[name]) for name in held if name not in on))
 
     def whole(aside: tuple, numbers: Sequence[Any]) -> Any:
         on, static = aside
@@ -66,9 +61,7 @@ def _of(config: Config, section: str, name: str) -> Any:
     return getattr(getattr(config, section), name)
 
 
-_sections = {field.name: field.type for field in dataclasses.fields(Config) if dataclasses.is_dataclass(field.type)}
-for _name, _optional in OPTIONAL.items():
-    _register_optional(cast(type, _sections[_name]), _optional)
-for _section in set(_sections.values()) - {SensorConfig, PlanConfig}:
-    _register(cast(type, _section), [field.name for field in dataclasses.fields(_section) if _is_traced(field)])
-_register(Config, list(_sections))
+for _field in dataclasses.fields(Config):
+    if dataclasses.is_dataclass(_field.type):
+        _register(cast(type, _field.type), OPTIONAL.get(_field.name, ()))
+_register(Config)

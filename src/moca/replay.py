@@ -128,9 +128,9 @@ def read(replay: Replay, indices: Int[Array, "*n"], layout: Layout) -> Transitio
     """Returns the transitions with these indices, counted from the first ever."""
     rows = replay[indices % len(replay)]
     parts = jnp.split(rows, list(accumulate(layout.sizes))[:-1], axis=-1)
-    observation, action, reward, following, terminated, *rest = parts
+    observation, action, reward, next_observation, terminated, *rest = parts
     belief = rest[:2] if layout.filtered else (None, None)
-    found = Transition(observation, action, reward[..., 0], following, terminated[..., 0], *belief)
+    found = Transition(observation, action, reward[..., 0], next_observation, terminated[..., 0], *belief)
     if layout.late:
         before, sent, after, spread, arrived = rest[2:7]
         found = found._replace(late=Late(before, sent, after, spread, arrived[..., 0]))
@@ -152,12 +152,12 @@ def with_gaps(transition: Transition) -> Transition:
     NaN marks a missing measurement: in `measured` with a filter, which has a belief over s′ anyway,
     and in `next_observation` without, where the agent holds the last observation [choice].
     """
-    observation, following, measured = transition.observation, transition.next_observation, transition.measured
+    observation, next_observation, measured = transition.observation, transition.next_observation, transition.measured
     if measured is not None:
         missing = jnp.isnan(measured)
-        return transition._replace(measured=jnp.where(missing, following, measured), missing=missing)
-    missing = jnp.isnan(following)
-    return transition._replace(next_observation=jnp.where(missing, observation, following), missing=missing)
+        return transition._replace(measured=jnp.where(missing, next_observation, measured), missing=missing)
+    missing = jnp.isnan(next_observation)
+    return transition._replace(next_observation=jnp.where(missing, observation, next_observation), missing=missing)
 
 
 def sensed(transition: Transition) -> Transition:
@@ -168,10 +168,10 @@ def sensed(transition: Transition) -> Transition:
     """
     if transition.late is None:
         return transition
-    observation, action, following, spread, arrived = transition.late
+    observation, action, next_observation, spread, arrived = transition.late
     restarts = jnp.where(arrived > 0, transition.terminated, 1)
     return Transition(
-        observation, action, transition.reward, following, restarts, transition.measured, spread,
+        observation, action, transition.reward, next_observation, restarts, transition.measured, spread,
         missing=transition.missing,
     )  # fmt: skip
 

@@ -89,15 +89,15 @@ def smooth_backward(linear: Linear, filtered: Filtered) -> Smoothed:
 
     def step(later: Belief, x: tuple[Linear, Filtered, Array]) -> tuple[Belief, Smoothed]:
         each, (before, prior, after), ends = x
-        following = jax.tree.map(lambda a, b: jnp.where(ends, a, b), after, later)
-        known, ahead, own = (cast(Array, belief.covariance) for belief in (before, prior, following))
+        next_belief = jax.tree.map(lambda a, b: jnp.where(ends, a, b), after, later)
+        known, ahead, own = (cast(Array, belief.covariance) for belief in (before, prior, next_belief))
         gain = solve(raised(ahead), product(each.slope, known)).T
-        mean = before.mean + gain @ (following.mean - prior.mean)
+        mean = before.mean + gain @ (next_belief.mean - prior.mean)
         rest = jnp.eye(len(mean)) - product(gain, each.slope)
         added = each.aleatoric + each.epistemic + own
         covariance = product(product(rest, known), rest.T) + product(product(gain, added), gain.T)
         covariance = (covariance + covariance.T) / 2
-        return Belief(mean, covariance), Smoothed(mean, covariance, following.mean, own, product(gain, own))
+        return Belief(mean, covariance), Smoothed(mean, covariance, next_belief.mean, own, product(gain, own))
 
     ends = jnp.concatenate([linear.starts[1:], jnp.array([True])])
     last = jax.tree.map(lambda leaf: leaf[-1], filtered.after)

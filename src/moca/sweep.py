@@ -8,7 +8,7 @@ from typing import Any
 
 from moca.config import Config, ConfigError, field_of, flatten, override, real, shown
 
-Grid = Mapping[str, Sequence[float]]
+Choices = Mapping[str, Sequence[float]]
 Ranges = Mapping[str, tuple[float, float]]
 MOST = 10_000  # points
 
@@ -28,7 +28,7 @@ def points(config: Config, varied: Sequence[Mapping[str, Any]]) -> list[dict[str
     return checked
 
 
-def grid(axes: Grid) -> list[dict[str, float]]:
+def grid(axes: Choices) -> list[dict[str, float]]:
     """Returns every combination of the values of each setting."""
     if math.prod(len(values) for values in axes.values()) > MOST:
         raise ConfigError(f"the grid has more than {MOST} points: remove some values")
@@ -45,7 +45,7 @@ def draws(ranges: Ranges, count: int, seed: int) -> list[dict[str, float]]:
     return [{name: draw(*ends) for name, ends in ranges.items()} for _ in range(count)]
 
 
-def parse_axes(grids: Sequence[str], ranges: Sequence[str]) -> tuple[Grid, Ranges]:
+def parse_axes(grids: Sequence[str], ranges: Sequence[str]) -> tuple[Choices, Ranges]:
     """Parses the values of `--grid` and `--random`; raises if a setting occurs twice."""
     axes = [parse_axis(text, ",") for text in grids]
     drawn = [parse_axis(text, ":") for text in ranges]

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Key
 
 from moca import config
 from moca import moments as mm
-from moca.critic import DECLARED, Encoded
+from moca.critic import Encoded
 from moca.nets import MLP
 
 
@@ -33,15 +33,7 @@ def make_value(
         latent: Any = {"low": (-1.0,) * size, "high": (1.0,) * size, "lengthscales": ((size / 2) ** 0.5,) * size}
         inner = make_value(dataclasses.replace(settings, encoder=0, **latent), size, key)
         return Encoded(MLP(encoder_key, (observation_size, width, width, size)), inner)
-    kind = config.VALUES[settings.kind]
-    value = kind.load()(settings, observation_size, key)
-    if kind.bases:
-        if unknown := set(kind.bases) - {field.name for field in dataclasses.fields(value)}:
-            raise config.ConfigError(
-                f"value.kind = {settings.kind}: {type(value).__name__} has no field {unknown.pop()!r}"
-            )
-        DECLARED[type(value)] = kind.bases
-    return value
+    return config.VALUES[settings.kind]()(settings, observation_size, key)
 
 
 def rbf(settings: config.ValueConfig, size: int, key: Key[Array, ""]) -> mm.RBF:

@@ -236,6 +236,15 @@ def test_what_cannot_fit_is_refused_before_it_is_compiled(name, monkeypatch):
         ScanTrainer([presets.build("tuned", None, TASK | settings)], [0], probes.Drift())
 
 
+def test_the_model_of_a_registered_agent_is_counted(registries):
+    moca.register_prediction("half", one_gaussian)
+    half, ours, sac = (
+        memory._in_between(presets.build("paper", "CartpoleBalance", {"agent": agent, "dynamics.width": 2**10}), 5, 1)
+        for agent in ("half", "moca", "sac")
+    )
+    assert half == ours != sac
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("agent", ["moca", "sac"])
 def test_the_estimate_is_what_the_runs_carry(agent, monkeypatch):

@@ -376,7 +376,7 @@ def test_episodes_end_at_every_total():
         schedule = Schedule(30, totals)
         assert schedule.episodes == len(ends)
         assert [schedule.steps(number) for number in range(len(ends) + 1)] == [0, *ends]
-        assert [schedule.decisions(number, 4) for number in range(len(ends) + 1)] == [0, *decisions]
+        assert [schedule.agent_steps(number, 4) for number in range(len(ends) + 1)] == [0, *decisions]
     assert Schedule(1, [2**31]).episodes == 2**31  # no list of them is made
 
 

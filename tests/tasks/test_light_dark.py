@@ -1,6 +1,7 @@
 """The light-dark task: its noise and reward, its planner against simulated episodes, and its study."""
 
 import runpy
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,19 +14,22 @@ import moca
 from moca.config import override
 from moca.envs.environment import make_noise
 from moca.tasks import light_dark as task
-from moca.tasks.light_dark_planner import BeliefPlanner, noise, simulate
 
 STUDY = Path(__file__).parents[2] / "results" / "light_dark"
+PLANNER = SimpleNamespace(**runpy.run_path(str(STUDY / "planner.py")))
 
 
 @pytest.fixture(scope="module")
 def study():
-    return SimpleNamespace(**runpy.run_path(str(STUDY / "run.py")))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(STUDY)  # as where it is started as a script
+        yield SimpleNamespace(**runpy.run_path(str(STUDY / "run.py")))
+    sys.modules.pop("planner")
 
 
 @pytest.fixture(scope="module")
 def planned():
-    planner = BeliefPlanner(241, 21, 41)
+    planner = PLANNER.BeliefPlanner(241, 21, 41)
     value, actions = planner.best()
     return planner, value, planner.policy(actions)
 
@@ -39,7 +43,7 @@ def test_noise_is_small_at_the_light_and_the_same_everywhere_in_the_dark(study):
     places = jnp.array([[-8.0], [-6.0], [-3.5], [-1.0], [3.0]])
     expected = [[0.1], [0.1], [np.sqrt(0.13)], [1.3], [1.3]]
     np.testing.assert_allclose(made.deviation(places), expected, rtol=1e-5)
-    np.testing.assert_allclose(noise(np.asarray(places)), expected, rtol=1e-5)
+    np.testing.assert_allclose(PLANNER.noise(np.asarray(places)), expected, rtol=1e-5)
 
 
 def test_a_step_moves_and_pays():
@@ -57,8 +61,8 @@ def test_the_planner_predicts_the_return_of_its_policy(planned):
     """In the world that it plans in; and nearly in the true one, where noise depends on the true position."""
     planner, value, policy = planned
     optimum = planner.optimum(value)
-    np.testing.assert_allclose(simulate(policy, 20_000, at_truth=False).mean(), optimum, rtol=0.02)
-    np.testing.assert_allclose(simulate(policy, 20_000).mean(), optimum, rtol=0.03)
+    np.testing.assert_allclose(PLANNER.simulate(policy, 20_000, at_truth=False).mean(), optimum, rtol=0.02)
+    np.testing.assert_allclose(PLANNER.simulate(policy, 20_000).mean(), optimum, rtol=0.03)
 
 
 def test_no_policy_is_better_than_the_best(planned):
@@ -66,7 +70,7 @@ def test_no_policy_is_better_than_the_best(planned):
     draw = np.random.default_rng(0)
     for size in (0.1, 0.3):
         other = lambda *seen, size=size: np.clip(policy(*seen) + size * draw.normal(), -1, 1)  # noqa: E731
-        assert simulate(other, 5000, at_truth=False).mean() < planner.optimum(value) - 0.3
+        assert PLANNER.simulate(other, 5000, at_truth=False).mean() < planner.optimum(value) - 0.3
 
 
 def test_the_best_policy_goes_to_the_light_first_and_comes_back(planned):
@@ -79,8 +83,8 @@ def test_the_best_policy_goes_to_the_light_first_and_comes_back(planned):
 def test_no_function_of_the_mean_alone_comes_near(planned, study):
     planner, value, policy = planned
     blind = study.best_blind(rounds=15)
-    assert 0 < simulate(blind, 5000, seed=1).mean() < 0.75 * planner.optimum(value)
-    assert simulate(policy, 5000, seed=1).mean() > 0.9 * planner.optimum(value)
+    assert 0 < PLANNER.simulate(blind, 5000, seed=1).mean() < 0.75 * planner.optimum(value)
+    assert PLANNER.simulate(policy, 5000, seed=1).mean() > 0.9 * planner.optimum(value)
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from typing import Any, cast
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from moca import moments as mm
 from moca.agents.quadratic import QuadraticAgent, QuadraticState, perturbed
@@ -37,15 +37,8 @@ class Remembering(Enclosing):
     def init(self, model: ModelState | None, measured: Float[Array, "obs"]) -> Belief:
         return self.inner.init(model, measured)._replace(plan=jnp.zeros((self.length, self.env.action_size)))
 
-    def step(
-        self,
-        model: ModelState | None,
-        belief: Belief,
-        action: Float[Array, "act"],
-        measured: Float[Array, "obs"],
-        missing: Bool[Array, "obs"] | None = None,
-    ) -> tuple[Belief, Float[Array, "obs"] | None]:
-        after, spread = self.inner.step(model, belief._replace(plan=None), action, measured, missing)
+    def step(self, model: Any, belief: Belief, *rest: Any, **gaps: Any) -> tuple[Belief, Float[Array, "obs"] | None]:
+        after, spread = self.inner.step(model, belief._replace(plan=None), *rest, **gaps)
         plan = cast(Array, belief.plan)
         return after._replace(plan=jnp.concatenate([plan[1:], plan[-1:]])), spread
 

@@ -6,7 +6,7 @@ first use. Nothing here imports jax.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from pkgutil import resolve_name
 from typing import Any, NamedTuple
@@ -25,13 +25,6 @@ class AgentEntry(NamedTuple):
     prediction: Load | None  # the rule for the distribution of s′; None if s′ is taken as observed
 
 
-class ValueEntry(NamedTuple):
-    """The registry entry of a class of value functions."""
-
-    load: Load  # the function that creates V
-    bases: tuple[str, ...]  # fields in which V is not linear, unless its class declares them
-
-
 class NoiseEntry(NamedTuple):
     """The registry entry of a kind of observation noise."""
 
@@ -41,7 +34,7 @@ class NoiseEntry(NamedTuple):
 
 AGENTS: dict[str, AgentEntry] = {}
 QUADRATIC_AGENTS: list[str] = []  # agents with a V over the state, which needs the state's range
-VALUES: dict[str, ValueEntry] = {}
+VALUES: dict[str, Load] = {}  # functions that create V
 NOISES: dict[str, NoiseEntry] = {}
 CONSTANT = "homoscedastic"  # noise that does not depend on the state
 ENVS: dict[str, Load | None] = dict.fromkeys(PLAYGROUND)  # functions that create each; None for MuJoCo Playground's
@@ -59,14 +52,32 @@ def add_agent(name: str, agent: Any, prediction: Any = None, look: Look | None =
         LOOKS[name] = look
 
 
-def add_value(name: str, make: Any, bases: Sequence[str] = ()) -> None:
-    """Adds a function class for V."""
+def add_value(name: str, make: Any) -> None:
+    """Registers a function class for V, for `value.kind`.
+
+    Args:
+        name: Its name in a config.
+        make: Returns V (a `mm.Function`) before training, zero everywhere, from the settings, the
+            number of observed dimensions and a key. Fields in which V is not linear say so by
+            `mm.role`: the twins share them, and they learn at `value.basis_lr`. All other fields
+            learn at `value.lr`.
+    """
     _check(name, VALUES, "value.kind")
-    VALUES[name] = ValueEntry(_loader(make), tuple(bases))
+    VALUES[name] = _loader(make)
 
 
 def add_noise(name: str, deviation: Any, scaled: bool = False) -> None:
-    """Adds a kind of observation noise."""
+    """Registers Gaussian observation noise, for `noise.kind`.
+
+    Args:
+        name: Its name in a config.
+        deviation: Returns the standard deviation of each dimension (or one for all, along an axis
+            of length one) from `noise.sigma`, `noise.sigma_min`, `noise.scales` and the noiseless
+            observation. It must equal sigma if sigma_min equals sigma: studies use this for
+            constant noise.
+        scaled: Whether it needs `noise.scales`, one number per observed dimension; otherwise it
+            receives ().
+    """
     _check(name, (*NOISES, "action"), "noise.kind")  # in studies, "action" means a disturbance of the actions
     NOISES[name] = NoiseEntry(_loader(deviation), scaled)
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from .checks import NOTHING_TO_GO_ON, bounds, check_facts, checked, numbers, sane
 from .files import LARGEST, read_arrays, read_facts
-from .filter import Belief, Filter
+from .filter import Filter, MeanAndCovariance
 from .greedy import Actor, QuadraticActor
 
 FORMAT = 1
@@ -124,7 +124,7 @@ class Policy:
         """Returns the actions for observations, (obs,) or (n, obs), without the filter."""
         return self._act(checked("an observation", observations, self.facts["observation_size"]))
 
-    def _believed(self, filter_: Filter, measured: np.ndarray) -> Belief:
+    def _believed(self, filter_: Filter, measured: np.ndarray) -> MeanAndCovariance:
         """Returns the belief after one more observation."""
         if self._last is not None:
             before, action = self._last

@@ -7,7 +7,7 @@ import numpy as np
 from .files import LARGEST, take
 from .greedy import ACTIVATIONS, Network, triangular
 
-Belief = tuple[np.ndarray, np.ndarray]  # mean and covariance
+MeanAndCovariance = tuple[np.ndarray, np.ndarray]  # of a Gaussian
 
 
 class Filter:
@@ -53,11 +53,11 @@ class Filter:
         if not 0 <= self.range[0] <= self.range[1] or (self.inverse < 0).any() or not self.inverse.any():
             raise ValueError("noise.range must increase from at least 0, and noise.inverse_scales must not be negative")
 
-    def start(self, measured: np.ndarray) -> Belief:
+    def start(self, measured: np.ndarray) -> MeanAndCovariance:
         """Returns the belief after the first observation."""
         return measured, self._noise(measured)[:, None] * np.eye(len(measured))
 
-    def follow(self, belief: Belief, action: np.ndarray, measured: np.ndarray) -> Belief:
+    def follow(self, belief: MeanAndCovariance, action: np.ndarray, measured: np.ndarray) -> MeanAndCovariance:
         """Returns the belief after an action in [−1, 1] and an observation.
 
         NaN entries are ignored.
@@ -73,7 +73,7 @@ class Filter:
             covariance = covariance - gain[:, None] * covariance[j]
         return mean, covariance
 
-    def _predicted(self, belief: Belief, action: np.ndarray) -> Belief:
+    def _predicted(self, belief: MeanAndCovariance, action: np.ndarray) -> MeanAndCovariance:
         """Returns the belief about the next state before it is observed."""
         (s, covariance), size = belief, len(belief[0])
         inputs = np.concatenate([(s - self.mean[0]) / self.deviation[0], action])

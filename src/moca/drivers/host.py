@@ -138,7 +138,7 @@ class HostTrainer(Trainer):
         begin, act_program, store = self._programs
         number, configs = np.int32(self.episode), self.configs
         repeat = self.config.env.action_repeat
-        first, after = (self.schedule.decisions(self.episode + more, repeat) for more in (0, 1))
+        first, after = (self.schedule.agent_steps(self.episode + more, repeat) for more in (0, 1))
         observation = self._envs.reset([env_seed(seed, self.episode, 0) for seed in self._seeds])
         before = self.state._replace(replay=None)  # its buffer is donated to the programs of a step
         draws, sensor, belief, learner, key = begin(configs, before, number, np.int32(first), observation)

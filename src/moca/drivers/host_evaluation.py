@@ -113,8 +113,8 @@ class GreedyEpisodes:
         arguments = (configs, learners, keys, observation, np.float32(0))
         start, playing = lowered(self._starting, arguments, self._runs, shared=[4])
         yield start
-        following = (configs, learners, playing, observation, np.int32(0))
-        yield lowered(self._following, following, self._runs, shared=[4], donated=[2])[0]
+        later = (configs, learners, playing, observation, np.int32(0))
+        yield lowered(self._stepping, later, self._runs, shared=[4], donated=[2])[0]
         each: Any = np.zeros((self._runs, episodes, self._steps), np.float32)
         played = Episode(each, each > 0, each > 0, each, each, each)
         yield lowered(self._judging, (configs, played), self._runs)[0]
@@ -203,7 +203,7 @@ class GreedyEpisodes:
 
         return jax.vmap(one)(jax.random.split(key, len(observation)), observation)
 
-    def _following(
+    def _stepping(
         self,
         config: Config,
         learner: Any,

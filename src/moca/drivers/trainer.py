@@ -54,10 +54,10 @@ class Schedule(NamedTuple):
         """Returns the number of environment steps in the first `episodes` episodes."""
         return sum(min(count * self.length, steps) for steps, count in self._parts(episodes))
 
-    def decisions(self, episodes: int, repeat: int) -> int:
-        """Returns the number of decisions in the first `episodes` episodes.
+    def agent_steps(self, episodes: int, repeat: int) -> int:
+        """Returns the number of agent steps in the first `episodes` episodes.
 
-        A decision takes `repeat` steps, or fewer at the end of an episode.
+        An agent step takes `repeat` environment steps, or fewer at the end of an episode.
         """
         each, total = -(-self.length // repeat), 0
         for steps, count in self._parts(episodes):

@@ -137,8 +137,8 @@ class ActionRepeat(Wrapper, Environment):
     def step(self, state: Any, action: Float[Array, "act"]) -> tuple[Any, Step]:
         def once(carry: tuple[Any, Step], _: None) -> tuple[tuple[Any, Step], None]:
             state, step = carry
-            next_state, following = self.inner.step(state, action)
-            moved = (next_state, following._replace(reward=step.reward + following.reward))
+            next_state, after = self.inner.step(state, action)
+            moved = (next_state, after._replace(reward=step.reward + after.reward))
             if not self.inner.terminates:
                 return moved, None
             return jax.tree.map(lambda a, b: jnp.where(step.terminated, a, b), carry, moved), None

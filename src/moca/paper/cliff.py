@@ -52,8 +52,8 @@ class Ground(Environment):
         y, key = state
         key, noise_key = jax.random.split(key)
         grip = jnp.where(y > EDGE, self.grip, 1.0)
-        following = jnp.clip(y + grip * (STEP * action[0] + self.noise * jax.random.normal(noise_key)), 0, END)
-        return (following, key), Step(following[None], self.reward(y), jnp.array(False))
+        next_y = jnp.clip(y + grip * (STEP * action[0] + self.noise * jax.random.normal(noise_key)), 0, END)
+        return (next_y, key), Step(next_y[None], self.reward(y), jnp.array(False))
 
     def reward(self, y: Any) -> Any:
         """Returns the reward at y: a bell around the edge; on the cliff, its left half."""
@@ -126,10 +126,10 @@ class Planner:
         left = np.clip(np.searchsorted(self.y, means) - 1, 0, len(self.y) - 2)
         share = ((means - self.y[left]) / (self.y[1] - self.y[0]))[:, None]
         spread = lambda matrix: (1 - share) * matrix[left] + share * matrix[left + 1]  # noqa: E731
-        following = np.where(self.beyond[:, None], spread(self.mud), spread(self.firm))
+        transition = np.where(self.beyond[:, None], spread(self.mud), spread(self.firm))
         value = np.zeros(len(self.y))
         for _ in range(400):  # a direct solve is a hundred times slower if BLAS threads share cores
-            value = self.reward + GAMMA * following @ value
+            value = self.reward + GAMMA * transition @ value
         return value
 
     def best(self) -> tuple[np.ndarray, np.ndarray]:

@@ -10,6 +10,7 @@ from moca.belief import Belief, KalmanFilter
 from moca.config import ConfigError
 from moca.delay import Delayed
 from moca.deploy.checks import NOTHING_TO_GO_ON, checked, sane
+from moca.runs.directory import RunDirectory
 
 if TYPE_CHECKING:
     from moca.runs.run import Run
@@ -83,18 +84,18 @@ class FollowingPolicy:
             raise ConfigError(
                 f"a policy follows one episode, but got {lead} observations: create a policy for each, or use predict"
             )
-        measured, missing, following = rows[0], np.isnan(rows[0]), None
+        measured, missing, found = rows[0], np.isnan(rows[0]), None
         if self._last is not None:
             gaps = {"missing": missing} if missing.any() else {}
-            following = run._programs["follow"](*run._at(number), *self._last, measured, **gaps)
-        if following is None or not _sane(following[0]):
+            found = run._programs["follow"](*run._at(number), *self._last, measured, **gaps)
+        if found is None or not _sane(found[0]):
             if missing.any():
                 raise ConfigError(NOTHING_TO_GO_ON)
-            following = run._programs["start"](*run._at(number), measured)
-        action = np.array(following[1])
+            found = run._programs["start"](*run._at(number), measured)
+        action = np.array(found[1])
         if not np.isfinite(action).all():
             raise ConfigError("the policy has no action for this observation: its computation overflows")
-        self._last = following
+        self._last = found
         self.missing += int(missing.sum())
         return action
 
@@ -128,3 +129,11 @@ class Model:
         mean, aleatoric, epistemic = self._run._programs["foresee"](*self._run._at(run), states, actions)
         parts = (mean, aleatoric + epistemic, aleatoric, epistemic)
         return Prediction(*(np.array(part).reshape(*lead, *part.shape[1:]) for part in parts))
+
+
+def last_returns(directory: RunDirectory) -> list[float]:
+    """Returns each run's mean return over the last tenth of its steps; −∞ if it has none."""
+    rows, runs = directory.rows(), len(directory.runs)
+    late = [(i % runs, row["return_mean"]) for i, row in enumerate(rows) if row["step"] > 0.9 * rows[-1]["step"]]
+    each = [[value for own, value in late if own == run and value is not None] for run in range(runs)]
+    return [float(np.mean(values)) if values else -np.inf for values in each]

@@ -37,7 +37,7 @@ HEADER = 2**24  # the most bytes of a header
 DIMENSIONS = 32  # the most of an array
 SUFFIX = ".checkpoint"
 
-Layout = list[tuple[str, tuple[int, ...]]]  # type and shape of each array
+Shapes = list[tuple[str, tuple[int, ...]]]  # type and shape of each array
 
 
 class Facts(NamedTuple):
@@ -101,7 +101,7 @@ def _without_keys(tree: Any) -> list[Any]:
     return [jax.random.key_data(leaf) if _is_key(leaf) else leaf for leaf in jax.tree.leaves(tree)]
 
 
-def layout(tree: Any) -> Layout:
+def layout(tree: Any) -> Shapes:
     """Returns the type and shape of each array that `to_host` returns."""
     plain = [jax.eval_shape(jax.random.key_data, leaf) if _is_key(leaf) else leaf for leaf in jax.tree.leaves(tree)]
     return [(np.dtype(leaf.dtype).name, tuple(leaf.shape)) for leaf in plain]
@@ -158,7 +158,7 @@ def save(folder: Path, step: int, checkpoint: Checkpoint, keep: int) -> Path:
     return path
 
 
-def load(path: Path, expected: Sequence[Layout] | None = None) -> Checkpoint:
+def load(path: Path, expected: Sequence[Shapes] | None = None) -> Checkpoint:
     """Reads a file.
 
     Raises:
@@ -177,7 +177,7 @@ def load(path: Path, expected: Sequence[Layout] | None = None) -> Checkpoint:
 
 
 def newest(
-    folder: Path, expected: Sequence[Layout] | None = None, accept: Callable[[Path, Checkpoint], None] = lambda *_: None
+    folder: Path, expected: Sequence[Shapes] | None = None, accept: Callable[[Path, Checkpoint], None] = lambda *_: None
 ) -> tuple[Checkpoint | None, list[str]]:
     """Returns the newest valid checkpoint, if any, and the problems of newer ones.
 
@@ -202,7 +202,7 @@ def newest(
     return found, complaints
 
 
-def _read(file: Any, expected: Sequence[Layout] | None) -> Checkpoint:
+def _read(file: Any, expected: Sequence[Shapes] | None) -> Checkpoint:
     """Reads the checkpoint in an open file; its errors begin with a verb."""
     size, magic, told = os.fstat(file.fileno()).st_size, file.readline(32), file.read(65)
     if magic not in (MAGIC, BEFORE) and re.fullmatch(rb"moca checkpoint \d+\n", magic):
@@ -245,7 +245,7 @@ def _read(file: Any, expected: Sequence[Layout] | None) -> Checkpoint:
     return Checkpoint(facts, arrays)
 
 
-def _parse(header: Any, without_identity: bool) -> tuple[Facts, Layout]:
+def _parse(header: Any, without_identity: bool) -> tuple[Facts, Shapes]:
     """Returns facts and layout; raises `ValueError` if the header is invalid."""
 
     def must(true: bool) -> None:

@@ -1,6 +1,5 @@
 """Exports a policy as one file that runs without jax: for `moca.deploy`, or as an ONNX model."""
 
-import io
 import json
 import os
 from collections.abc import Mapping
@@ -49,16 +48,14 @@ def write(path: Path | str, agent: Agent, learner: Any, origin: Mapping[str, Any
         raise ConfigError(f"this policy cannot be exported: {error}") from None
     arrays["header"] = np.frombuffer(json.dumps(facts).encode(), np.uint8)
     path = Path(path)
-    if path.suffix == ".onnx":
-        content = graph.model(policy).SerializeToString()
-    else:
-        held = io.BytesIO()
-        np.savez_compressed(held, **arrays)
-        content = held.getbuffer()
+    model = graph.model(policy).SerializeToString() if path.suffix == ".onnx" else None
     with files.writing(path):
         files.refuse_odd(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        files.write(path, content, apart=f".{os.getpid()}")
+        if model is None:
+            files.write_arrays(path, arrays)
+        else:
+            files.write(path, model, apart=f".{os.getpid()}")
     return path
 
 

@@ -1,20 +1,21 @@
 """Displays of runs, videos, metrics and progress in a notebook.
 
-All HTML is self-contained and escapes everything that comes from a file. It uses the text colour of
-the page, which is legible in light and dark themes. IPython is imported only where it is running.
+All HTML is self-contained and escapes everything that comes from a file: `templates/notebook.html`.
+It uses the text colour of the page, which is legible in light and dark themes. IPython is imported
+only where it is running.
 """
 
 import base64
 import sys
 import time
 from collections.abc import Sequence
-from html import escape
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from moca import looks
+from moca import looks, pages
 from moca.names import OWN
 from moca.runs import BEST
 
@@ -37,8 +38,10 @@ class Rows(list):
     """A list of dictionaries, displayed as a table in a notebook."""
 
     def _repr_html_(self) -> str:
-        left = f"<p>the last {ROWS} of {len(self):,} rows</p>" if len(self) > ROWS else ""
-        return left + _table(self[-ROWS:])
+        rows = self[-ROWS:]
+        names = [name for name in dict.fromkeys(name for row in rows for name in row) if _measured(rows, name)]
+        cells = [[_cell(row.get(name)) for name in names] for row in rows]
+        return str(_template().table(names, cells, len(self) if len(self) > ROWS else 0))
 
 
 class Film(NamedTuple):
@@ -49,13 +52,11 @@ class Film(NamedTuple):
     total: float
 
     def _repr_html_(self) -> str:
-        told = f"<p>return {self.total:.1f}, {escape(self.how)}: {escape(str(self.path))}</p>"
         try:
             content = self.path.read_bytes() if self.path.stat().st_size <= LARGEST else b""
         except OSError:  # it was moved
             content = b""
-        data = base64.b64encode(content).decode()
-        return (f'<video controls loop src="data:video/mp4;base64,{data}"></video>' if data else "") + told
+        return str(_template().film(self, base64.b64encode(content).decode()))
 
 
 class Bar:
@@ -86,7 +87,7 @@ class Bar:
         return f"{self._done:,}/{self._steps:,} steps  {self._text}"
 
     def _repr_html_(self) -> str:
-        return f'<progress value="{self._done}" max="{self._steps}"></progress> {escape(repr(self))}'
+        return str(_template().bar(self._done, self._steps, repr(self)))
 
 
 def describe(run: "Run") -> str:
@@ -97,11 +98,12 @@ def describe(run: "Run") -> str:
 def describe_html(run: "Run") -> str:
     """Returns the description as HTML, with the learning curve of each run."""
     facts = {**_facts(run), "directory": str(run.path)}
-    left = 'style="text-align:left"'
-    lines = "".join(
-        f"<tr><th {left}>{escape(name)}</th><td {left}>{escape(text)}</td></tr>" for name, text in facts.items()
-    )
-    return f"<div><b>{escape(_title(run))}</b>{_curve(run)}<table>{lines}</table></div>"
+    return str(_template().run(_title(run), facts, *_curves(run), WIDTH, HEIGHT))
+
+
+@cache
+def _template() -> Any:
+    return pages.templates("moca.runs").get_template("notebook.html").module
 
 
 def _title(run: "Run") -> str:
@@ -129,39 +131,22 @@ def _facts(run: "Run") -> dict[str, str]:
     return facts
 
 
-def _curve(run: "Run") -> str:
-    """Returns an SVG plot of each run's return against steps."""
+def _curves(run: "Run") -> tuple[list[str], list[tuple[int, str]]]:
+    """Returns the points of each run's return against steps, and both ends of the axis."""
     rows, count = run.rows, len(run.directory.runs)
     curves = [
         [(r["step"], r["return_mean"]) for r in rows[i::count] if r["return_mean"] is not None] for i in range(count)
     ]
     points = np.array([point for curve in curves for point in curve], dtype=float).reshape(-1, 2)
     if len(points) < 2:
-        return ""
+        return [], []
     (_, low), (most, high) = points.min(axis=0), points.max(axis=0)
-    lines = "".join(_line([(x / most, (y - low) / max(high - low, 1e-9)) for x, y in curve]) for curve in curves)
-    text = "".join(
-        f'<text x="{WIDTH + 4}" y="{place}" font-size="10" fill="currentColor">{value:.4g}</text>'
-        for place, value in ((10, high), (HEIGHT, low))
-    )
-    return (
-        f'<svg role="img" aria-label="return against steps" width="{WIDTH + 60}" height="{HEIGHT + 4}" '
-        f'style="display:block;margin:4px 0">{lines}{text}</svg>'
-    )
-
-
-def _line(points: Sequence[tuple[float, float]]) -> str:
-    """Returns an SVG line through points in the unit square."""
-    places = " ".join(f"{WIDTH * x:.1f},{2 + (HEIGHT - 4) * (1 - y):.1f}" for x, y in points)
-    return f'<polyline points="{places}" fill="none" stroke="currentColor" stroke-width="1.5" opacity=".7"/>'
-
-
-def _table(rows: Sequence[dict[str, Any]]) -> str:
-    """Returns rows as an HTML table, without columns in which nothing was measured."""
-    names = [name for name in dict.fromkeys(name for row in rows for name in row) if _measured(rows, name)]
-    head = "".join(f"<th>{escape(name)}</th>" for name in names)
-    body = "".join(f"<tr>{''.join(f'<td>{_cell(row.get(name))}</td>' for name in names)}</tr>" for row in rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    span = max(high - low, 1e-9)
+    lines = [
+        " ".join(f"{WIDTH * x / most:.1f},{2 + (HEIGHT - 4) * (1 - (y - low) / span):.1f}" for x, y in curve)
+        for curve in curves
+    ]
+    return lines, [(10, f"{high:.4g}"), (HEIGHT, f"{low:.4g}")]
 
 
 def _measured(rows: Sequence[dict[str, Any]], name: str) -> bool:
@@ -169,4 +154,4 @@ def _measured(rows: Sequence[dict[str, Any]], name: str) -> bool:
 
 
 def _cell(value: Any) -> str:
-    return escape(f"{value:.5g}" if isinstance(value, float) else "" if value is None else str(value))
+    return f"{value:.5g}" if isinstance(value, float) else "" if value is None else str(value)

@@ -35,7 +35,7 @@ from moca.loop import PolicyState, agent_steps, init_run, policy_start, policy_s
 from moca.names import OWN
 from moca.pytrees import alike
 from moca.runs import BEST, LAST, export, film, forecast_film, inspection, learned, notebook, saving
-from moca.runs.answers import FollowingPolicy, Model, as_rows
+from moca.runs.answers import FollowingPolicy, Model, as_rows, last_returns
 from moca.runs.directory import RunDirectory
 
 
@@ -125,18 +125,14 @@ class Run:
 
         With `which="best"`, the one whose kept policy has the highest score.
         """
-        rows, runs = self.rows, len(self.directory.runs)
         if self.which == BEST:
             from moca.runs.callbacks import read_scores  # which needs this module
 
             kept = [row["return_mean"] for row in read_scores(self)]
-            return max(range(runs), key=lambda run: -np.inf if kept[run] is None else kept[run])
-        late = [(i % runs, row) for i, row in enumerate(rows) if row["step"] > 0.9 * rows[-1]["step"]]
-        scores: list[list[float]] = [[] for _ in range(runs)]
-        for run, row in late:
-            if row["return_mean"] is not None:
-                scores[run].append(row["return_mean"])
-        return max(range(runs), key=lambda run: np.mean(scores[run]) if scores[run] else -np.inf)
+            scores = [-np.inf if score is None else score for score in kept]
+        else:
+            scores = last_returns(self.directory)
+        return scores.index(max(scores))
 
     @answered
     def learn(self, steps: int, callback: Any = None, progress: bool | Console = False) -> "Run":

@@ -24,7 +24,7 @@ from moca.runs.directory import LOGS, RunDirectory
 from moca.runs.shapes import is_row, is_time
 
 CANDIDATES = 100  # the most policies of a run among which `KeepBest` chooses
-Arrays = list[np.ndarray]
+Leaves = list[np.ndarray]
 
 
 class Saver:
@@ -35,7 +35,7 @@ class Saver:
     """
 
     def __init__(
-        self, trainer: Trainer, directory: RunDirectory, every: float, keep: int, candidates: Callable[[], Arrays]
+        self, trainer: Trainer, directory: RunDirectory, every: float, keep: int, candidates: Callable[[], Leaves]
     ) -> None:
         self._trainer, self._directory, self._every, self._keep = trainer, directory, every, keep
         self._candidates = candidates
@@ -73,7 +73,7 @@ class Saver:
                 pending.result()
 
 
-def layouts(directory: RunDirectory, state: Any) -> list[checkpoint.Layout]:
+def layouts(directory: RunDirectory, state: Any) -> list[checkpoint.Shapes]:
     """Returns the possible layouts of checkpoints.
 
     When another number of steps was requested, the replay buffer had another size. The candidates
@@ -84,7 +84,7 @@ def layouts(directory: RunDirectory, state: Any) -> list[checkpoint.Layout]:
     memories = [jax.ShapeDtypeStruct((runs, size, row), state.replay.dtype) for size in others]
     states = [checkpoint.layout(state._replace(replay=memory)) for memory in (state.replay, *memories)]
     learner = checkpoint.layout(state.learner)
-    candidates: list[checkpoint.Layout] = [
+    candidates: list[checkpoint.Shapes] = [
         [
             ("int64", (runs,)),
             ("float64", (runs,)),
@@ -96,7 +96,7 @@ def layouts(directory: RunDirectory, state: Any) -> list[checkpoint.Layout]:
     return [before + after for before in states for after in ([], *candidates)]
 
 
-def _parts(arrays: Arrays, like: Any) -> tuple[Arrays, Arrays]:
+def _parts(arrays: Leaves, like: Any) -> tuple[Leaves, Leaves]:
     """Returns the arrays of a state that is like this one, and those of the candidates."""
     count = len(jax.tree.leaves(like))
     return arrays[:count], arrays[count:]
@@ -143,7 +143,7 @@ def _other_log(directory: RunDirectory, lengths: Mapping[str, int], ends: list[i
     return None
 
 
-def go_back_to_checkpoint(trainer: Trainer, directory: RunDirectory, console: Console) -> Arrays:
+def go_back_to_checkpoint(trainer: Trainer, directory: RunDirectory, console: Console) -> Leaves:
     """Restores trainer and logs from the newest valid checkpoint, or to the start.
 
     Returns the candidates of `KeepBest` in it.
@@ -182,7 +182,7 @@ def go_back_to_checkpoint(trainer: Trainer, directory: RunDirectory, console: Co
     return candidates
 
 
-def _are_candidates(arrays: Arrays, step: int) -> bool:
+def _are_candidates(arrays: Leaves, step: int) -> bool:
     """Returns True if they can be the candidates of a run at that step: see `KeepBest`."""
     seen, _, steps, *learners = arrays
     counted = (seen >= 0).all() and (steps >= 0).all() and (steps <= step).all()

@@ -5,12 +5,11 @@ others are the metrics of metrics.jsonl. `diverged` is zero, or the number of th
 divergence; metrics are then missing.
 """
 
-import io
 import json
 import os
 import re
 import reprlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,15 +64,6 @@ def collect(directory: Path, jobs: Sequence[Job]) -> Path:
 def write(path: Path, content: bytes) -> None:
     """Writes a temporary file and renames it; safe for several processes at once."""
     files.write(path, content, apart=f".{os.getpid()}")
-
-
-def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
-    """Does so with arrays, as an .npz file."""
-    import numpy as np
-
-    held = io.BytesIO()
-    np.savez_compressed(held, **arrays)
-    write(path, held.getvalue())
 
 
 def finished(directory: Path, job: Job) -> bool:
@@ -293,7 +283,7 @@ def _collect_landscapes(directory: Path, jobs: Sequence[Job]) -> None:
             if job.preset == preset and path.exists():
                 arrays |= read_landscape(path)
         if arrays:
-            write_arrays(directory / f"landscape-{preset}.npz", arrays)
+            files.write_arrays(directory / f"landscape-{preset}.npz", arrays)
 
 
 def _collect_films(directory: Path, jobs: Sequence[Job]) -> None:

@@ -10,16 +10,18 @@ import jax.numpy as jnp
 import numpy as np
 from rich.console import Console
 
+from moca import files
 from moca.agents import make_agent
 from moca.config import override
 from moca.runs import OVER
+from moca.runs.answers import last_returns
 from moca.runs.directory import RunDirectory
 from moca.runs.interrupts import DivergedRun
 from moca.runs.launch import train
 from moca.runs.run import Run, load
 from moca.studies import registry
 from moca.studies.grid import Job
-from moca.studies.results import CELLS, FILM, LANDSCAPE, write_arrays
+from moca.studies.results import CELLS, FILM, LANDSCAPE
 
 
 def run_job(
@@ -59,14 +61,8 @@ def _typical(path: Path, job: Job, level: int) -> int:
 
     For an even number of seeds, the better of the middle two; diverged runs rank last.
     """
-    seeds, last = job.config.seeds, 0.9 * job.config.train.steps
-    returns: list[list[float]] = [[] for _ in range(seeds)]
-    for number, row in enumerate(RunDirectory(path).rows()):
-        place = number % (seeds * len(job.noises)) - level * seeds
-        if 0 <= place < seeds and row["step"] > last and row["return_mean"] is not None:
-            returns[place].append(row["return_mean"])
-    means = [sum(each) / len(each) if each else -np.inf for each in returns]
-    return level * seeds + sorted(range(seeds), key=means.__getitem__)[seeds // 2]
+    own = range(level * job.config.seeds, (level + 1) * job.config.seeds)
+    return sorted(own, key=last_returns(RunDirectory(path)).__getitem__)[len(own) // 2]
 
 
 def _write_landscapes(path: Path, job: Job) -> None:
@@ -88,4 +84,4 @@ def _write_landscapes(path: Path, job: Job) -> None:
         value, action = jax.jit(jax.vmap(lambda o, a=agent, s=learner: (a.value(s, o), a.act(s, o)[0])))(seen)
         arrays[f"value/{job.agent}/{noise}"] = np.asarray(value, np.float32).reshape(angle.shape)
         arrays[f"action/{job.agent}/{noise}"] = np.asarray(action, np.float32).reshape(angle.shape)
-    write_arrays(path / LANDSCAPE, arrays)
+    files.write_arrays(path / LANDSCAPE, arrays)

@@ -97,10 +97,10 @@ def _try(env: Environment, key: jax.Array, actions: Actions, found: Findings) ->
         def step(carry: tuple, x: tuple) -> tuple[tuple, tuple]:
             state, shown = carry
             action, key = x
-            following, (observation, reward, terminated) = env.step(state, action)
+            next_state, (observation, reward, terminated) = env.step(state, action)
             result = Step(_float(observation), _float(reward), jnp.asarray(terminated) != 0)
-            kept = list(zip(_keys(state), _keys(following), strict=True))
-            carry, fresh = (following, result.observation), None
+            kept = list(zip(_keys(state), _keys(next_state), strict=True))
+            carry, fresh = (next_state, result.observation), None
             if env.terminates:
                 state, fresh = env.reset(key)
                 fresh = _float(fresh)

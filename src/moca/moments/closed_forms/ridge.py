@@ -16,7 +16,7 @@ from moca.moments.distributions import DiagonalGaussian, Elliptical, Gaussian
 from moca.moments.functions import Erf, Fourier, Gated, Ridge
 from moca.moments.functions.ridge import Gate
 
-Numbers = Float[Array, "..."]
+Reals = Float[Array, "..."]
 
 
 def gaussian_ridge(p: DiagonalGaussian | Gaussian, f: Ridge) -> Float[Array, "*outputs"]:
@@ -37,7 +37,7 @@ def _erf_means(p: DiagonalGaussian | Gaussian, f: Erf) -> Float[Array, "m"]:
     return erf(jnp.clip(jnp.where(steep, mean, mean * scale), -most, most) / deviation)
 
 
-def unit_mean(f: Ridge, mean: Numbers, variance: Numbers) -> Numbers:
+def unit_mean(f: Ridge, mean: Reals, variance: Reals) -> Reals:
     """E[σ(a)] for a ~ N(mean, variance), with σ the activation of f."""
     match f:
         case Erf():
@@ -49,7 +49,7 @@ def unit_mean(f: Ridge, mean: Numbers, variance: Numbers) -> Numbers:
     raise TypeError(f"no closed form for the mean of a unit of {type(f).__name__}")
 
 
-def unit_variance(f: Ridge, mean: Numbers, variance: Numbers) -> Numbers:
+def unit_variance(f: Ridge, mean: Reals, variance: Reals) -> Reals:
     """Var[σ(a)] for a ~ N(mean, variance)."""
     match f:
         case Fourier():
@@ -59,7 +59,7 @@ def unit_variance(f: Ridge, mean: Numbers, variance: Numbers) -> Numbers:
     raise TypeError(f"no closed form for the variance of a unit of {type(f).__name__}")
 
 
-def _gate_mean(gate: Gate, m: Numbers, v: Numbers) -> Numbers:
+def _gate_mean(gate: Gate, m: Reals, v: Reals) -> Reals:
     """E[a Φ(a / √η)] = m Φ(h) + v φ(h) / √(v + η), with h = m / √(v + η).
 
     η = 0 is the ReLU, η = 1 the GELU.
@@ -68,14 +68,14 @@ def _gate_mean(gate: Gate, m: Numbers, v: Numbers) -> Numbers:
     return m * ndtr(h) + v * normal_density(h) / deviation
 
 
-def _standardised(gate: Gate, m: Numbers, v: Numbers) -> tuple[Numbers, Numbers]:
+def _standardised(gate: Gate, m: Reals, v: Reals) -> tuple[Reals, Reals]:
     """Returns √(v + η) and h = m / √(v + η).
 
     The root is bounded from below, so that h is finite. h is clipped to ±40, where φ(h) is zero in
     floating point.
     """
     least = float(jnp.finfo(m.dtype).eps) ** 2
-    deviation = jnp.sqrt(jnp.maximum(v + gate.blur, least))
+    deviation = jnp.sqrt(jnp.maximum(v + gate.variance, least))
     return deviation, jnp.clip(m / deviation, -40.0, 40.0)
 
 
@@ -115,7 +115,7 @@ def gaussian_fourier_covariance(p: DiagonalGaussian | Gaussian, f: Fourier, g: F
     return weigh_pairs(f, g, _wave_covariance(*_pairs_of_arguments(p, f, g)))
 
 
-def _pairs_of_arguments(p: DiagonalGaussian | Gaussian, f: Ridge, g: Ridge) -> tuple[Numbers, ...]:
+def _pairs_of_arguments(p: DiagonalGaussian | Gaussian, f: Ridge, g: Ridge) -> tuple[Reals, ...]:
     """Returns means and variances of f's (a column) and g's (a row) arguments, and covariances."""
     between = dot(dot(f.rows, p.shape_matrix), g.rows.T)
     one = f.arguments(p.mean)[:, None], p.along(f.rows)[:, None]
@@ -123,7 +123,7 @@ def _pairs_of_arguments(p: DiagonalGaussian | Gaussian, f: Ridge, g: Ridge) -> t
     return *one, *two, between
 
 
-def _wave_covariance(m_a: Numbers, v_a: Numbers, m_b: Numbers, v_b: Numbers, c: Numbers) -> Numbers:
+def _wave_covariance(m_a: Reals, v_a: Reals, m_b: Reals, v_b: Reals, c: Reals) -> Reals:
     """The covariance of two cosines.
 
     ½ exp(−½(v_a + v_b)) [(e⁻ᶜ − 1) cos(m_a + m_b) + (eᶜ − 1) cos(m_a − m_b)].
@@ -134,7 +134,7 @@ def _wave_covariance(m_a: Numbers, v_a: Numbers, m_b: Numbers, v_b: Numbers, c: 
     return (plus + minus) / 2
 
 
-def _exp_times_expm1(a: Numbers, c: Numbers) -> Numbers:
+def _exp_times_expm1(a: Reals, c: Reals) -> Reals:
     """eᵃ (eᶜ − 1) for c ≤ −a, where eᶜ alone may overflow."""
     up, down = jnp.where(c > 0, c, 0), jnp.where(c > 0, 0, c)
     return jnp.where(c > 0, -jnp.exp(a + up) * jnp.expm1(-up), jnp.exp(a) * jnp.expm1(down))
@@ -146,7 +146,7 @@ def gaussian_gated_covariance(p: DiagonalGaussian | Gaussian, f: Gated, g: Gated
     return weigh_pairs(f, g, gate_covariance(f.gate, m_a, v_a, g.gate, m_b, v_b, c))
 
 
-def gate_covariance(f: Gate, m_a: Numbers, v_a: Numbers, g: Gate, m_b: Numbers, v_b: Numbers, c: Numbers) -> Numbers:
+def gate_covariance(f: Gate, m_a: Reals, v_a: Reals, g: Gate, m_b: Reals, v_b: Reals, c: Reals) -> Reals:
     """Cov(σ(a), τ(b)) of two gates of Gaussians with means m, variances v and covariance c.
 
     P(z < a, z′ < b) = Φ₂(h, k; ρ) =: B, with h = m_a / √A, A = v_a + η_a, k likewise, and ρ = c /
@@ -169,7 +169,7 @@ def gate_covariance(f: Gate, m_a: Numbers, v_a: Numbers, g: Gate, m_b: Numbers, 
     over_b = by_b - normal_density(k) * ndtr(h) / root_b
     if f.power == 0:
         return f.scale * g.scale * (m_b * excess + c * by_a + v_b * over_b)
-    share_a, share_b = f.blur / root_a**2, g.blur / root_b**2
+    share_a, share_b = f.variance / root_a**2, g.variance / root_b**2
     density = bivariate_density(h, k, rho) * root_a * root_b
     curved = ((1 - share_a - share_b) * (1 - rho) * (1 + rho) + share_a * share_b) * density
     curved -= v_a * v_b * normal_density(h) * normal_density(k) / (root_a * root_b)

@@ -99,11 +99,11 @@ class Fourier(Ridge):
 
 
 class Gate(NamedTuple):
-    """σ(a) = scale · aᵖ · P(z < a) + constant, z ~ N(0, blur): the form of erf, ReLU and GELU."""
+    """σ(a) = scale · aᵖ · P(z < a) + constant, z ~ N(0, variance): that of erf, ReLU and GELU."""
 
     scale: float
     power: int
-    blur: float
+    variance: float
 
 
 class Gated(Ridge):

@@ -12,7 +12,7 @@ from moca.looks import label
 from moca.paper.claims import rules
 from moca.paper.claims.rules import ABSENT, EQUAL, HOLDS, REFUTED, UNDECIDED, Comparison, Tested
 from moca.paper.claims.scores import NOTHING, AbsentError, Scores
-from moca.paper.claims.statements import Cell, Claim, Difference, Region, Side, claims
+from moca.paper.claims.statements import Claim, Condition, Difference, Region, Side, claims
 from moca.paper.tasks import CARTPOLE, PENDULUM
 from moca.studies import statistics
 from moca.studies.grid import by_rank
@@ -101,7 +101,7 @@ def _repetitions(table: "pd.DataFrame") -> list["pd.DataFrame"]:
     return [rows for _, rows in table.groupby(number)]
 
 
-def _cells(table: "pd.DataFrame") -> set[Cell]:
+def _cells(table: "pd.DataFrame") -> set[Condition]:
     return set(table[["env", "agent", "noise"]].drop_duplicates().itertuples(index=False, name=None))
 
 

@@ -29,7 +29,7 @@ COVERAGE_MARGIN = 0.05
 SETTLED = 0.1  # fraction of its level
 NEAR = (NOMINAL - COVERAGE_MARGIN, NOMINAL + COVERAGE_MARGIN)
 
-Cell = tuple[str, str, str]  # task, agent, noise
+Condition = tuple[str, str, str]  # task, agent, noise
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Claim:
     shown: str = ""  # "ranking": show all agents' means instead of the difference
 
 
-def claims(cells: Iterable[Cell]) -> tuple[Claim, ...]:
+def claims(cells: Iterable[Condition]) -> tuple[Claim, ...]:
     """Returns all claims about the tasks in these cells."""
     known = set(cells)
     found: list[Claim] = []
@@ -100,7 +100,7 @@ def claims(cells: Iterable[Cell]) -> tuple[Claim, ...]:
     return tuple(found)
 
 
-def _of_task(task: str, known: set[Cell]) -> Iterator[Claim]:
+def _of_task(task: str, known: set[Condition]) -> Iterator[Claim]:
     action = sorted({noise for own, _, noise in known if own == task and noise.startswith(ACTION)})
     beyond = [noise for noise in (*BEYOND[task], *action) if (task, "moca", noise) in known]
     yield from _orderings(task, beyond, known)
@@ -119,7 +119,7 @@ def _of_task(task: str, known: set[Cell]) -> Iterator[Claim]:
             yield _stuck(task, noise)
 
 
-def _orderings(task: str, beyond: list[str], known: set[Cell]) -> Iterator[Claim]:
+def _orderings(task: str, beyond: list[str], known: set[Condition]) -> Iterator[Claim]:
     for noise in (*NOISES[task], *beyond):
         far = noise in beyond
         agents = [agent for agent in BASELINES[task] if not far or (task, agent, noise) in known]
@@ -133,7 +133,7 @@ def _orderings(task: str, beyond: list[str], known: set[Cell]) -> Iterator[Claim
             yield Claim("ordering", statement, rule, task, noise, tuple(parts), beyond=far, shown="ranking")
 
 
-def _higher(task: str, beyond: list[str], known: set[Cell]) -> Iterator[Claim]:
+def _higher(task: str, beyond: list[str], known: set[Condition]) -> Iterator[Claim]:
     further = [agent for agent in FURTHER if agent not in BASELINES[task]]
     for agent, noise in product((*BASELINES[task], *further), (*NOISES[task], *beyond)):
         far = noise in beyond or agent in further
@@ -170,7 +170,7 @@ def _while_learning(task: str, agent: str, noise: str) -> Iterator[Claim]:
         yield Claim(f"{name}-{agent}", statement.format(label(agent)), rule, task, noise, (part,))
 
 
-def _samples(task: str, noises: list[str], known: set[Cell]) -> Iterator[Claim]:
+def _samples(task: str, noises: list[str], known: set[Condition]) -> Iterator[Claim]:
     for noise in noises:
         printed = task == PENDULUM and noise in NOISES[task]
         if not printed and not {(task, FEW, noise), (task, MANY, noise)} & known:
@@ -186,7 +186,7 @@ def _samples(task: str, noises: list[str], known: set[Cell]) -> Iterator[Claim]:
                 yield replace(_ends_higher(agent, "moca-ce", task, noise), beyond=not printed)
 
 
-def _more_noise(task: str, known: set[Cell]) -> Iterator[Claim]:
+def _more_noise(task: str, known: set[Condition]) -> Iterator[Claim]:
     steps = [(LOW, HIGH), *([(NONE, STRONG), (SCALED, SCALED_STRONG)] if task == CARTPOLE else [(LOW, STRONG)])]
     for before, after in steps:
         far = (before, after) != (LOW, HIGH)
@@ -235,7 +235,7 @@ def _alike(name: str, what: str, task: str, noise: str, ours: str, theirs: str =
     return Claim(name, f"{what} end alike", rule, task, noise, (part,), alike=True)
 
 
-def _targets(task: str, known: set[Cell]) -> Iterator[Claim]:
+def _targets(task: str, known: set[Condition]) -> Iterator[Claim]:
     for noise in NOISES[task]:
         far = task != PENDULUM
         if far and not {(task, FEW, noise), (task, MANY, noise)} <= known:

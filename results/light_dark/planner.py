@@ -26,7 +26,7 @@ from moca.tasks.light_dark import (
     reward,
 )  # fmt: skip
 
-Policy = Callable[[int, np.ndarray, np.ndarray], np.ndarray]  # actions at a time, for means and deviations
+BeliefPolicy = Callable[[int, np.ndarray, np.ndarray], np.ndarray]  # actions at a time, for means and deviations
 
 
 def noise(x: np.ndarray) -> np.ndarray:
@@ -69,7 +69,7 @@ class BeliefPlanner:
         found = _mixed(value, self._corners(mean, np.log(noise(mean))))
         return float((found @ weights / weights.sum()).mean())
 
-    def policy(self, actions: np.ndarray) -> Policy:
+    def policy(self, actions: np.ndarray) -> BeliefPolicy:
         """Returns the policy with these actions on the grid at each time."""
         return lambda time, mean, width: _mixed(actions[time], self._corners(mean, np.log(width)))
 
@@ -90,7 +90,7 @@ def _mixed(value: np.ndarray, at: tuple[np.ndarray, ...]) -> np.ndarray:
     return (1 - right) * low + right * ((1 - up) * value[i + 1, j] + up * value[i + 1, j + 1])
 
 
-def simulate(policy: Policy, episodes: int, seed: int = 0, at_truth: bool = True) -> np.ndarray:
+def simulate(policy: BeliefPolicy, episodes: int, seed: int = 0, at_truth: bool = True) -> np.ndarray:
     """Returns the returns of a policy that knows the dynamics, over simulated episodes.
 
     Args:

@@ -21,12 +21,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import NamedTuple
 
+import jax
 import numpy as np
 
 from moca import cli, devices
 from moca.drivers import Report, Schedule
 from moca.loop import RunState
-from moca.runs import checkpoint, launch, origin, saving
+from moca.runs import checkpoint, launch, origin, saving, starting
 from moca.runs.directory import LOGS
 from moca.runs.interrupts import own_process
 from moca.runs.run import Run
@@ -242,6 +243,8 @@ def serve():
     launch.learning_curve = lambda *_: None
     origin.describe = lambda: {"versions": {}}
     checkpoint.from_host = checkpoint.unflatten
+    starting.make_env = lambda *_: None
+    starting.init_run = lambda config, *_: jax.tree.map(lambda leaf: leaf[0], Trainer([config], [0], None).state)
     Run.environment = Run._programs = None
     Run._like = property(_like)
     Run.evaluate_learners = _evaluate

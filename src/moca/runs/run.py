@@ -157,11 +157,15 @@ class Run:
 
     def evaluate(self, episodes: int = 10, seed: int = 0) -> list[dict[str, float]]:
         """Evaluates the policies over new episodes; returns one row per run."""
-        return self.evaluate_learners(self.learners, episodes, seed)
+        return self.evaluate_learners(None, episodes, seed)
 
     def evaluate_learners(self, learners: Any, episodes: int = 10, seed: int = 0) -> list[dict[str, float]]:
-        """Evaluates learners, such as those passed to a callback; returns one row per run."""
+        """Evaluates learners, such as those passed to a callback; returns one row per run.
+
+        `learners` may be None: those of the run.
+        """
         episodes, seed, env = whole("episodes", episodes, 1, MOST), whole("seed", seed), self.environment
+        learners = self.learners if learners is None else learners
         stacked = jax.tree.map(lambda *numbers: np.asarray(numbers, np.float32), *alike(self.directory.configs))
         if isinstance(env, HostEnvironment):
             result = evaluate_on_host(env, self.config, stacked, learners, episodes, seed)

@@ -29,7 +29,7 @@ MOMENTS = [
     ("closed_forms/rbf.py", "gap = cut_off(mean - centers, precision)", "gap = cut_off(mean + centers, precision)"),
     ("linear.py", "return 2 * jnp.sum(jnp.log(jnp.diagonal(both)))", "return jnp.sum(jnp.log(jnp.diagonal(both)))"),
     ("closed_forms/rbf.py", "linear.whiten(inner, root.T)", "linear.whiten(inner, root)"),
-    ("linear.py", "jnp.where(jnp.arange(size) > k, row[:size], 0)", "jnp.where(jnp.arange(size) >= k, row[:size], 0)"),
+    ("linear.py", "jnp.where(jnp.arange(size) > k, row[:size], 0)", "jnp.where(jnp.arange(size) > k + 1, row[:size], 0)"),
     ("linear.py", "jnp.where(none, 0, rest[:, k]", "jnp.where(none, 1, rest[:, k]"),
     ("linear.py", "row = both[k] / both[k, k]", "row = both[k]"),
     ("closed_forms/rbf.py", "dot(root.T, dot(p.covariance, root))", "dot(root, dot(p.covariance, root.T))"),

@@ -86,7 +86,9 @@ class Scene:
         self.spreads = sketch.spreads(view.arrays["ahead_covariance"])
         self.returns = np.concatenate([[0.0], np.cumsum(view.arrays["reward"])])
         colour = view.look.colour
-        self._frame()
+        half = max(sketch.rail, *(np.abs(points[..., 0]).max() for points in (self.came, self.expected))) + 0.15
+        low, high = self.came[..., 1].min(), self.came[..., 1].max()
+        axes.set(xlim=(-half, half), ylim=(low - 0.2, high + 0.25), aspect="equal", xlabel="x (m)", ylabel="z (m)")
         if sketch.rail:
             axes.plot([-sketch.rail, sketch.rail], [sketch.offsets[0, 1]] * 2, color=PALE, linewidth=3, zorder=1)
         self.ellipses = {
@@ -106,12 +108,6 @@ class Scene:
             [f"{sketch.points[-1]}: expected", *shares, "what then happened"],
             loc="lower left", bbox_to_anchor=(0, 1), ncols=4, borderaxespad=0.2, columnspacing=1.5,
         )  # fmt: skip
-
-    def _frame(self) -> None:
-        """Sets the limits: all that happens, and what is expected to."""
-        half = max(self.sketch.rail, np.abs(self.came[..., 0]).max(), np.abs(self.expected[..., 0]).max()) + 0.15
-        low, high = (pick(self.came[..., 1].min(), self.came[..., 1].max()) for pick in (min, max))
-        self.axes.set(xlim=(-half, half), ylim=(low - 0.2, high + 0.25), aspect="equal", xlabel="x (m)", ylabel="z (m)")
 
     def show(self, t: int, seconds: float) -> None:
         """Draws the step `t`."""

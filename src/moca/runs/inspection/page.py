@@ -80,7 +80,8 @@ class Inspection:
             "reach": [list(reaches(dimensions).values()) for dimensions in (1, 2)],
             "views": [
                 {
-                    "label": view.look.label, "ink": view.look.ink, "sketch": _drawn(view),
+                    "label": view.look.label, "ink": view.look.ink,
+                    "sketch": view.sketch and {name: getattr(view.sketch, name) for name in ("points", "box", "rail")},
                     "arrays": {name: _packed(array) for name, array in _sent(view).items()},
                 }
                 for view in self.views
@@ -122,15 +123,17 @@ def inspect(
         shown_runs.append((_refuse_stranger(run, beside), beside._refuse_run(other)))
     most = min(agent_steps(each.config) for each, _ in shown_runs)
     steps = most if steps is None else whole("steps", steps, 1, most)
-    views = tuple(
-        _filmed(each, place, episode, *watched(each, place, episode, steps, ahead)) for each, place in shown_runs
-    )
+    views = []
+    for each, place in shown_runs:
+        view, states = watched(each, place, episode, steps, ahead)
+        reel, why = _film(each, place, episode, states, view.arrays["reward"])
+        views.append(dataclasses.replace(view, film=reel, unfilmed=why))
     name, size = run.config.env.name.removeprefix(OWN), run.environment.observation_size
     observed = run.config.sensor.observed or range(size)
     sketch = SKETCHES.get(name)
     every = sketch.names if sketch else (run.env or named(name, run.config.env.flatten)).observation_names
     names = tuple(str(every[i]).encode(errors="replace").decode() if i < len(every) else f"s{i + 1}" for i in observed)
-    return Inspection(name, episode, names, run.environment, views, ahead)
+    return Inspection(name, episode, names, run.environment, tuple(views), ahead)
 
 
 def _refuse_stranger(run: "Run", beside: Any) -> "Run":
@@ -172,12 +175,6 @@ def watched(run: "Run", number: int, episode: int, steps: int, ahead: int) -> tu
     return view, states
 
 
-def _filmed(run: "Run", number: int, episode: int, view: View, states: Any) -> View:
-    """Returns the view with a small video."""
-    reel, why = _film(run, number, episode, states, view.arrays["reward"])
-    return dataclasses.replace(view, film=reel, unfilmed=why)
-
-
 def _film(run: "Run", number: int, episode: int, states: Any, rewards: np.ndarray) -> tuple[bytes | None, str]:
     """Returns a small video of the episode, or the reason why there is none."""
     with tempfile.TemporaryDirectory() as folder:
@@ -203,12 +200,6 @@ def _sent(view: View) -> dict[str, np.ndarray]:
             arrays |= {"points": view.sketch.places(view.outcome), "ahead_points": view.sketch.places(arrays["ahead"])}
             arrays["ahead_spreads"] = np.stack([spreads[..., i, j] for i, j in ((0, 0), (0, 1), (1, 1))], axis=-1)
     return arrays
-
-
-def _drawn(view: View) -> dict[str, Any] | None:
-    """Returns what does not move in the sketch."""
-    sketch = view.sketch
-    return None if sketch is None else {"points": sketch.points, "box": sketch.box, "rail": sketch.rail}
 
 
 def _packed(array: np.ndarray) -> dict[str, Any]:

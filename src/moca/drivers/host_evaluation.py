@@ -64,6 +64,22 @@ def evaluate_on_host(
     return GreedyEpisodes(env, config, vector, runs).scores(configs, learners, keys, seeds)
 
 
+def play_once(
+    env: HostEnvironment,
+    config: Config,
+    learner: Any,
+    vector: Vector,
+    seed: int,
+    watch: Callable[[np.ndarray, "Playing"], None],
+) -> Episode:
+    """Returns one noisy episode of one run; `vector` holds its environment, `watch` as in `play`."""
+    configs = jax.tree.map(lambda number: np.array([number], np.float32), config)
+    learners = jax.tree.map(lambda leaf: np.asarray(leaf)[None], learner)
+    episodes = GreedyEpisodes(env, config, vector, 1)
+    played = episodes.play(configs, learners, jax.random.key(seed)[None], np.array([[seed]]), watch=watch)
+    return Episode(*(part[0, 0] for part in played))
+
+
 BOOLEAN = ("running", "terminated")  # boolean fields of an episode
 
 

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from moca.config import Config, ConfigError
-from moca.drivers.host_evaluation import GreedyEpisodes
+from moca.drivers.host_evaluation import play_once
 from moca.envs.environment import ActionRepeat, Environment, Wrapper
 from moca.envs.history import HistoryHost, HistoryVector, WithHistory
 from moca.envs.host import HostEnvironment, Vector
@@ -101,15 +101,7 @@ def record(
     vector: Vector = MaskedVector(shown, seen.dimensions) if isinstance(seen, MaskedHost) else shown
     vector = HistoryVector(vector, env) if isinstance(env, HistoryHost) else vector
     frames: list[np.ndarray] = []
-    configs = jax.tree.map(lambda number: np.array([number], np.float32), config)
-    learners = jax.tree.map(lambda leaf: np.asarray(leaf)[None], learner)
-    episode = GreedyEpisodes(env, config, vector, 1).play(
-        configs,
-        learners,
-        jax.random.key(seed)[None],
-        np.array([[seed]]),
-        watch=lambda *_: frames.append(shown.picture()),
-    )
+    episode = play_once(env, config, learner, vector, seed, lambda *_: frames.append(shown.picture()))
     encode(path, frames, shown.fps / repeat, small)
     return "rendered by Gymnasium", float(episode.reward.sum())
 

@@ -18,7 +18,7 @@ from moca.envs.environment import ActionRepeat, Environment, Wrapper
 from moca.envs.history import HistoryHost, HistoryVector, WithHistory
 from moca.envs.host import HostEnvironment, Vector
 from moca.envs.playground import Playground
-from moca.envs.sensors import Masked, MaskedHost, MaskedVector
+from moca.envs.sensors import MaskedHost, MaskedVector
 
 if TYPE_CHECKING:
     from moca.runs.run import Run
@@ -55,16 +55,22 @@ def _is_gymnasiums(env: HostEnvironment) -> bool:
     return isinstance(env, Gymnasium)
 
 
-def write(path: Path, env: Environment, states: Any, rewards: np.ndarray, small: bool = False) -> str:
-    """Writes the video, `small` ones with many key frames, and returns how it was drawn."""
-    if isinstance(env, WithHistory):
-        env, states = env.inner, states[0]
-    inner: Any = env.inner if isinstance(env, ActionRepeat) else env
-    inner = inner.inner if isinstance(inner, Masked) else inner
+def pace(env: Any, fps: int = 30) -> tuple[Playground, float, int]:
+    """Returns the innermost environment, the seconds of a decision, and the decisions per frame."""
+    inner, times = env, 1
+    while isinstance(inner, Wrapper):
+        times *= inner.times if isinstance(inner, ActionRepeat) else 1
+        inner = inner.inner
     if not isinstance(inner, Playground):
         raise ConfigError(unfilmed(env))
-    seconds = float(inner.env.dt) * (env.times if isinstance(env, ActionRepeat) else 1)
-    every = max(1, round(1 / (12 if small else 30) / seconds))
+    seconds = float(inner.env.dt) * times
+    return inner, seconds, max(1, round(1 / fps / seconds))
+
+
+def write(path: Path, env: Environment, states: Any, rewards: np.ndarray, small: bool = False) -> str:
+    """Writes the video, `small` ones with many key frames, and returns how it was drawn."""
+    inner, seconds, every = pace(env, 12 if small else 30)
+    states = states[0] if isinstance(env, WithHistory) else states
     picked = jax.tree.map(lambda leaf: np.asarray(leaf)[::every], states.data)
     trajectory = [
         SimpleNamespace(data=jax.tree.map(lambda leaf, i=i: leaf[i], picked)) for i in range(len(rewards[::every]))

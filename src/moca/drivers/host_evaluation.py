@@ -72,7 +72,7 @@ def play_once(
     seed: int,
     watch: Callable[[np.ndarray, "Playing"], None],
 ) -> Episode:
-    """Returns one noisy episode of one run; `vector` holds its environment, `watch` as in `play`."""
+    """Returns one episode of one run, with noise; `watch` as in `GreedyEpisodes.play`."""
     configs = jax.tree.map(lambda number: np.array([number], np.float32), config)
     learners = jax.tree.map(lambda leaf: np.asarray(leaf)[None], learner)
     episodes = GreedyEpisodes(env, config, vector, 1)

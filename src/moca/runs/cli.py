@@ -194,7 +194,7 @@ def _sweep(arguments: argparse.Namespace) -> None:
     if arguments.dry_run:
         _refuse_other_run(out, config, points)
         for point in points:
-            print(", ".join(f"{name} = {value:g}" for name, value in point.items()))
+            print(sweep.label(point))
         return
     _launch(arguments, config, out, points)
 

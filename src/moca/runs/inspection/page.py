@@ -167,10 +167,9 @@ def watched(run: "Run", number: int, episode: int, steps: int, ahead: int) -> tu
         arrays = {name: array for name, array in arrays.items() if name not in far}
     if states is not None:
         states = jax.tree.map(lambda leaf: leaf[:count], states)
-    noise, seed = settings.noise, run.directory.runs[number]["seed"]
-    level = f"{noise.kind} noise σ {noise.level}" if noise.level else "no noise"
-    told = ", ".join([f"seed {seed}", level, *settings.sensor.faults])
-    told += f", return {arrays['reward'].sum():.1f}".replace("-", "−")
+    total = f"return {arrays['reward'].sum():.1f}".replace("-", "−")
+    seed = f"seed {run.directory.runs[number]['seed']}"
+    told = ", ".join([seed, settings.noise.words, *settings.sensor.faults, total])
     view = View(look(settings.agent), told, arrays, sketch=sketch_of(settings), overflows=overflows)
     return view, states
 

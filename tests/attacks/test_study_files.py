@@ -233,18 +233,18 @@ def job_in(directory):
 
 def test_one_of_two_studies_begins(tmp_path, monkeypatch):
     """At the same time in one directory: the other is refused, and does not replace the plan."""
-    write, begun = results.write, []
+    save, begun = launch.save, []
 
     def slowly(path, content):
         time.sleep(0.1 * (b'"other"' in content))
-        write(path, content)
+        save(path, content)
 
     def begin(plan):
         with contextlib.suppress(ConfigError):
             launch.prepare(tmp_path, plan)
             begun.append(plan.name)
 
-    monkeypatch.setattr(results, "write", slowly)
+    monkeypatch.setattr(launch, "save", slowly)
     threads = [threading.Thread(target=begin, args=(plan,)) for plan in (PLAN, dataclasses.replace(PLAN, name="other"))]
     for thread in threads:
         thread.start()

@@ -3,7 +3,6 @@
 import base64
 import dataclasses
 import html
-import os
 import tempfile
 from functools import cached_property
 from pathlib import Path
@@ -94,9 +93,7 @@ class Inspection:
         content = self.html.encode()
         files.refuse_odd(path)
         with files.writing(f"the page {path}"):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            files.write(path, content, apart=f".{os.getpid()}")
-        return path
+            return files.save(path, content)
 
     def _repr_html_(self) -> str:
         return (

@@ -300,5 +300,5 @@ def test_the_estimate_of_planning_is_at_most_what_is_measured(name):
 
 def test_settings_of_another_dimension_are_refused_whatever_the_environment():
     wrong = {"value.low": (-1.0,) * 3, "value.high": (1.0,) * 3, "value.lengthscales": (1.0,) * 3}
-    with pytest.raises(ConfigError, match=r"value.low has 3 numbers, but the environment has 2"):
+    with pytest.raises(ConfigError, match=r"value.low has 3 numbers, but there are 2"):
         ScanTrainer([presets.build("tuned", None, TASK | wrong)], [0], probes.Drift())

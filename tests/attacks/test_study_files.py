@@ -117,7 +117,7 @@ FILES = {
     "table: everything twice": ("results.parquet", table_with(pd.concat([whole_table()] * 2)), "occurs twice"),
     # Where it comes from
     "origin: a list": ("origin.json", b"[]", "must contain a JSON object"),
-    "origin: no JSON": ("origin.json", b"{", "as JSON"),
+    "origin: no JSON": ("origin.json", b"{", "not JSON"),
     "origin: no UTF-8": ("origin.json", b"\xff", "utf-8"),
     "origin: nested": ("origin.json", b'{"a":' * 100_000, "nested too deeply"),
     "origin: a job of numbers": ("origin.json", b'{"a": 5}', "has an invalid entry for 'a'"),
@@ -233,18 +233,18 @@ def job_in(directory):
 
 def test_one_of_two_studies_begins(tmp_path, monkeypatch):
     """At the same time in one directory: the other is refused, and does not replace the plan."""
-    write, begun = results.write, []
+    save, begun = launch.save, []
 
     def slowly(path, content):
         time.sleep(0.1 * (b'"other"' in content))
-        write(path, content)
+        save(path, content)
 
     def begin(plan):
         with contextlib.suppress(ConfigError):
             launch.prepare(tmp_path, plan)
             begun.append(plan.name)
 
-    monkeypatch.setattr(results, "write", slowly)
+    monkeypatch.setattr(launch, "save", slowly)
     threads = [threading.Thread(target=begin, args=(plan,)) for plan in (PLAN, dataclasses.replace(PLAN, name="other"))]
     for thread in threads:
         thread.start()

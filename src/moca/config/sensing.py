@@ -49,6 +49,13 @@ class NoiseConfig:
             return f"({', '.join(f'{sigma:g}' for sigma in self.sigmas)})"
         return f"{self.sigma:g}" if self.sigma else ""
 
+    @property
+    def words(self) -> str:
+        """The noise in words, such as `σ = 0.1, action noise 0.5`, or `no noise`."""
+        observed = f"σ = {self.level}" if self.kind == CONSTANT else f"{self.kind} noise, σ ≤ {self.level}"
+        given = [observed] * bool(self.level) + [f"action noise {self.action:g}"] * bool(self.action)
+        return ", ".join(given) or "no noise"
+
 
 @dataclass(frozen=True)
 class SensorConfig:

@@ -97,7 +97,7 @@ class HostTrainer(Trainer):
         if not self._later:
             with self.while_compiling():
                 *self._later, start, follow, judge = compiled(self._left)
-            self._greedy.use(start, follow, judge)
+            self._greedy.compiled = [start, follow, judge]
         return self._later
 
     def _lowered(self) -> Iterator[Any]:

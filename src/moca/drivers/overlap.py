@@ -29,19 +29,14 @@ MODEL, VALUES = 0, 1  # the part that each core learns
 WIDEST = 128  # the widest ensemble: matrix products of wider layers use both cores already
 
 
-def refuse_several(count: int) -> None:
-    """Raises unless there is one run."""
-    if count > 1:
-        raise ConfigError(f"overlap is for a single run, got {count}: several runs use all cores already")
-
-
-def cores_for(agent: Agent, learner: Any) -> jax.sharding.Mesh:
+def cores_for(agent: Agent, learner: Any, count: int = 1) -> jax.sharding.Mesh:
     """Returns the two cores for one run.
 
     Raises `ConfigError` if overlap is impossible or useless.
     """
     config, devices = agent.config, jax.devices()
     hindrances = {
+        f"it is for a single run, and {count} runs use all cores already": count > 1,
         "JAX has fewer than two CPU cores here": jax.default_backend() != "cpu" or len(devices) < 2,
         f"{config.agent} is not one of the built-in agents": not type(agent).__module__.startswith("moca.agents."),
         f"{config.agent} without a filter has no model to train in parallel with its critics": learner.model is None,

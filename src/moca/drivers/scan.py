@@ -133,13 +133,11 @@ class ScanTrainer(Trainer):
     def __init__(
         self, configs: Sequence[Config], seeds: Sequence[int], env: Spaces | None = None, overlap: bool = False
     ) -> None:
-        if overlap:
-            two_cores.refuse_several(len(configs))
         super().__init__(configs, seeds, env)
         refuse_partial(self.config)
         spread, everywhere = self._spread, self._everywhere
         if overlap:
-            cores = two_cores.cores_for(make_agent(self.config, self.env), self.learners)
+            cores = two_cores.cores_for(make_agent(self.config, self.env), self.learners, len(configs))
             spread = everywhere = jax.sharding.NamedSharding(cores, jax.sharding.PartitionSpec())
             self.configs, self.state = jax.device_put((self.configs, self.state), spread)
 

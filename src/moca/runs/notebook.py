@@ -111,16 +111,15 @@ def _title(run: "Run") -> str:
 
 
 def _facts(run: "Run") -> dict[str, str]:
-    directory, noise = run.directory, run.config.noise
+    directory, config = run.directory, run.config
     count, status = len(directory.runs), directory.status
     facts = {
         "runs": f"{count} run{'s' * (count > 1)}",
         "state": f"{status['state']}, {status['step']:,} of {directory.totals[-1]:,} steps",
     }
-    if noise.level or noise.action:
-        level = noise.level or "0"
-        facts["noise"] = f"{noise.kind} noise σ = {level}" + (f", action {noise.action:g}" * bool(noise.action))
-    if faults := run.config.sensor.faults:
+    if config.noise.level or config.noise.action:
+        facts["noise"] = config.noise.words
+    if faults := config.sensor.faults:
         facts["sensor"] = ", ".join(faults)
     if run.which == BEST:
         return facts | {"policies": "the best policies"}

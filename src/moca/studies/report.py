@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from moca import pages
-from moca.files import writing
+from moca.files import save, writing
 from moca.looks import label, look
 from moca.studies import grid, registry, report_charts, report_origin, report_tables, results, statistics
 from moca.studies.grid import Grid
@@ -40,9 +40,7 @@ def write(directory: Path, out: Path | None = None) -> Path:
     out = out or directory / "report.html"
     page = render(directory, out.parent)
     with writing(f"the report {out}"):
-        out.parent.mkdir(parents=True, exist_ok=True)
-        results.write(out, page.encode())
-    return out
+        return save(out, page.encode())
 
 
 def render(directory: Path, beside: Path) -> str:

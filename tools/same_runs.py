@@ -31,7 +31,12 @@ DIFFERENCES = ("ce_gap", "ce_bias", "ce_bias_std", "target_bias", "action_gap") 
 
 def metrics(source: Path, env: str, agent: str, preset: str) -> bytes:
     """Returns metrics.jsonl of a run of 3,000 steps."""
-    settings = [f"env.episode_length={EPISODE}", f"train.warmup={WARMUP}", "train.eval_episodes=2", "train.eval_every=10"]
+    settings = [
+        f"env.episode_length={EPISODE}",
+        f"train.warmup={WARMUP}",
+        "train.eval_episodes=2",
+        "train.eval_every=10",
+    ]
     settings += SMALL.get(agent, ["critic.width=16", "dynamics.width=16"])
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "run"

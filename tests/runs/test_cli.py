@@ -207,7 +207,7 @@ def test_weights_of_other_shapes_are_refused(tmp_path, capsys):
     same += ["--out", tmp_path / "new"]
     for dry in ([], ["--dry-run"]):
         told = refused(capsys, *same, *dry, "--set", "sac.width=16")
-        assert f"cannot start from {tmp_path / 'run'}: its actor.weights.0 is float32[8, 3], not float32[16, 3]" in told
+        assert f"cannot start from {tmp_path / 'run'}: its sac.width is 8, not 16; the networks must have" in told
     main([*map(str, same), "--set", "sac.width=8", "--dry-run"])
     assert json.loads(capsys.readouterr().out)["sac"]["width"] == 8
     assert not (tmp_path / "new").exists()

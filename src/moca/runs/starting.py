@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from moca import files
-from moca.config import Config, ConfigError, shown
+from moca.config import Config, ConfigError, flatten, shown
 from moca.drivers import make_env, refuse_overlap
 from moca.envs.environment import Spaces
 from moca.loop import init_run
@@ -14,6 +14,7 @@ from moca.runs import checkpoint, learned, origin
 from moca.runs.directory import RunDirectory
 
 FILE = "start.npz"
+NETWORKS = ("critic.", "value.", "dynamics.", "belief.", "sac.", "plan.", "sensor.")  # settings that may change shapes
 
 
 def refuse_unfit(config: Config, count: int, env: Spaces | None, start: Any, overlap: bool) -> None:
@@ -39,13 +40,16 @@ def _refuse_other_shapes(config: Config, env: Spaces, start: Any) -> None:
     theirs = _shapes(jax.eval_shape(lambda: jax.tree.map(lambda leaf: leaf[0], start.learners)))
     if theirs == own:
         return
-    compared = {
+    held, wanted = flatten(start.config), flatten(config)
+    compared: dict[str, tuple[Any, Any]] = {
         "agent": (start.config.agent, config.agent),
         "number of observed dimensions": (start.environment.observation_size, env.observation_size),
         "number of actions": (start.environment.action_size, env.action_size),
-        **{path: (theirs.get(path, "missing"), own.get(path, "missing")) for path in theirs | own},
     }
-    why = next(f"its {name} is {held}, not {wanted}" for name, (held, wanted) in compared.items() if held != wanted)
+    networks = [name for name in wanted if name.startswith(NETWORKS) and isinstance(wanted[name], int | str)]
+    compared |= {name: (held[name], wanted[name]) for name in networks}
+    different = [f"its {name} is {one}, not {other}" for name, (one, other) in compared.items() if one != other]
+    why = ", ".join(different[:3]) or "its arrays have other shapes"
     raise ConfigError(f"cannot start from {start.path}: {why}; the networks must have the same shapes")
 
 

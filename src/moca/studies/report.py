@@ -9,8 +9,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from moca import pages
 from moca.files import writing
 from moca.looks import label, look
@@ -47,9 +45,10 @@ def write(directory: Path, out: Path | None = None) -> Path:
 
 def render(directory: Path, beside: Path) -> str:
     """Returns the page as text; large videos are linked relative to the folder `beside`."""
-    plan, table = results.load_grid(directory), _sorted(results.load_results(directory))
-    origin = results.load_origin(directory)
-    agents, presets = _ordered(table, plan), list(table["preset"].unique())
+    plan, table = results.load_grid(directory), results.load_results(directory)
+    presets, origin = grid.by_rank(table["preset"].unique()), results.load_origin(directory)
+    table = table.sort_values("preset", key=lambda names: names.map(presets.index), kind="stable")
+    agents = _ordered(table, plan)
     data = report_charts.collect(table, agents, presets)
     charts = {panel["section"] for panel in data["panels"]}
     films, sections = report_origin.films(directory, beside, plan), registry.sections(table)
@@ -109,12 +108,6 @@ def _ordered(table: "pd.DataFrame", plan: Grid) -> list[str]:
     there = list(table["agent"].unique())
     planned = dict.fromkeys(agent for block in plan.blocks for agent in block.agents)
     return [*(agent for agent in planned if agent in there), *(agent for agent in there if agent not in planned)]
-
-
-def _sorted(table: "pd.DataFrame") -> "pd.DataFrame":
-    """Returns the results with the presets in reading order."""
-    places = {name: place for place, name in enumerate(grid.by_rank(table["preset"].unique()))}
-    return table.iloc[np.argsort(table["preset"].map(places), kind="stable")]
 
 
 def _selectors(metrics: Sequence[str], presets: Sequence[str], typical: bool) -> list[tuple[str, str, Any]]:

@@ -83,7 +83,9 @@ def judge(
     import pandas as pd
 
     given = [tables] if isinstance(tables, pd.DataFrame) else list(tables)
-    studies = [one for table in given for one in _repetitions(table)]
+    evaluation = ["preset", "env", "agent", "noise", "seed", "step"]
+    # Each table without its duplicate rows, and tables of these.
+    studies = [rows for table in given for _, rows in table.groupby(table.groupby(evaluation).cumcount())]
     known = {cell for table in studies for cell in _cells(table)}
     listed = [claim for claim in claims(known) if only is None or (claim.name, claim.noise) in only]
     found = dict.fromkeys(name for table in studies for name in table["preset"].unique())
@@ -93,12 +95,6 @@ def judge(
         scores = {task: Scores(studies, preset, task, nothing) for task in tasks}
         judged.append(_Preset(preset, scores, listed).verdicts())
     return [verdict for row in zip(*judged, strict=True) for verdict in row]
-
-
-def _repetitions(table: "pd.DataFrame") -> list["pd.DataFrame"]:
-    """Returns the table without its duplicate rows, and tables of these."""
-    number = table.groupby(["preset", "env", "agent", "noise", "seed", "step"]).cumcount()
-    return [rows for _, rows in table.groupby(number)]
 
 
 def _cells(table: "pd.DataFrame") -> set[Condition]:

@@ -36,22 +36,22 @@ def write(directory: Path, out: Path | None = None) -> Path:
         ConfigError: If the directory has no study, or the page cannot be written.
     """
     out = out or directory / "report.html"
-    page = render(directory, out.parent)
+    page = render(directory)
     with writing(f"the report {out}"):
         out.parent.mkdir(parents=True, exist_ok=True)
         results.write(out, page.encode())
     return out
 
 
-def render(directory: Path, beside: Path) -> str:
-    """Returns the page as text; large videos are linked relative to the folder `beside`."""
+def render(directory: Path) -> str:
+    """Returns the page about the study in a directory as text."""
     plan, table = results.load_grid(directory), results.load_results(directory)
     presets, origin = grid.by_rank(table["preset"].unique()), results.load_origin(directory)
     table = table.sort_values("preset", key=lambda names: names.map(presets.index), kind="stable")
     agents = _ordered(table, plan)
     data = report_charts.collect(table, agents, presets)
     charts = {panel["section"] for panel in data["panels"]}
-    films, sections = report_origin.films(directory, beside, plan), registry.sections(table)
+    films, sections = report_origin.films(directory, plan), registry.sections(table)
     contents = {
         "conclusion": "Conclusion", **{section.name: section.entry for section in sections},
         "scores": "Final scores", "curves": "Learning curves",

@@ -197,7 +197,7 @@ def _speeds(table: "pd.DataFrame", blocks: Iterable[_Block]) -> list[Group]:
             threshold = statistics.REACHED * max((mean for mean in means if math.isfinite(mean)), default=math.nan)
             for agent, row in rows.items():
                 cell = cells[block.preset, block.env, agent, noise] if agent in here else None
-                row.append("–" if cell is None else _speed(statistics.steps_to(*statistics.curve_of(cell), threshold)))
+                row.append(_speed(cell, threshold))
         tables.append(block.table("Steps to 90 % of the best: ", block.head, rows))
     note = (
         "Median over seeds of the steps until three evaluations in a row average 90 % of the best mean in the column "
@@ -206,7 +206,11 @@ def _speeds(table: "pd.DataFrame", blocks: Iterable[_Block]) -> list[Group]:
     return [Group("Speed", note, tables)] if tables else []
 
 
-def _speed(steps: np.ndarray) -> Cell:
+def _speed(cell: "pd.DataFrame | None", threshold: float) -> Cell | str:
+    if cell is None:
+        return "–"
+    evaluations, (values,) = statistics.curves_of(cell, ["return_mean"])
+    steps = statistics.steps_to(evaluations, values, threshold)
     return Cell(_number(float(np.median(steps)), 0), {}, (f"reached by {np.isfinite(steps).sum()} of {steps.size}",))
 
 

@@ -114,17 +114,12 @@ def curve(
         if value not in known:
             raise _absent(key, value, known)
         table = table[table[key] == value]
-    return curve_of(table, metric)
-
-
-def curve_of(cell: "pd.DataFrame", metric: str = "return_mean") -> tuple[np.ndarray, np.ndarray]:
-    """Does the same as `curve`, from the rows of one cell."""
-    steps, (values,) = curves_of(cell, [metric])
+    steps, (values,) = curves_of(table, [metric])
     return steps, values
 
 
 def curves_of(cell: "pd.DataFrame", metrics: Sequence[str]) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Does the same for several metrics."""
+    """Returns what `curve` does for each of the metrics, from the rows of one cell."""
     steps, row = np.unique(cell["step"], return_inverse=True)
     seeds, column = np.unique(cell["seed"], return_inverse=True)
     found, lost = np.full((len(metrics), steps.size, seeds.size), np.nan), cell["diverged"].to_numpy() != 0

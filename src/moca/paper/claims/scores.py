@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from moca.paper.tasks import CARTPOLE, PENDULUM, SOLVED
-from moca.studies.statistics import REACHED, curve_of, mean_t, steps_to
+from moca.studies.statistics import REACHED, curves_of, mean_t, steps_to
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,7 +63,7 @@ class Curves:
     def values(self, metric: str) -> np.ndarray:
         """Returns a metric as (evaluations, seeds), NaN after a run diverged."""
         if metric not in self._values:
-            _, self._values[metric] = curve_of(self.rows, metric)
+            _, (self._values[metric],) = curves_of(self.rows, [metric])
         return self._values[metric]
 
     def in_last(self, share: float) -> np.ndarray:

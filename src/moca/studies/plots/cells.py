@@ -10,7 +10,7 @@ from moca.looks import ordered
 from moca.names import GYMNASIUM
 from moca.studies.grid import ACTION, parse_noise
 from moca.studies.registry import task
-from moca.studies.statistics import CELL, by_cell, curve_of, mean_t
+from moca.studies.statistics import CELL, by_cell, curves_of, mean_t
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,7 +80,7 @@ class Cells:
         """Returns a metric over training, or None if the agent does not have it."""
         if metric not in self.table or (env, agent, noise) not in self._rows:
             return None
-        steps, values = curve_of(self._rows[env, agent, noise], metric)
+        steps, (values,) = curves_of(self._rows[env, agent, noise], [metric])
         if not np.isfinite(values).any():
             return None
         left = np.isfinite(values[-1])

@@ -13,7 +13,7 @@ from moca.paper.claims import rules
 from moca.paper.claims.rules import ABSENT, EQUAL, HOLDS, REFUTED, UNDECIDED, Comparison, Tested
 from moca.paper.claims.scores import NOTHING, AbsentError, Scores
 from moca.paper.claims.statements import Claim, Condition, Difference, Region, Side, claims
-from moca.paper.tasks import CARTPOLE, PENDULUM
+from moca.paper.tasks import CARTPOLE, PENDULUM, TASKS
 from moca.studies import statistics
 from moca.studies.grid import by_rank
 from moca.studies.statistics import Estimate
@@ -247,7 +247,7 @@ def _bimodal(scores: Scores, part: Difference) -> bool:
     """Returns True if solved seeds are counted instead of averaging final returns."""
     sides = (part.ours, part.theirs)
     final = all(side.score == "final" and not side.before for side in sides)
-    return scores.task == PENDULUM and final and any(scores.bimodal(side.agent, side.noise) for side in sides)
+    return final and any(TASKS[scores.task].splits(scores.of(side.agent, side.noise, "final")) for side in sides)
 
 
 def _delta(scores: Scores, side: Side) -> float:

@@ -117,10 +117,6 @@ class Scores:
         """Returns 1 for each seed that solved the task, else 0."""
         return (self.of(agent, noise, "final") >= SOLVED[self.task]).astype(float)
 
-    def bimodal(self, agent: str, noise: str) -> bool:
-        """Returns True if at least a tenth of the seeds solved the task, and a tenth did not."""
-        return bool(0.1 <= self.solved(agent, noise).mean() <= 0.9)
-
     def all_steps(self, agent: str, noise: str) -> float:
         """Returns the total number of training steps."""
         return float(self.cells[agent, noise][0].steps[-1])

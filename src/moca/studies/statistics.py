@@ -9,6 +9,7 @@ are compared seed by seed.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -187,24 +188,20 @@ def iqm(scores: ArrayLike) -> float:
     A quarter is cut from either end, rounded down as in `scipy.stats.trim_mean`: six of ten runs
     remain.
     """
-    each = np.sort(np.asarray(scores, dtype=float), axis=None)  # NaN sorts last
-    each = each[: each.size - np.count_nonzero(np.isnan(each))]
-    cut = each.size // 4
-    return float(each[cut : each.size - cut].mean()) if each.size else np.nan
+    each = np.asarray(scores, dtype=float)
+    each = each[~np.isnan(each)]
+    return float(_iqms(each[None])[0]) if each.size else np.nan
 
 
 def _iqms(samples: np.ndarray) -> np.ndarray:
-    """Returns `iqm` of every sample (samples, …) of finite scores, bit for bit."""
-    each = np.sort(samples.reshape(len(samples), -1), axis=1)
+    """Returns `iqm` of every sample (samples, runs) without NaN."""
+    each = np.sort(samples, axis=1)
     cut = each.shape[1] // 4
     return each[:, cut : each.shape[1] - cut].mean(axis=1)
 
 
-def _mean_of_each(samples: np.ndarray) -> np.ndarray:
-    return samples.reshape(len(samples), -1).mean(axis=1)
-
-
-_OF_EACH: dict[Callable, Callable[[np.ndarray], np.ndarray]] = {iqm: _iqms, np.mean: _mean_of_each}
+# Statistics that are computed for all samples at once, with the same bits.
+_OF_EACH: dict[Callable, Callable[[np.ndarray], np.ndarray]] = {iqm: _iqms, np.mean: partial(np.mean, axis=1)}
 
 
 def bootstrap(
@@ -236,7 +233,9 @@ def bootstrap(
         # NaN stays NaN: each task keeps its number of runs.
         resampled = np.where(np.isnan(each), np.nan, np.take_along_axis(each[None], drawn, axis=1))
         fast = _OF_EACH.get(statistic) if not np.isnan(resampled).any() else None
-        draws = fast(resampled) if fast else np.array([statistic(scores) for scores in resampled])
+        draws = (
+            fast(resampled.reshape(resamples, -1)) if fast else np.array([statistic(sample) for sample in resampled])
+        )
     return Estimate(float(statistic(each)), *_percentiles(draws, level), seeds, given.size)
 
 

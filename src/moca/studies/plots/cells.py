@@ -10,7 +10,7 @@ from moca.looks import ordered
 from moca.names import GYMNASIUM
 from moca.studies.grid import ACTION, parse_noise
 from moca.studies.registry import task
-from moca.studies.statistics import CELL, by_cell, curves_of, mean_t
+from moca.studies.statistics import CELL, by_cell, curves_of, means_t
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,8 +47,7 @@ class Series(NamedTuple):
         if typical:
             low, line, high = np.quantile(self.values, (0.25, 0.5, 0.75), axis=1)
             return Middle(line, low, high)
-        each = [mean_t(row) for row in self.values]
-        return Middle(*(np.array([getattr(one, name) for one in each]) for name in ("value", "low", "high")))
+        return Middle(*np.array([each[:3] for each in means_t(self.values)]).T)
 
 
 class Cells:

@@ -12,7 +12,7 @@ from moca.looks import label
 from moca.paper.claims import rules
 from moca.paper.claims.rules import ABSENT, EQUAL, HOLDS, REFUTED, UNDECIDED, Comparison, Tested
 from moca.paper.claims.scores import NOTHING, AbsentError, Scores
-from moca.paper.claims.statements import Claim, Condition, Difference, Region, Side, claims
+from moca.paper.claims.statements import Claim, Difference, Region, Side, claims
 from moca.paper.tasks import CARTPOLE, PENDULUM, TASKS
 from moca.studies import statistics
 from moca.studies.grid import by_rank
@@ -86,7 +86,8 @@ def judge(
     evaluation = ["preset", "env", "agent", "noise", "seed", "step"]
     # Each table without its duplicate rows, and tables of these.
     studies = [rows for table in given for _, rows in table.groupby(table.groupby(evaluation).cumcount())]
-    known = {cell for table in studies for cell in _cells(table)}
+    cells = (table[["env", "agent", "noise"]].drop_duplicates() for table in studies)
+    known = {cell for each in cells for cell in each.itertuples(index=False, name=None)}
     listed = [claim for claim in claims(known) if only is None or (claim.name, claim.noise) in only]
     found = dict.fromkeys(name for table in studies for name in table["preset"].unique())
     judged = []
@@ -95,10 +96,6 @@ def judge(
         scores = {task: Scores(studies, preset, task, nothing) for task in tasks}
         judged.append(_Preset(preset, scores, listed).verdicts())
     return [verdict for row in zip(*judged, strict=True) for verdict in row]
-
-
-def _cells(table: "pd.DataFrame") -> set[Condition]:
-    return set(table[["env", "agent", "noise"]].drop_duplicates().itertuples(index=False, name=None))
 
 
 @dataclass
@@ -130,7 +127,7 @@ class _Preset:
             for part in claim.parts:
                 self._measure(claim, part)
         compared = list(self.compared.values())
-        _, corrected = rules.correct([each.comparison for each in compared])
+        corrected = rules.correct([each.comparison for each in compared])
         for each, tested in zip(compared, corrected, strict=True):
             each.corrected = tested
         self._correct_regions()

@@ -160,10 +160,7 @@ def _improvements(blocks: Iterable[_Block]) -> list[Group]:
     for block in blocks:
         others = [agent for agent in block.agents if agent != "moca"]
         if "moca" in block.agents and others:
-            pairs = {
-                a: [(block.scores.get(("moca", n)), block.scores.get((a, n))) for n in block.noises] for a in others
-            }
-            rows = {agent: [_probability(*pair) for pair in each] for agent, each in pairs.items()}
+            rows = {agent: [_probability(block, agent, noise) for noise in block.noises] for agent in others}
             tables.append(block.table("P(MoCA > agent): ", block.head, rows))
     note = (
         "The probability that a random run of MoCA ends above a random run of the other agent. A tie counts half, and "
@@ -172,7 +169,8 @@ def _improvements(blocks: Iterable[_Block]) -> list[Group]:
     return [Group("Probability of improvement", note, tables)] if tables else []
 
 
-def _probability(ours: "pd.Series | None", theirs: "pd.Series | None") -> Cell | str:
+def _probability(block: _Block, agent: str, noise: str) -> Cell | str:
+    ours, theirs = (block.scores.get((each, noise)) for each in ("moca", agent))
     if ours is None or theirs is None:
         return "–"
     if min(ours.size, theirs.size) < FEW:

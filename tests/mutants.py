@@ -82,7 +82,7 @@ MOMENTS = [
     ("closed_forms/ridge.py", "2 * slope * jnp.sin", "slope * jnp.sin"),
     ("closed_forms/ridge.py", "(plus + minus) / 2 - apart", "(plus + minus) / 2"),
     ("closed_forms/polynomial.py", "_inner(p, one, two, k) / factorial(k)", "_inner(p, one, two, k)"),
-    ("closed_forms/polynomial.py", "moment -= _scale_moment(p, i) * _scale_moment(p, j)", "moment -= 1.0"),
+    ("closed_forms/polynomial.py", "moment -= p.scale_moment(i) * p.scale_moment(j)", "moment -= 1.0"),
     ("closed_forms/polynomial.py", "tensor / (2**j * factorial(j))", "tensor / 2**j"),
     ("closed_forms/polynomial.py", "joined * slope(g.arguments(p.mean)) / factorial(k)", "joined * slope(g.arguments(p.mean))"),
     ("closed_forms/polynomial.py", "p.require_moment(f.degree + g.degree)", "pass"),

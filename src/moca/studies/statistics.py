@@ -10,7 +10,7 @@ are compared seed by seed.
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -201,7 +201,7 @@ def _iqms(samples: np.ndarray) -> np.ndarray:
 
 
 # Statistics that are computed for all samples at once, with the same bits.
-_OF_EACH: dict[Callable, Callable[[np.ndarray], np.ndarray]] = {iqm: _iqms, np.mean: partial(np.mean, axis=1)}
+_OF_EACH: dict[Callable, Callable[..., Any]] = {iqm: _iqms, np.mean: partial(np.mean, axis=1)}
 
 
 def bootstrap(

@@ -7,6 +7,7 @@ observation differs from its prediction: its covariance is P S⁻¹ P, with P th
 predicted state and S = P + R that of the predicted observation.
 """
 
+from abc import abstractmethod
 from typing import Any, NamedTuple, cast
 
 import equinox as eqx
@@ -210,23 +211,29 @@ def _filled(belief: Belief, measured: Float[Array, "obs"], missing: Bool[Array, 
     return measured if missing is None else jnp.where(missing, belief.mean, measured)
 
 
-class Unfiltered(eqx.Module):
-    """Takes each observation for the state, as the paper does.
+class Filter(eqx.Module):
+    """Turns observations into beliefs; yours needs `init` and `step`.
 
-    Subclass it to write your own filter.
-
-    `model` is the agent's model of the next state, or None if it has no model.
+    If its beliefs have covariances, it says so by `keeps_covariance`, and `anticipate`,
+    `noise_variance` and `correlated` say what these are of. Otherwise the agent takes the mean of a
+    belief for the state. `model` is the agent's model of the next state, or None if it has none.
     """
+
+    @property
+    def keeps_covariance(self) -> bool:
+        """True if beliefs have covariances; `step` then returns what to store of them."""
+        return False
 
     @property
     def correlated(self) -> bool:
         """True if stored covariances are full, and not diagonals."""
         return False
 
+    @abstractmethod
     def init(self, model: ModelState | None, measured: Float[Array, "obs"]) -> Belief:
         """Returns the belief after the first observation of an episode."""
-        return Belief(measured, None)
 
+    @abstractmethod
     def step(
         self,
         model: ModelState | None,
@@ -237,9 +244,10 @@ class Unfiltered(eqx.Module):
     ) -> tuple[Belief, Float[Array, "packed"] | None]:
         """Returns the belief after an action and the next observation, and `Transition.spread`.
 
-        Without a filter, a `missing` dimension keeps its last observation.
+        That is the covariance of s′ inherited from s, packed by `moca.replay.pack`, or None for a
+        filter that keeps no covariance. `missing` marks dimensions that were not measured; it is
+        given only where some may be.
         """
-        return self.init(model, _filled(belief, measured, missing)), None
 
     def anticipate(
         self,
@@ -261,11 +269,33 @@ class Unfiltered(eqx.Module):
         return None
 
 
-class KalmanFilter(Unfiltered):
+class Unfiltered(Filter):
+    """Takes each observation for the state, as the paper does."""
+
+    def init(self, model: ModelState | None, measured: Float[Array, "obs"]) -> Belief:
+        return Belief(measured, None)
+
+    def step(
+        self,
+        model: ModelState | None,
+        belief: Belief,
+        action: Float[Array, "act"],
+        measured: Float[Array, "obs"],
+        missing: Bool[Array, "obs"] | None = None,
+    ) -> tuple[Belief, Float[Array, "packed"] | None]:
+        """Takes the observation; a `missing` dimension keeps its last one."""
+        return self.init(model, _filled(belief, measured, missing)), None
+
+
+class KalmanFilter(Filter):
     """An extended Kalman filter: predicts with the ensemble, updates with the observation."""
 
     config: Config
     env: Spaces
+
+    @property
+    def keeps_covariance(self) -> bool:
+        return True
 
     @property
     def correlated(self) -> bool:
@@ -340,6 +370,6 @@ class KalmanFilter(Unfiltered):
         return jnp.square(jnp.concatenate([deviation, hidden], axis=-1))
 
 
-def make_filter(config: Config, env: Spaces) -> Unfiltered:
+def make_filter(config: Config, env: Spaces) -> Filter:
     """Returns the filter that the config asks for."""
     return KalmanFilter(config, env) if config.belief.filter else Unfiltered()

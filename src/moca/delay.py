@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from moca import moments as mm
-from moca.belief import Belief, Pending, Unfiltered, predict
+from moca.belief import Belief, Filter, Pending, predict
 from moca.config import Config
 from moca.dynamics import GaussianEnsemble
 from moca.envs.environment import Spaces
@@ -21,10 +21,14 @@ from moca.nets import product
 from moca.replay import pack, unpack, variances
 
 
-class Enclosing(Unfiltered):
+class Enclosing(Filter):
     """A filter around another one, which answers for what this one does not say itself."""
 
-    inner: Unfiltered
+    inner: Filter
+
+    @property
+    def keeps_covariance(self) -> bool:
+        return self.inner.keeps_covariance
 
     @property
     def correlated(self) -> bool:
@@ -120,7 +124,10 @@ def predict_ahead(
     return jax.lax.scan(one, (belief, gained), (actions, due))[0]
 
 
-def for_sensor(own: Unfiltered, config: Config, env: Spaces) -> Unfiltered:
-    """Returns the filter for observations as late as the settings say."""
-    late = config.belief.filter and config.sensor.delay > 0
+def for_sensor(own: Filter, config: Config, env: Spaces) -> Filter:
+    """Returns the filter for observations as late as the settings say.
+
+    One that keeps no covariance takes them as if they were in time.
+    """
+    late = own.keeps_covariance and config.sensor.delay > 0
     return Delayed(own, env, config.sensor.delay) if late else own

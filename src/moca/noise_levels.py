@@ -65,7 +65,7 @@ def learn_noise(
         number: Its number, counted from zero.
     """
     model, belief = learner.model, agent.config.belief
-    if not belief.filter or belief.noise == "known":
+    if belief.noise == "known" or not agent.filter.keeps_covariance:
         return model
     _, episodes = newest(agent, replay, indices, number)
     size = agent.env.measured_size

@@ -22,13 +22,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from moca import moments as mm
-from moca import replay as memory
 from moca.agents import Agent
 from moca.belief import UNSEEN, Belief, update
 from moca.dynamics import Calibration, GaussianEnsemble, ModelState, NoiseLevels, linearised, noise_variance
 from moca.moments.linear import solve
 from moca.nets import decayed, descend, product, share_done
-from moca.replay import Transition
+from moca.replay import Replay, Transition, read, sensed, with_gaps
 
 EPISODES = 4  # the newest ones, from which the levels are learned
 WINDOW = 50  # steps of the filter in one term of the likelihood
@@ -53,7 +52,7 @@ class Linear(NamedTuple):
 
 
 def learn_noise(
-    agent: Agent, learner: Any, replay: memory.Replay, indices: Int[Array, "steps"], number: Int[Array, ""]
+    agent: Agent, learner: Any, replay: Replay, indices: Int[Array, "steps"], number: Int[Array, ""]
 ) -> ModelState | None:
     """Returns the model after learning the noise from the newest episodes, if that is learned.
 
@@ -85,7 +84,7 @@ def learn_noise(
 
 
 def newest(
-    agent: Agent, replay: memory.Replay, indices: Int[Array, "steps"], number: Int[Array, ""]
+    agent: Agent, replay: Replay, indices: Int[Array, "steps"], number: Int[Array, ""]
 ) -> tuple[Int[Array, "episodes"], Transition]:
     """Returns how far back each of the newest episodes is, and what the sensor saw in them.
 
@@ -93,8 +92,8 @@ def newest(
     """
     steps = len(indices)
     older = jnp.minimum(jnp.arange(EPISODES), jnp.minimum(number, len(replay) // steps - 1))
-    episodes = memory.read(replay, indices - older[:, None] * steps, agent.layout)
-    episodes = memory.sensed(memory.with_gaps(episodes))
+    episodes = read(replay, indices - older[:, None] * steps, agent.layout)
+    episodes = sensed(with_gaps(episodes))
     return older, episodes._replace(action=agent.env.from_bounds(episodes.action))
 
 

@@ -123,14 +123,14 @@ def add(replay: Replay, index: Int[Array, ""], transition: Transition) -> Replay
     return jax.lax.dynamic_update_index_in_dim(replay, row, index % len(replay), axis=0)
 
 
-def sample(replay: Replay, bits: UInt32[Array, "*n"], written: Int[Array, ""], layout: Layout) -> Transition:
+def sample(replay: Replay, words: UInt32[Array, "*n"], written: Int[Array, ""], layout: Layout) -> Transition:
     """Returns one transition per random word, uniform over the `written` so far."""
-    return read(replay, places(len(replay), bits, written), layout)
+    return read(replay, places(len(replay), words, written), layout)
 
 
-def places(capacity: int, bits: UInt32[Array, "*n"], written: Int[Array, ""]) -> Int[Array, "*n"]:
+def places(capacity: int, words: UInt32[Array, "*n"], written: Int[Array, ""]) -> Int[Array, "*n"]:
     """Returns one row index per random word, uniform over those written, up to a bias of 2⁻³²."""
-    return (bits % jnp.minimum(written, capacity).astype(jnp.uint32)).astype(jnp.int32)
+    return (words % jnp.minimum(written, capacity).astype(jnp.uint32)).astype(jnp.int32)
 
 
 def read(replay: Replay, indices: Int[Array, "*n"], layout: Layout) -> Transition:

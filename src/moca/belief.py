@@ -19,7 +19,7 @@ from moca import moments as mm
 from moca.config import Config
 from moca.dynamics import GaussianEnsemble, ModelState, linearised, noise_variance
 from moca.envs.environment import Spaces, make_noise
-from moca.nets import product
+from moca.nets import matmul
 from moca.propagation import means_over
 from moca.replay import Late, pack, unpack
 from moca.width import log_width
@@ -75,7 +75,7 @@ def predict(
     F P Fᵀ plus the ensemble's own uncertainty.
     """
     mixture, derivative = linearised(ensemble, belief.mean, action)
-    carried = product(product(derivative, cast(Array, belief.covariance)), derivative.T)
+    carried = matmul(matmul(derivative, cast(Array, belief.covariance)), derivative.T)
     mean, aleatoric, epistemic = mm.decompose(mixture, full=True)
     return Belief(mean, carried + aleatoric + epistemic), carried
 
@@ -143,8 +143,8 @@ def anticipate(
     mean, aleatoric, epistemic = mm.decompose(mixtures, full=True)
     gain = gains(aleatoric + epistemic + spread, noise)[:, None]
     own = components.covariance + (spread + jax.vmap(jnp.diag)(noise))[:, None]
-    covariance = product(product(gain, own), gain.mT)
-    moved = mean[:, None] + product(gain, (components.mean - mean[:, None])[..., None])[..., 0]
+    covariance = matmul(matmul(gain, own), gain.mT)
+    moved = mean[:, None] + matmul(gain, (components.mean - mean[:, None])[..., None])[..., 0]
     return mm.GaussianMixture(mixtures.weights, mm.Gaussian(moved, raised((covariance + covariance.mT) / 2)))
 
 

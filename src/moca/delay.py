@@ -17,7 +17,7 @@ from moca.belief import Belief, Filter, Pending, predict
 from moca.config import Config
 from moca.dynamics import GaussianEnsemble
 from moca.envs.environment import Spaces
-from moca.nets import product
+from moca.nets import matmul
 from moca.replay import pack, unpack, variances
 
 
@@ -118,7 +118,7 @@ def predict_ahead(
     def one(carry: tuple[Belief, Array], x: tuple[Array, Array]) -> tuple[tuple[Belief, Array], None]:
         (belief, gained), (action, due) = carry, x
         derivative = jax.jacfwd(lambda s: ensemble.predict(s, action).mean)(belief.mean)
-        moved = (predict(ensemble, belief, action)[0], product(product(derivative, gained), derivative.T))
+        moved = (predict(ensemble, belief, action)[0], matmul(matmul(derivative, gained), derivative.T))
         return jax.tree.map(lambda new, old: jnp.where(due, new, old), moved, carry), None
 
     return jax.lax.scan(one, (belief, gained), (actions, due))[0]

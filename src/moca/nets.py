@@ -14,8 +14,8 @@ from moca.config import Config
 
 T = TypeVar("T")
 
-# For products of covariances: recent GPUs default to TF32, whose errors make them indefinite.
-product = partial(jnp.matmul, precision="highest")
+# For covariances: recent GPUs default to TF32, whose errors make products of them indefinite.
+matmul = partial(jnp.matmul, precision="highest")
 
 
 class MLP(eqx.Module):

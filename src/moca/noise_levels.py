@@ -26,7 +26,7 @@ from moca.agents import Agent
 from moca.belief import UNSEEN, Belief, update
 from moca.dynamics import Calibration, GaussianEnsemble, ModelState, NoiseLevels, linearised, noise_variance
 from moca.moments.linear import solve
-from moca.nets import decayed, descend, product, share_done
+from moca.nets import decayed, descend, matmul, share_done
 from moca.replay import Replay, Transition, read, sensed, with_gaps
 
 EPISODES = 4  # the newest ones, from which the levels are learned
@@ -131,8 +131,8 @@ def apparent_noise(rows: Transition, size: int, actions_known: bool) -> tuple[Fl
         complete = jnp.stack(window(~missing)).all(axis=0) & jnp.stack(window(joined)[1:]).all(axis=0)
         by, third = jnp.where(complete[:, None], features, 0), jnp.where(complete, third, 0)
         by /= jnp.sqrt(jnp.mean(by**2, axis=0)) + 1e-9
-        gram = product(by.T, by) + 1e-3 * jnp.eye(by.shape[1])
-        residual = third - product(by, solve(gram, product(by.T, third)))
+        gram = matmul(by.T, by) + 1e-3 * jnp.eye(by.shape[1])
+        residual = third - matmul(by, solve(gram, matmul(by.T, third)))
         freedom = jnp.maximum(complete.sum() - by.shape[1], 1)
         high = jnp.maximum(jnp.sum(residual**2) / freedom / 20, TINY)
         pairs = (complete[1:] & complete[:-1]).sum()
@@ -236,7 +236,7 @@ def _likelier(model: ModelState, episodes: Transition, lr: Float[Array, ""]) -> 
         noise, first = (noise_variance(levels, statistics, x) for x in (linear.mean, linear.start))
         factor, added = jax.tree.map(jnp.exp, cast(Calibration, levels.process))
         more = onto * (statistics.deviation[1] * added)[: onto.shape[1]]
-        own = (jnp.tile(factor[: onto.shape[1]], size // onto.shape[1]), product(more, more.T))
+        own = (jnp.tile(factor[: onto.shape[1]], size // onto.shape[1]), matmul(more, more.T))
         nll = jax.vmap(innovation_nll, (0, 0, 0, None, None))(linear, noise, first, *own).mean()
         return nll - TIE * jnp.log(noise).mean(axis=(0, 1)).sum()
 

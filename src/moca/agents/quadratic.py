@@ -19,13 +19,13 @@ from jaxtyping import Array, Bool, Float, Int, Key, UInt8
 from moca import config
 from moca import moments as mm
 from moca.agents.agent import Agent, Info
-from moca.backup import bellman_target, cautious, needs_moments_alone, one_each, prediction_rule, twin_values
+from moca.backup import bellman_target, cautious, needs_moments_alone, one_each, prediction_rule, twin_backups
 from moca.belief import Belief, features
 from moca.critic import (
     Encoded,
     QuadraticCritic,
     advantages,
-    closed,
+    closed_part,
     descend,
     first,
     freeze,
@@ -176,7 +176,7 @@ class QuadraticAgent(Agent):
             unknown = disagreement(cast(ModelState, state.model).ensemble, batch.observation, batch.action)
             batch = batch._replace(reward=batch.reward + curiosity_left(self.config, state.updates) * unknown)
             found["disagreement"] = unknown.mean()
-        values = closed(state.targets) if self.predicts else state.targets
+        values = closed_part(state.targets) if self.predicts else state.targets
         target, ahead = self._targets(state, batch, predictions, values, key)
         state, info = self._fit_critics(state, with_width(batch), target)
         return self._sync_targets(state), info | found | ahead
@@ -228,14 +228,14 @@ class QuadraticAgent(Agent):
             gamma = gamma**horizon
         return bellman_target(batch.reward, batch.terminated, gamma, predictions, values, bounds, self.backup)
 
-    def backup(self, belief: mm.Distribution, value: mm.Function) -> Float[Array, ""]:
+    def backup(self, prediction: mm.Distribution, value: mm.Function) -> Float[Array, ""]:
         """Returns E[V(s′)] for one prediction and one value function [Eq. 5].
 
         With a caution β it is E[V(s′)] − β √Var[V(s′)]. Override it to change the target.
         """
         if config.is_off(caution := self.config.plan.caution):
-            return mm.expectation(belief, value)
-        return cautious(belief, value, caution)
+            return mm.expectation(prediction, value)
+        return cautious(prediction, value, caution)
 
     def predict(self, state: QuadraticState, batch: Transition, key: Key[Array, ""]) -> mm.Distribution:
         """Returns the distribution of s′ for each transition, actions in [−1, 1] [Alg. 1 l. 10]."""
@@ -317,10 +317,10 @@ class QuadraticAgent(Agent):
             states = cast(ModelState, before.model).ensemble.statistics
             info["reward_error"] = before.reward.model.error(states, episode)
         if self.config.agent == "moca-mc":
-            values, gamma = closed(after.targets), self.config.train.gamma
+            values, gamma = closed_part(after.targets), self.config.train.gamma
             # Sequentially: all draws at once would need more memory than the rest of the program.
-            draw = lambda k: twin_values(self.predict(after, episode, k), values)  # noqa: E731
-            exact = twin_values(jax.vmap(mm.moment_match)(self._mixtures(after, episode)), values)
+            draw = lambda k: twin_backups(self.predict(after, episode, k), values)  # noqa: E731
+            exact = twin_backups(jax.vmap(mm.moment_match)(self._mixtures(after, episode)), values)
             info |= describe_sampling(jax.lax.map(draw, jax.random.split(key, REPEATS)), exact, gamma)
         return info
 
@@ -329,7 +329,7 @@ class QuadraticAgent(Agent):
         least, most = (
             self._mixtures(state, episode._replace(action=jnp.full_like(episode.action, end))) for end in (-1, 1)
         )
-        return stakes(self._mixtures(state, episode), (least, most), closed(first(state.targets)))
+        return stakes(self._mixtures(state, episode), (least, most), closed_part(first(state.targets)))
 
 
 def perturbed(

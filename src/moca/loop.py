@@ -22,7 +22,6 @@ from moca.divergence import cause
 from moca.envs.environment import Environment, Noise, Spaces, Step
 from moca.envs.sensors import make_sensor
 from moca.exploration import ExplorationDraws, Explore
-from moca.nets import scheduled
 from moca.noise_levels import learn_noise
 from moca.replay import Pair, Replay, Transition
 from moca.smoothing import with_smoothed
@@ -165,7 +164,7 @@ def first_belief(
 def act(agent: Agent, state: LoopState, index: Int[Array, ""], exploration: ExplorationDraws) -> PolicyState:
     """Returns belief and action of a run's `index`-th step, counted from zero [Alg. 1 l. 3]."""
     step = index * agent.config.env.action_repeat
-    explore = Explore(exploration, step, step / scheduled(agent.config))
+    explore = Explore(exploration, step, step / agent.config.train.scheduled_steps)
     return PolicyState(*agent.decide(state.learner, state.belief, explore))
 
 

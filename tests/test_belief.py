@@ -15,7 +15,7 @@ from moca.agents.quadratic import QuadraticAgent
 from moca.backup import one_each
 from moca.belief import (
     Belief,
-    Filter,
+    BeliefFilter,
     KalmanFilter,
     Unfiltered,
     anticipate,
@@ -324,7 +324,7 @@ def test_innovations_that_are_missing_and_pairs_across_an_end_do_not_count():
     np.testing.assert_allclose(found["innovation_correlation"], np.mean(pairs) / np.mean(squares), rtol=1e-5)
 
 
-class Averaging(Filter):
+class Averaging(BeliefFilter):
     """A running average of the observations: a filter without covariances."""
 
     def init(self, model, measured):

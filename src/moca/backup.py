@@ -8,7 +8,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 from moca import moments as mm
-from moca.config import AGENTS
 from moca.critic import twin_axes
 from moca.nets import matmul
 
@@ -16,16 +15,28 @@ PredictionRule = Callable[[mm.GaussianMixture, Key[Array, ""], int], mm.Distribu
 Backup = Callable[[mm.Distribution, mm.Function], Float[Array, ""]]  # of one prediction and one value function
 
 
+def from_moments(rule: PredictionRule) -> PredictionRule:
+    """Marks a rule that depends on the mixture's mean and covariance alone.
+
+    A filter with full covariances may then match the members before it, which costs less.
+    """
+    cast(Any, rule).from_moments = True
+    return rule
+
+
+@from_moments
 def one_gaussian(mixture: mm.GaussianMixture, key: Key[Array, ""], samples: int) -> mm.Distribution:
     """MoCA: the Gaussian with the mixture's mean and covariance."""
     return mm.moment_match(mixture)
 
 
+@from_moments
 def mean_alone(mixture: mm.GaussianMixture, key: Key[Array, ""], samples: int) -> mm.Distribution:
     """MoCA-CE (certainty equivalence): the mixture's mean."""
     return mm.Dirac(mixture.mean)
 
 
+@from_moments
 def samples_of_it(mixture: mm.GaussianMixture, key: Key[Array, ""], samples: int) -> mm.Distribution:
     """MoCA-MC: samples from the moment-matched Gaussian instead of the closed form [choice]."""
     return mm.Empirical(mm.moment_match(mixture).sample(key, samples))
@@ -34,16 +45,6 @@ def samples_of_it(mixture: mm.GaussianMixture, key: Key[Array, ""], samples: int
 def whole_mixture(mixture: mm.GaussianMixture, key: Key[Array, ""], samples: int) -> mm.Distribution:
     """MoCA (mixture): the ensemble's mixture itself."""
     return mixture
-
-
-def prediction_rule(agent: str) -> PredictionRule:
-    """Returns the rule by which an agent predicts s′."""
-    return cast(Any, AGENTS[agent].prediction)()
-
-
-def needs_moments_alone(agent: str) -> bool:
-    """Returns whether an agent predicts the same from an ensemble's mean and covariance alone."""
-    return AGENTS[agent].prediction is not None and prediction_rule(agent) in (one_gaussian, mean_alone, samples_of_it)
 
 
 def one_each(mixtures: mm.GaussianMixture) -> mm.GaussianMixture:

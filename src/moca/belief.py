@@ -211,7 +211,7 @@ def _filled(belief: Belief, measured: Float[Array, "obs"], missing: Bool[Array, 
     return measured if missing is None else jnp.where(missing, belief.mean, measured)
 
 
-class Filter(eqx.Module):
+class BeliefFilter(eqx.Module):
     """Turns observations into beliefs; yours needs `init` and `step`.
 
     If its beliefs have covariances, it says so by `keeps_covariance`, and `anticipate`,
@@ -235,12 +235,7 @@ class Filter(eqx.Module):
 
     @abstractmethod
     def step(
-        self,
-        model: ModelState | None,
-        belief: Belief,
-        action: Float[Array, "act"],
-        measured: Float[Array, "obs"],
-        missing: Bool[Array, "obs"] | None = None,
+        self, model: Any, belief: Belief, action: Array, measured: Float[Array, "obs"], missing: Array | None = None
     ) -> tuple[Belief, Float[Array, "packed"] | None]:
         """Returns the belief after an action and the next observation, and `Transition.spread`.
 
@@ -250,11 +245,7 @@ class Filter(eqx.Module):
         """
 
     def anticipate(
-        self,
-        model: ModelState | None,
-        mixtures: mm.GaussianMixture,
-        spread: Float[Array, "n packed"] | None,
-        missing: Bool[Array, "n obs"] | None = None,
+        self, model: Any, mixtures: mm.GaussianMixture, spread: Float[Array, "n packed"] | None, missing: Any = None
     ) -> mm.GaussianMixture:
         """Returns predictions of the next belief's mean, from predictions of the next state.
 
@@ -269,25 +260,20 @@ class Filter(eqx.Module):
         return None
 
 
-class Unfiltered(Filter):
+class Unfiltered(BeliefFilter):
     """Takes each observation for the state, as the paper does."""
 
     def init(self, model: ModelState | None, measured: Float[Array, "obs"]) -> Belief:
         return Belief(measured, None)
 
     def step(
-        self,
-        model: ModelState | None,
-        belief: Belief,
-        action: Float[Array, "act"],
-        measured: Float[Array, "obs"],
-        missing: Bool[Array, "obs"] | None = None,
+        self, model: Any, belief: Belief, action: Array, measured: Float[Array, "obs"], missing: Array | None = None
     ) -> tuple[Belief, Float[Array, "packed"] | None]:
         """Takes the observation; a `missing` dimension keeps its last one."""
         return self.init(model, _filled(belief, measured, missing)), None
 
 
-class KalmanFilter(Filter):
+class KalmanFilter(BeliefFilter):
     """An extended Kalman filter: predicts with the ensemble, updates with the observation."""
 
     config: Config
@@ -302,22 +288,14 @@ class KalmanFilter(Filter):
         return self.config.belief.covariance == "full" or self.env.history is not None
 
     def init(self, model: ModelState | None, measured: Float[Array, "obs"]) -> Belief:
-        """Returns the belief after the first observation of an episode.
-
-        There, the changes in a history are zero by definition, and so not uncertain.
-        """
+        """Returns the first belief; changes in a history are zero there, and so not uncertain."""
         variance, history = self.noise_variance(model, measured), self.env.history
         if history is not None:
             variance = jnp.where(history.hidden, 0.0, variance)
         return Belief(measured, jnp.diag(variance))
 
     def step(
-        self,
-        model: Any,
-        belief: Belief,
-        action: Float[Array, "act"],
-        measured: Float[Array, "obs"],
-        missing: Bool[Array, "obs"] | None = None,
+        self, model: Any, belief: Belief, action: Array, measured: Float[Array, "obs"], missing: Array | None = None
     ) -> tuple[Belief, Float[Array, "packed"]]:
         """Predicts and updates; before the model's first batch, takes the observation alone.
 
@@ -347,11 +325,7 @@ class KalmanFilter(Filter):
         return Belief(state, history.covariance(self.noise_variance(model, state)[: history.size]))
 
     def anticipate(
-        self,
-        model: ModelState | None,
-        mixtures: mm.GaussianMixture,
-        spread: Float[Array, "n packed"] | None,
-        missing: Bool[Array, "n obs"] | None = None,
+        self, model: Any, mixtures: mm.GaussianMixture, spread: Float[Array, "n packed"] | None, missing: Any = None
     ) -> mm.GaussianMixture:
         if spread is None:
             return mixtures
@@ -370,6 +344,6 @@ class KalmanFilter(Filter):
         return jnp.square(jnp.concatenate([deviation, hidden], axis=-1))
 
 
-def make_filter(config: Config, env: Spaces) -> Filter:
+def make_filter(config: Config, env: Spaces) -> BeliefFilter:
     """Returns the filter that the config asks for."""
     return KalmanFilter(config, env) if config.belief.filter else Unfiltered()

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from moca import moments as mm
-from moca.belief import Belief, Filter, Pending, predict
+from moca.belief import Belief, BeliefFilter, Pending, predict
 from moca.config import Config
 from moca.dynamics import GaussianEnsemble
 from moca.envs.environment import Spaces
@@ -21,10 +21,10 @@ from moca.nets import matmul
 from moca.replay import pack, unpack, variances
 
 
-class Enclosing(Filter):
+class Enclosing(BeliefFilter):
     """A filter around another one, which answers for what this one does not say itself."""
 
-    inner: Filter
+    inner: BeliefFilter
 
     @property
     def keeps_covariance(self) -> bool:
@@ -124,7 +124,7 @@ def predict_ahead(
     return jax.lax.scan(one, (belief, gained), (actions, due))[0]
 
 
-def for_sensor(own: Filter, config: Config, env: Spaces) -> Filter:
+def for_sensor(own: BeliefFilter, config: Config, env: Spaces) -> BeliefFilter:
     """Returns the filter for observations as late as the settings say.
 
     One that keeps no covariance takes them as if they were in time.

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Key
 
 from moca import moments as mm
 from moca.backup import PredictionRule
-from moca.belief import Filter
+from moca.belief import BeliefFilter
 from moca.critic import QuadraticCritic
 from moca.dynamics import ModelState
 from moca.moments.supports import normal_mass
@@ -28,7 +28,7 @@ class World(NamedTuple):
 
     model: ModelState
     reward: Any  # a RewardModel, or None if the agent does not plan
-    filter: Filter
+    filter: BeliefFilter
     critic: QuadraticCritic
 
     def next_means(

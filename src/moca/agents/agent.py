@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
 from moca import pytrees  # noqa: F401  (configs may be traced)
-from moca.belief import Belief, Filter, features, make_filter
+from moca.belief import Belief, BeliefFilter, features, make_filter
 from moca.config import Config, ConfigError
 from moca.delay import for_sensor
 from moca.diagnostics import describe_model
@@ -34,7 +34,7 @@ class Agent(eqx.Module):
 
     config: Config
     env: Spaces
-    filter: Filter
+    filter: BeliefFilter
     gaps: bool = eqx.field(static=True)  # whether samples may be missing
     layout: Layout = eqx.field(static=True)  # of the rows of its replay buffer
 
@@ -54,7 +54,7 @@ class Agent(eqx.Module):
             return np.zeros(self.env.observation_size, bool)
         return self.env.history.hidden
 
-    def make_filter(self) -> Filter:
+    def make_filter(self) -> BeliefFilter:
         """Returns the filter over the state. Override it to use your own filter.
 
         It need not know of delays: see `moca.delay`.
@@ -120,7 +120,7 @@ class Agent(eqx.Module):
         return info
 
 
-def _refuse_other(own: Filter, config: Config) -> None:
+def _refuse_other(own: BeliefFilter, config: Config) -> None:
     """Raises if a filter keeps a covariance where the settings have none, or the reverse."""
     name, belief = type(own).__name__, config.belief
     if own.keeps_covariance and not belief.filter:

@@ -325,7 +325,7 @@ PLANNING = [
     ("planning.py", "/ 2 + aleatoric + epistemic", "/ 2 + aleatoric"),
     (
         "planning.py",
-        "carried = product(product(slope, joint), slope.mT)",
+        "carried = matmul(matmul(slope, joint), slope.mT)",
         "carried = slope @ (joint * jnp.eye(joint.shape[1])) @ slope.mT",
     ),
     ("planning.py", "return (discount * gamma, mean, covariance)", "return (discount, mean, covariance)"),
@@ -333,7 +333,7 @@ PLANNING = [
     ("reward.py", "belief.covariance / (scale[:, None] * scale)", "belief.covariance / scale"),
     ("reward.py", "self.statistics.mean + self.statistics.deviation * mm", "self.statistics.deviation * mm"),
     ("backup.py", "jnp.sum(curvature * curvature.T) / 2", "jnp.sum(curvature * curvature) / 2"),
-    ("backup.py", "variances + jnp.square(means - belief.weights @ means)", "variances"),
+    ("backup.py", "variances + jnp.square(means - prediction.weights @ means)", "variances"),
     ("planning.py", "joint, inside[:, :, None] * slope", "joint, slope"),
     ("agents/quadratic.py", "gamma = gamma**horizon", "gamma = gamma"),
     (
@@ -403,7 +403,7 @@ IMAGINATION = [
     ),
     ("imagination.py", "* jnp.sqrt(variance)[:, None]", "* variance[:, None]"),
     ("imagination.py", "whole.covariance + more)", "whole.covariance + more * jnp.eye(more.shape[-1]))"),
-    ("imagination.py", "prediction.points + product(moves, root.mT)", "following.points"),
+    ("imagination.py", "prediction.points + matmul(moves, root.mT)", "following.points"),
     ("imagination.py", "whole.components.covariance + more[:, None]", "whole.components.covariance"),
     ("imagination.py", "first = first._replace(action_variance", "first._replace(action_variance"),
     ("critic.py", "- jnp.sum(self.factor * (covariance @ self.factor)) / 2", ""),
@@ -433,7 +433,7 @@ HORIZONS = [
     ("horizons.py", "shares / shares.sum(axis=0)", "shares"),
     ("horizons.py", "* jnp.abs(targets).max(axis=0)", "* 0"),
     ("horizons.py", "jnp.arange(1, len(weights) + 1) @", "jnp.arange(len(weights)) @"),
-    ("backup.py", "product(product(slope, covariance), slope) + jnp.sum", "jnp.sum"),
+    ("backup.py", "matmul(matmul(slope, covariance), slope) + jnp.sum", "jnp.sum"),
     ("config/fitting.py", "config.dynamics.samples < 2", "False"),
     ("agents/quadratic.py", 'if plan.weights == "variance":', "if False:"),
 ]

@@ -110,6 +110,6 @@ class SensorConfig:
         return bool(self.delay or self.history) or not (is_off(self.drop) and is_off(self.stick))
 
 
-def is_off(probability: object) -> bool:
-    """Returns True for a probability of exactly zero, which is not traced."""
-    return type(probability) is float and probability == 0
+def is_off(number: object) -> bool:
+    """Returns True for a setting of exactly zero; a program leaves out what it scales."""
+    return type(number) is float and number == 0

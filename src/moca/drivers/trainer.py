@@ -25,7 +25,7 @@ from moca.envs.history import with_history
 from moca.envs.named import named
 from moca.envs.sensors import make_sensor, masked
 from moca.loop import init_run
-from moca.memory import refuse_too_large
+from moca.memory_estimate import refuse_too_large
 
 
 class Report(NamedTuple):

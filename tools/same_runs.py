@@ -3,10 +3,10 @@
     python tools/same_runs.py OLDER [--agents …] [--presets …] [--envs …] [--rename tuned=told]
 
 OLDER is the folder `src` of an older version: `git worktree add OLDER_TREE COMMIT`. A change that
-only moves code leaves metrics.jsonl as it is, byte for byte. For other changes the table gives the
-largest relative difference, and where it is, after the first hundred updates and at the end. Each
-run is a process of its own on one CPU device, with small networks; both versions are compiled with
-the same flags. All agents and presets in both kinds of environments take an hour on one core.
+only moves code leaves metrics.jsonl as it is, byte for byte. Otherwise the output has the largest
+relative differences within the first hundred updates and within the whole run, those of small
+differences of large numbers (such as ce_gap) apart. Runs use small networks and one CPU device, and
+compile with the same flags. All agents, presets and environments take an hour.
 """
 
 import argparse
@@ -51,7 +51,7 @@ def metrics(source: Path, env: str, agent: str, preset: str) -> bytes:
 
 
 def compared(older: bytes, newer: bytes) -> str:
-    """Returns whether metrics are the same, or how far they differ in what both versions measure."""
+    """Returns in words how far the metrics that both versions measure differ."""
     if older == newer:
         return "the same bytes"
     rows = [[json.loads(line) for line in text.splitlines()] for text in (older, newer)]

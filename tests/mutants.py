@@ -4,7 +4,7 @@
     python tests/mutants.py [moments] [directories] [stateful] [planning] [imagination] [horizons] [claims]
 
 Run by `make mutants`. A mutant that no test kills is a hole in the suite, and the exit code says so. The test that
-killed a mutant is noted in killers.json and comes first the next time.
+killed a mutant is noted in killers.json, which is kept in the repository, and comes first the next time.
 """
 
 import json
@@ -490,7 +490,7 @@ def surviving(name: str) -> list[str]:
     if found := [reason for file, old, _ in mutants if (reason := misplaced(ROOT / "src", folder, file, old))]:
         raise SystemExit("\n".join(found))
     survivors, killers = [], json.loads(KILLERS.read_text()) if KILLERS.exists() else {}
-    known = killers.get(name, {})
+    known = {one: by for one, by in killers.get(name, {}).items() if one in map(label, mutants)}
     with ThreadPoolExecutor(2) as pool:
         found = pool.map(lambda mutant: killer(folder, mutant, tests, known.get(label(mutant))), mutants)
         for number, (mutant, by) in enumerate(zip(mutants, found, strict=True), 1):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from moca.arguments import Parser, a_path, add_device, add_trust, at_least_one, from_zero, seconds
 from moca.config import ConfigError, nearest, parse_assignment
+from moca.runs.interrupts import DivergedRun
 from moca.studies import grid, look, registry, results
 
 
@@ -101,6 +102,8 @@ def _study(arguments: argparse.Namespace) -> None:
     table = launch.study(plan, out, launcher=arguments.launcher, options=options, console=console)
     print(_page(out, None))
     print(table)
+    if causes := results.all_diverged(out, jobs):
+        raise DivergedRun(f"every run of the study diverged: {causes}")
 
 
 def _figure(arguments: argparse.Namespace) -> None:

@@ -31,6 +31,8 @@ def test_the_conclusion():
         "Of the paper’s 2 claims about these tasks, 2 are not measured. "
         "2 claims were not measured: MoCA has not learned (2)."
     )
+    alone = Parsed(section.conclusion(found[-2:])).all("p")  # of one preset, `tables` says why
+    assert [e["text"] for e in alone] == ["Of the paper’s 2 claims about these tasks, 2 are not measured."]
     items = [e["text"].replace("\u00a0", " ") for e in parsed.all("li")]
     assert items == [
         "says above-moca-ce (by a rule): ✓holds at σ 0.05 (48 ± 25), σ 0.1 (−9 ± 1); ?undecided at σ 0.025 (48 ± 25).",
@@ -68,3 +70,10 @@ def test_many_reasons_are_counted():
     assert told.startswith("7 claims were not measured: reason 0 (1), ")
     assert told.endswith("reason 4 (1), 2 other reasons")
     assert claims.not_measured(found[:1]) == "One claim was not measured: reason 0 (1)"
+
+
+def test_reasons_that_differ_in_the_noise_alone_are_one():
+    reasons = ["SAC: not run at 0.1", "SAC: not run at state-norm 0.05", "SAC: not run without noise", "BNAF: not run"]
+    found = [[judged("above-sac", "0.05", "not measured", measured=reason)] for reason in reasons]
+    told = "4 claims were not measured: SAC: not run at other noise levels (3), BNAF: not run (1)"
+    assert claims.not_measured(found) == told

@@ -158,8 +158,8 @@ def _improvements(blocks: Iterable[_Block]) -> list[Group]:
     """Returns the probability that MoCA scores above each other agent, where both were run."""
     tables = []
     for block in blocks:
-        others = [agent for agent in block.agents if agent != "moca"]
-        if "moca" in block.agents and others:
+        others, seeds = [agent for agent in block.agents if agent != "moca"], next(iter(block.scores.values())).size
+        if "moca" in block.agents and others and seeds >= FEW:
             pairs = {
                 a: [(block.scores.get(("moca", n)), block.scores.get((a, n))) for n in block.noises] for a in others
             }
@@ -175,8 +175,6 @@ def _improvements(blocks: Iterable[_Block]) -> list[Group]:
 def _probability(ours: "pd.Series | None", theirs: "pd.Series | None") -> Cell | str:
     if ours is None or theirs is None:
         return "–"
-    if min(ours.size, theirs.size) < FEW:
-        return "too few runs"
     found = statistics.improvement(ours, theirs)
     if not math.isfinite(found.low):
         word = {0.0: "no pairs", 1.0: "all pairs"}.get(found.value, "ties alone")

@@ -47,12 +47,18 @@ def to_markdown(verdicts: Sequence[Verdict]) -> str:
 
 def not_measured(rows: Sequence[Sequence[Verdict]]) -> str:
     """Returns the number of claims that were not measured, and the reasons."""
-    found = Counter(why for row in rows for why in {re.sub(r" \([^()]*\)$", "", verdict.measured) for verdict in row})
+    found = Counter(why for row in rows for why in {_reason(verdict.measured) for verdict in row})
     often = sorted(found.items(), key=lambda item: (-item[1], item[0]))  # ties in a fixed order
     told = [f"{why} ({count})" for why, count in often[:REASONS]]
     more = len(found) - REASONS
     told += [f"{more} other reason{'s' * (more > 1)}"] if more > 0 else []
     return f"{'One claim was' if len(rows) == 1 else f'{len(rows)} claims were'} not measured: {', '.join(told)}"
+
+
+def _reason(measured: str) -> str:
+    """Returns the reason without the numbers of one claim, so that equal reasons can be counted."""
+    text = re.sub(r" \([^()]*\)$", "", measured)
+    return re.sub(r": not run (at|without) .*", ": not run at other noise levels", text)
 
 
 def counts(verdicts: Sequence[Verdict]) -> str:

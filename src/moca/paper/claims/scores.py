@@ -102,9 +102,15 @@ class Scores:
         key = (agent, noise, score)
         if key not in self._known:
             if (agent, noise) not in self.cells:
-                raise AbsentError("not run")
+                raise AbsentError(f"not run{self._elsewhere(agent, noise)}")
             self._known[key] = self._scored(*key).dropna()
         return self._known[key]
+
+    def _elsewhere(self, agent: str, noise: str) -> str:
+        """Returns " at 0.1" or " without noise" if the agent was run at other noise levels."""
+        if not any(each == agent for each, _ in self.cells):
+            return ""
+        return " without noise" if noise == "0" else f" at {noise}"
 
     def learned(self, agent: str, noise: str) -> bool:
         """Returns True if the agent learned: its mean peak return is above the bar.

@@ -165,6 +165,9 @@ class EarlyStopping(Callback):
         self._goal = np.inf if goal is None else real("goal", goal, -np.inf)
         self.options = f"--patience {self._patience}"
 
+    def __repr__(self) -> str:
+        return f"EarlyStopping({self._patience}, rise={self._rise:g}, goal={self._goal:g}, metric={self._metric!r})"
+
     def start(self, run: Run) -> bool | None:
         """Replays the evaluations before an interruption, but not those before an end or a stop.
 
@@ -198,8 +201,8 @@ class EarlyStopping(Callback):
         if mean >= self._goal:
             self.reason = f"{self._metric} reached {self._goal:g}"
         elif self._since >= self._patience:
-            several = "evaluations" if self._patience > 1 else "evaluation"
-            self.reason = f"{self._metric} did not rise in {self._patience} {several} (--patience)"
+            count = f"{self._patience} evaluation{'s' * (self._patience > 1)}"
+            self.reason = f"{self._metric} did not rise in {count} (--patience)"
         return bool(self.reason)
 
 
@@ -223,6 +226,9 @@ class KeepBest(Callback):
         self._most = whole("candidates", candidates, 2, CANDIDATES)
         self.ending = f"Comparing the best policies over {self._episodes} new episodes each …"
         self._saved: tuple[list[np.ndarray], Any] = [], None
+
+    def __repr__(self) -> str:
+        return f"KeepBest(episodes={self._episodes}, candidates={self._most})"
 
     def take(self, candidates: list[np.ndarray], like: Any) -> None:
         """Stores the candidates of a checkpoint."""

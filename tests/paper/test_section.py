@@ -1,7 +1,10 @@
 """The claims on the page of a study: the conclusion, and the tables of verdicts."""
 
+import numpy as np
+
 from moca.paper import claims
 from moca.paper import report as section
+from tests.studies import made
 from tests.studies.test_report import Parsed
 
 
@@ -72,8 +75,13 @@ def test_many_reasons_are_counted():
     assert claims.not_measured(found[:1]) == "One claim was not measured: reason 0 (1)"
 
 
-def test_reasons_that_differ_in_the_noise_alone_are_one():
-    reasons = ["SAC: not run at 0.1", "SAC: not run at state-norm 0.05", "SAC: not run without noise", "BNAF: not run"]
-    found = [[judged("above-sac", "0.05", "not measured", measured=reason)] for reason in reasons]
-    told = "4 claims were not measured: SAC: not run at other noise levels (3), BNAF: not run (1)"
-    assert claims.not_measured(found) == told
+def test_an_agent_that_was_run_at_another_noise_is_said_to_be():
+    """In the count of reasons; a row tells its noise itself."""
+    rows = made.table("CartpoleBalance", "moca", "0.05", np.full(5, 900.0))
+    found = [verdict for verdict in claims.judge(rows) if verdict.claim == "above-sac"]
+    elsewhere = next(verdict for verdict in found if verdict.noise == "0.025")
+    assert (elsewhere.measured, elsewhere.reason) == ("MoCA: not run", "MoCA: not run at other noise levels")
+    here = next(verdict for verdict in found if verdict.noise == "0.05")
+    assert here.measured == here.reason == "SAC: not run"
+    told = "2 claims were not measured: MoCA: not run at other noise levels (1), SAC: not run (1)"
+    assert claims.not_measured([[elsewhere], [here]]) == told

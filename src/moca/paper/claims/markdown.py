@@ -47,7 +47,7 @@ def to_markdown(verdicts: Sequence[Verdict]) -> str:
 
 def not_measured(rows: Sequence[Sequence[Verdict]]) -> str:
     """Returns the number of claims that were not measured, and the reasons."""
-    found = Counter(why for row in rows for why in {_reason(verdict.measured) for verdict in row})
+    found = Counter(why for row in rows for why in {_reason(verdict) for verdict in row})
     often = sorted(found.items(), key=lambda item: (-item[1], item[0]))  # ties in a fixed order
     told = [f"{why} ({count})" for why, count in often[:REASONS]]
     more = len(found) - REASONS
@@ -55,10 +55,9 @@ def not_measured(rows: Sequence[Sequence[Verdict]]) -> str:
     return f"{'One claim was' if len(rows) == 1 else f'{len(rows)} claims were'} not measured: {', '.join(told)}"
 
 
-def _reason(measured: str) -> str:
+def _reason(verdict: Verdict) -> str:
     """Returns the reason without the numbers of one claim, so that equal reasons can be counted."""
-    text = re.sub(r" \([^()]*\)$", "", measured)
-    return re.sub(r": not run (at|without) .*", ": not run at other noise levels", text)
+    return re.sub(r" \([^()]*\)$", "", verdict.reason or verdict.measured)
 
 
 def counts(verdicts: Sequence[Verdict]) -> str:

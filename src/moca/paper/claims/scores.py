@@ -40,6 +40,7 @@ NOTHING = {CARTPOLE: 697.6, PENDULUM: 0.8}  # the mean return of the zero action
 LEARNED = 0.1  # fraction of the way from doing nothing to the largest return
 LAST = 0.1  # the fraction of training over which final returns are averaged
 SECOND_HALF = ", second half"
+NOT_RUN = "not run at other noise levels"  # though at some
 
 
 class AbsentError(Exception):
@@ -102,15 +103,9 @@ class Scores:
         key = (agent, noise, score)
         if key not in self._known:
             if (agent, noise) not in self.cells:
-                raise AbsentError(f"not run{self._elsewhere(agent, noise)}")
+                raise AbsentError(NOT_RUN if any(each == agent for each, _ in self.cells) else "not run")
             self._known[key] = self._scored(*key).dropna()
         return self._known[key]
-
-    def _elsewhere(self, agent: str, noise: str) -> str:
-        """Returns " at 0.1" or " without noise" if the agent was run at other noise levels."""
-        if not any(each == agent for each, _ in self.cells):
-            return ""
-        return " without noise" if noise == "0" else f" at {noise}"
 
     def learned(self, agent: str, noise: str) -> bool:
         """Returns True if the agent learned: its mean peak return is above the bar.

@@ -185,7 +185,8 @@ def _named(name: str, settings: dict[str, Any], render_mode: str | None = None) 
     except ConfigError:
         raise
     except gymnasium.error.UnregisteredEnv as error:
-        raise ConfigError(f"Gymnasium has no {name}.{nearest(name, gymnasium.registry)} It says: {error}") from None
+        hint = nearest(name, gymnasium.registry) or f" It says: {error}"  # which may suggest something else
+        raise ConfigError(f"Gymnasium has no {name}.{hint}") from None
     except (gymnasium.error.Error, ImportError) as error:
         raise ConfigError(f"Gymnasium cannot make {name}: {_with_extra(error)}") from None
     except Exception as error:  # whatever its code raises

@@ -46,7 +46,7 @@ def add_commands(command: Callable[[str, Callable[[argparse.Namespace], None], s
 
     figure = command("figure", _figure, "draw a figure of the paper, or of a study")
     made = [f"{name}: {figure.text}" for name, figure in registry.figures().items()]
-    own = f"{', '.join(registry.grids())}, your own TOML file, or a study's directory: the figures of that study"
+    own = "or the name of a study (see moca study --help), its TOML file or its directory"
     figure.add_argument("name", help=f"{'; '.join(made)}; {own}")
     figure.add_argument("--results", type=a_path, metavar="DIR", help="the study's directory (default: studies/NAME)")
     figure.add_argument("--out", type=a_path, default=Path("figures"), help="folder for the files (default: figures)")

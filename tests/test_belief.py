@@ -8,15 +8,28 @@ import numpy as np
 import pytest
 import scipy.stats
 
+import moca
 from moca import moments as mm
 from moca.agents import make_agent
+from moca.agents.quadratic import QuadraticAgent
 from moca.backup import one_each
-from moca.belief import Belief, anticipate, anticipate_diagonal, gains, predict, update
-from moca.config import override
+from moca.belief import (
+    Belief,
+    BeliefFilter,
+    KalmanFilter,
+    Unfiltered,
+    anticipate,
+    anticipate_diagonal,
+    gains,
+    predict,
+    update,
+)
+from moca.config import ConfigError, override
 from moca.diagnostics import Outlook, check_filter, describe_model
 from moca.drivers import ScanTrainer
 from moca.dynamics import make_model
-from moca.replay import Transition, pack, read, unpack, with_gaps
+from moca.loop import follow
+from moca.replay import Layout, Transition, add, empty, pack, read, unpack, with_gaps
 from tests import probes
 
 A = np.array([[0.95, 0.1, 0.0], [0.0, 0.8, 0.2], [-0.1, 0.0, 0.9]])
@@ -309,3 +322,76 @@ def test_innovations_that_are_missing_and_pairs_across_an_end_do_not_count():
     assert 0 < len(pairs) < 8
     np.testing.assert_allclose(found["innovation_squared"], np.mean(squares), rtol=1e-5)
     np.testing.assert_allclose(found["innovation_correlation"], np.mean(pairs) / np.mean(squares), rtol=1e-5)
+
+
+class Averaging(BeliefFilter):
+    """A running average of the observations: a filter without covariances."""
+
+    def init(self, model, measured):
+        return Belief(measured, None)
+
+    def step(self, model, belief, action, measured):
+        return Belief(0.5 * belief.mean + 0.5 * measured, None), None
+
+
+class Forgetful(KalmanFilter):
+    """One that says it keeps a covariance, and returns none."""
+
+    def step(self, *given, **gaps):
+        return super().step(*given, **gaps)[0], None
+
+
+def user_agent(made):
+    """An agent with a filter of its own, registered as `mine`."""
+    moca.register_agent(
+        "mine", type("Mine", (QuadraticAgent,), {"make_filter": lambda self: made(self.config, self.env)})
+    )
+
+
+RANGES = {"value.low": (-3.0, -3.0), "value.high": (3.0, 3.0), "value.lengthscales": (1.0, 1.0), "noise.sigma": 0.3}
+LEARNED = {"belief.filter": True, "belief.noise": "learned"} | RANGES
+
+
+def test_a_filter_without_covariances_trains_where_the_settings_have_one(registries):
+    """A row holds no covariance then, and the belief's means are the states; nothing asks for a noise."""
+    user_agent(lambda config, env: Averaging())
+    config = override(probes.tiny(), {"agent": "mine", "train.steps": 20, **LEARNED})
+    trainer = probes.without_scores(ScanTrainer([config], [0], probes.Drift()))
+    (report,) = trainer
+    assert np.isfinite([value for name, value in report.metrics.items() if name.startswith(("critic", "calib"))]).all()
+    assert "noise_level" not in report.metrics
+    layout = make_agent(config, trainer.env).layout
+    assert layout == Layout(2, 1)
+    rows = jax.device_get(read(trainer.state.replay[0], jnp.arange(20), layout))
+    np.testing.assert_array_equal(rows.observation[1:], rows.next_observation[:-1])
+    assert np.diff(rows.next_observation, axis=0).std() < 0.8 * 2**0.5 * 0.3
+    assert rows.measured is None
+
+
+def test_a_row_that_does_not_fit_the_buffer_is_refused(registries):
+    user_agent(Forgetful)
+    agent = make_agent(override(probes.tiny(), {"agent": "mine", **LEARNED, "belief.noise": "known"}), probes.Drift())
+
+    def stored(key):
+        learner, (s, a, r) = agent.init(key), (jnp.zeros(2), jnp.zeros(1), jnp.zeros(()))
+        belief = agent.filter.init(learner.model, s)
+        return add(empty(4, agent.layout), 0, follow(agent, learner, belief, a, s, r, jnp.array(False))[1])
+
+    with pytest.raises(
+        ValueError, match=r"7 numbers does not fit .* rows of 11: `step` of a filter .* keeps_covariance"
+    ):
+        jax.eval_shape(stored, jax.random.key(0))
+
+
+def test_a_filter_and_the_settings_must_agree(registries):
+    user_agent(lambda config, env: KalmanFilter(config, env) if config.belief.covariance == "full" else Unfiltered())
+    for settings, message in (
+        ({"belief.covariance": "full"}, "KalmanFilter keeps a covariance, which needs belief.filter = true"),
+        ({"belief.filter": True, "belief.width": True}, "belief.width = true needs a filter that keeps a covariance"),
+        (
+            {"belief.filter": True, "belief.smoothing": True},
+            "belief.smoothing = true needs a filter that .* Unfiltered",
+        ),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            make_agent(override(probes.tiny(), {"agent": "mine", **RANGES, **settings}), probes.Drift())

@@ -8,7 +8,7 @@ import pytest
 
 from moca import moments as mm
 from moca.agents import make_agent
-from moca.backup import cautious, mean_alone, one_gaussian, samples_of_it, spread_of, whole_mixture
+from moca.backup import cautious, mean_alone, one_gaussian, samples_of_it, variance_of_value, whole_mixture
 from moca.belief import Unfiltered
 from moca.config import ConfigError, DynamicsConfig
 from moca.critic import QuadraticCritic
@@ -264,7 +264,7 @@ def test_the_learned_reward_is_closed_form_and_learns(kind):
 def test_caution_is_a_bound_and_zero_is_not_there():
     value = mm.Erf(jnp.array([1.0, -0.5]), jnp.array([[1.0, 0.5], [0.3, -1.0]]), jnp.zeros(2))
     belief = mm.DiagonalGaussian(jnp.array([0.2, 0.1]), jnp.array([0.3, 0.4]))
-    bound = jax.jit(lambda b, v: mm.expectation(b, v) - 0.5 * jnp.sqrt(spread_of(b, v)))(belief, value)
+    bound = jax.jit(lambda b, v: mm.expectation(b, v) - 0.5 * jnp.sqrt(variance_of_value(b, v)))(belief, value)
     careful = make_agent(settings(plan__caution=0.5), probes.Drift())
     np.testing.assert_allclose(jax.jit(careful.backup)(belief, value), bound, rtol=1e-6)
     plain = make_agent(settings(), probes.Drift())
@@ -280,7 +280,7 @@ def test_the_variance_is_that_of_a_quadratic_and_below_that_of_others():
     belief = mm.Gaussian(jnp.array([0.2, 0.1]), covariance)
     quadratic = mm.Quadratic(jnp.array([[1.0, 0.3], [0.3, -2.0]]), jnp.ones(2))
     both = jax.jit(
-        lambda distribution, function: (spread_of(distribution, function), mm.variance(distribution, function))
+        lambda distribution, function: (variance_of_value(distribution, function), mm.variance(distribution, function))
     )
     np.testing.assert_allclose(*both(belief, quadratic), rtol=1e-5)
     keys = jax.random.split(jax.random.key(0))

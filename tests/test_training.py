@@ -14,7 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from moca import replay as memory
 from moca.agents import make_agent
 from moca.config import ConfigError
 from moca.devices import compiled, for_one_call
@@ -22,10 +21,11 @@ from moca.drivers import ScanTrainer
 from moca.exploration import normals
 from moca.loop import LoopState, StepDraws, draw_step, draw_steps, learn
 from moca.nets import decayed
+from moca.replay import Layout, Transition, empty, read, sample
 from tests import probes
 
 pytestmark = pytest.mark.usefixtures("programs_made_once")
-LAYOUT = memory.Layout(2, 1)
+LAYOUT = Layout(2, 1)
 
 
 def trained(configs=None, seeds=(0,), env=None, episodes=None, scored=True, **settings):
@@ -62,8 +62,8 @@ def test_ten_seeds_are_ten_runs(ten):
         assert len({np.asarray(own).tobytes() for own in weight}) == 10
     rows = np.asarray(trainer.state.replay)
     assert len({row.tobytes() for row in rows[:, 0]}) == 10
-    sample = jax.vmap(lambda replay, key: memory.sample(replay, jax.random.bits(key, (16,)), jnp.array(60), LAYOUT))
-    batches = sample(np.broadcast_to(rows[:1], rows.shape), trainer.state.key)
+    samples = jax.vmap(lambda replay, key: sample(replay, jax.random.bits(key, (16,)), jnp.array(60), LAYOUT))
+    batches = samples(np.broadcast_to(rows[:1], rows.shape), trainer.state.key)
     assert len({np.asarray(own).tobytes() for own in batches.observation}) == 10
 
 
@@ -95,7 +95,7 @@ def test_sampling_is_uniform_over_what_was_written():
     replay = jnp.arange(8.0)[:, None] * jnp.ones(7)
     for written, held in ((3, 3), (8, 8), (50, 8)):
         bits = jax.random.bits(jax.random.key(written), (20_000,))
-        rows = np.asarray(memory.sample(replay, bits, jnp.array(written), LAYOUT).reward).astype(int)
+        rows = np.asarray(sample(replay, bits, jnp.array(written), LAYOUT).reward).astype(int)
         np.testing.assert_allclose(np.bincount(rows, minlength=8)[:held] / len(rows), 1 / held, atol=0.02)
         assert rows.max() == held - 1
 
@@ -205,10 +205,10 @@ def test_the_random_numbers_of_many_steps_are_those_of_each():
         for draws in (drawn, one(key)):
             np.testing.assert_array_equal(draws.noise, jax.random.normal(noise_key, (2,)))
             np.testing.assert_array_equal(draws.disturbance, jax.random.normal(action_key, (1,)))
-            np.testing.assert_array_equal(draws.rows, jax.random.bits(row_key, (3, batch)))
-            np.testing.assert_array_equal(draws.updates.multiplicity, counts)
-            assert (draws.updates.prediction == jnp.stack([key for _, key in lessons])).all()
-            assert draws.restart == restart_key
+            np.testing.assert_array_equal(draws.batch_words, jax.random.bits(row_key, (3, batch)))
+            np.testing.assert_array_equal(draws.update_draws.multiplicity, counts)
+            assert (draws.update_draws.prediction == jnp.stack([key for _, key in lessons])).all()
+            assert draws.restart_key == restart_key
     np.testing.assert_array_equal(normals(keys[0], 4, 3), jax.random.normal(keys[0], (4, 3)))
 
 
@@ -216,12 +216,12 @@ def test_the_random_numbers_of_many_steps_are_those_of_each():
 @pytest.mark.parametrize(("updates", "learned", "told"), [(2, 2, 3.0), (0, 0, 0.0)])
 def test_a_step_learns_from_so_many_batches_and_tells_their_average(traced, updates, learned, told):
     agent = SimpleNamespace(
-        config=probes.tiny(train__updates=2), env=probes.Drift(), gaps=False, layout=memory.Layout(2, 1),
+        config=probes.tiny(train__updates=2), env=probes.Drift(), gaps=False, layout=Layout(2, 1),
         update=lambda learner, batch, number: (learner + 1, {"number": number}),
     )  # fmt: skip
-    state = LoopState(None, jnp.zeros(()), memory.empty(4, agent.layout), None)
+    state = LoopState(None, jnp.zeros(()), empty(4, agent.layout), None)
     draws = StepDraws(None, jnp.zeros((2, 16), jnp.uint32), jnp.array([1.0, 5.0]), None, None, None)
-    seen = memory.Transition(jnp.ones(2), jnp.ones(1), jnp.ones(()), jnp.ones(2), jnp.zeros(()))
+    seen = Transition(jnp.ones(2), jnp.ones(1), jnp.ones(()), jnp.ones(2), jnp.zeros(()))
     step = lambda count: learn(agent, state, seen, jnp.array(0), draws, count)  # noqa: E731
     after, info = jax.jit(step)(updates) if traced else step(updates)
     assert (after.learner, info.info["number"], info.learned) == (learned, told, float(updates > 0))
@@ -366,7 +366,7 @@ FILTER = {"belief__filter": True, "dynamics__width": 16, "dynamics__members": 2,
 def test_what_the_filter_stores():
     """The mean it acts on is between prediction and observation; before the model learns it is the observation."""
     trainer, _ = trained(noise__sigma=0.3, episodes=2, scored=False, **FILTER)
-    rows = jax.device_get(memory.read(trainer.state.replay[0], jnp.arange(40), memory.Layout(2, 1, filtered=True)))
+    rows = jax.device_get(read(trainer.state.replay[0], jnp.arange(40), Layout(2, 1, filtered=True)))
     warm, filtered = slice(0, 20), slice(21, 40)
     np.testing.assert_array_equal(rows.next_observation[warm], rows.measured[warm])
     np.testing.assert_allclose(rows.spread[warm], 0.3**2, rtol=1e-6)
@@ -377,7 +377,7 @@ def test_what_the_filter_stores():
 
 def test_without_noise_the_filter_changes_nothing():
     trainer, _ = trained(episodes=2, scored=False, **FILTER)
-    rows = jax.device_get(memory.read(trainer.state.replay[0], jnp.arange(40), memory.Layout(2, 1, filtered=True)))
+    rows = jax.device_get(read(trainer.state.replay[0], jnp.arange(40), Layout(2, 1, filtered=True)))
     np.testing.assert_allclose(rows.next_observation, rows.measured, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(rows.spread[21:], 0, atol=1e-9)
 

@@ -7,7 +7,7 @@ import pytest
 
 from moca import config
 from moca import moments as mm
-from moca.critic import Encoded, closed, descend, first, freeze, twin, value_rates
+from moca.critic import Encoded, closed_part, descend, first, freeze, twin, value_rates
 from moca.nets import ADAM
 from moca.values import make_value
 
@@ -54,7 +54,7 @@ def test_only_the_paper_s_rbf_is_frozen(kind):
 def test_an_encoder_is_shared_and_what_stands_behind_it_is_closed_form():
     made, settings = value("erf", encoder=3)
     assert isinstance(made, Encoded)
-    assert (made.dimension, closed(made).dimension) == (2, 3)
+    assert (made.dimension, closed_part(made).dimension) == (2, 3)
     both = twin(made)
     assert both.inner.weights.shape == (2, 12)
     assert [leaf.shape for leaf in both.encoder.weights] == [leaf.shape for leaf in made.encoder.weights]

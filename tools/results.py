@@ -13,6 +13,7 @@ import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
+import claims_page
 import effect
 import pandas as pd
 import searches
@@ -29,12 +30,6 @@ UNJUDGED = ("further", "raw-between", "told-between")  # other tasks, and levels
 JUDGED = [name for name in STUDIES if name not in UNJUDGED]  # their tables decide the paper's claims
 COLUMNS = ("moca", "moca-mixture", "moca-mc-16", "moca-mc-4", "moca-mc-1", "moca-ce", "naf", "bnaf", "sac-usual", "sac")
 START, END = "<!-- {}: written by tools/results.py -->\n", "<!-- end -->"
-
-INTRO = """\
-What the paper states about its experiments, in our words, and what the studies in this folder say about it, by the
-rules in [docs/replication.md](../docs/replication.md). `tools/results.py` writes this page, and
-`claims.json` with p-values and unrounded differences; `tests/paper/test_claims_again.py` computes every
-verdict a second time."""
 
 
 def made(out: Path, drawn: Sequence[str]) -> dict[Path, Path]:
@@ -55,8 +50,8 @@ def made(out: Path, drawn: Sequence[str]) -> dict[Path, Path]:
     found = ROOT / "results" / "searches"
     equal = searches.judge(found / "best.parquet", nothing())
     for name, text in {
-        "claims.md": claims_page(verdicts, equal, fixed),
-        "claims.json": claims.to_json(verdicts + equal + fixed, JUDGED),
+        "claims.md": claims_page.page(verdicts, equal, fixed),
+        "claims.json": claims_page.to_json(verdicts + equal + fixed, JUDGED),
     }.items():
         (out / name).write_text(text)
         files[out / name] = ROOT / "results" / name
@@ -97,23 +92,7 @@ def nothing() -> dict[str, float]:
 def judged(tables: list[pd.DataFrame]) -> tuple[list[claims.Verdict], list[claims.Verdict]]:
     """Returns the verdicts that depend on a preset, and those that do not."""
     benchmarks = [json.loads(path.read_text()) for path in sorted((ROOT / "results" / "benchmarks").glob("*.json"))]
-    return claims.judge(tables, nothing()), claims.judge_fixed(benchmarks)
-
-
-def claims_page(verdicts: list[claims.Verdict], equal: list[claims.Verdict], fixed: list[claims.Verdict]) -> str:
-    """Returns the text of results/claims.md."""
-    own, beyond = ([verdict for verdict in verdicts if verdict.beyond == far] for far in (False, True))
-    parts = {
-        "": f"{INTRO}\n\nThe paper's claims, each counted once per task and noise:\n\n{claims.counts(own)}",
-        "What the paper claims": claims.to_markdown(own),
-        "Each agent at its own best": "MoCA, MoCA-CE and BNAF on raw observations, each at the best of the same 32 "
-        f"settings. Fresh seeds; corrected for these comparisons alone.\n\n{claims.to_markdown(equal)}",
-        "Beyond the paper": f"Noise and agents that the paper does not have.\n\n{claims.to_markdown(beyond)}",
-        "The same under every preset": claims.to_markdown(fixed),
-        "Notes": claims.NOTES,
-    }
-    text = "\n".join(f"## {head}\n\n{part}" if head else part for head, part in parts.items())
-    return f"# The paper's claims\n\n{text}"
+    return claims.judge(tables, nothing()), claims_page.judge(benchmarks)
 
 
 def scores(table: pd.DataFrame) -> str:

@@ -3,7 +3,8 @@
     python tools/trace_step.py [--check]
 
 `moca.moments` counts as one. With --check it fails where a step enters more than twelve files, the
-method more than six of them, or a file calls one that stands above it in `docs/architecture.md`.
+method more than six of them, or a file calls one that stands above it in `ORDER`. The table in
+`docs/architecture.md` has the files in the order of first entry.
 """
 
 import sys
@@ -90,7 +91,7 @@ def main() -> None:
     entered, calls = trace()
     for number, name in enumerate(entered, 1):
         print(f"{number:2d}  {name}{'  (the method)' if name in METHOD else ''}")
-    complaints = [f"{name} is not in the order of docs/architecture.md" for name in entered if name not in ORDER]
+    complaints = [f"{name} is not in ORDER" for name in entered if name not in ORDER]
     rank = {name: number for number, name in enumerate(ORDER)}
     complaints += [
         f"{above} calls {below}, which stands above it"

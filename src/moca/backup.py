@@ -8,24 +8,35 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 from moca import moments as mm
-from moca.config import AGENTS
 from moca.critic import twin_axes
-from moca.nets import product
+from moca.nets import matmul
 
 PredictionRule = Callable[[mm.GaussianMixture, Key[Array, ""], int], mm.Distribution]
 Backup = Callable[[mm.Distribution, mm.Function], Float[Array, ""]]  # of one prediction and one value function
 
 
+def from_moments(rule: PredictionRule) -> PredictionRule:
+    """Marks a rule that depends on the mixture's mean and covariance alone.
+
+    A filter with full covariances may then match the members before it, which costs less.
+    """
+    cast(Any, rule).from_moments = True
+    return rule
+
+
+@from_moments
 def one_gaussian(mixture: mm.GaussianMixture, key: Key[Array, ""], samples: int) -> mm.Distribution:
     """MoCA: the Gaussian with the mixture's mean and covariance."""
     return mm.moment_match(mixture)
 
 
+@from_moments
 def mean_alone(mixture: mm.GaussianMixture, key: Key[Array, ""], samples: int) -> mm.Distribution:
     """MoCA-CE (certainty equivalence): the mixture's mean."""
     return mm.Dirac(mixture.mean)
 
 
+@from_moments
 def samples_of_it(mixture: mm.GaussianMixture, key: Key[Array, ""], samples: int) -> mm.Distribution:
     """MoCA-MC: samples from the moment-matched Gaussian instead of the closed form [choice]."""
     return mm.Empirical(mm.moment_match(mixture).sample(key, samples))
@@ -36,48 +47,38 @@ def whole_mixture(mixture: mm.GaussianMixture, key: Key[Array, ""], samples: int
     return mixture
 
 
-def prediction_rule(agent: str) -> PredictionRule:
-    """Returns the rule by which an agent predicts s′."""
-    return cast(Any, AGENTS[agent].prediction)()
-
-
-def needs_moments_alone(agent: str) -> bool:
-    """Returns whether an agent predicts the same from an ensemble's mean and covariance alone."""
-    return AGENTS[agent].prediction is not None and prediction_rule(agent) in (one_gaussian, mean_alone, samples_of_it)
-
-
 def one_each(mixtures: mm.GaussianMixture) -> mm.GaussianMixture:
     """Returns mixtures of one component each, with the same means and covariances."""
     one = mm.moment_match(mixtures, full=True)
     return mm.GaussianMixture(jnp.ones((*one.mean.shape[:-1], 1)), jax.tree.map(lambda x: x[:, None], one))
 
 
-def cautious(belief: mm.Distribution, value: mm.Function, caution: Any) -> Float[Array, ""]:
-    """Returns E[V] − β √Var[V], with `spread_of` for the variance; β is the `caution`.
+def cautious(prediction: mm.Distribution, value: mm.Function, caution: Any) -> Float[Array, ""]:
+    """Returns E[V] − β √Var[V], with `variance_of_value` for the variance; β is the `caution`.
 
     Its gradient is finite where the variance is zero.
     """
-    variance = spread_of(belief, value)
+    variance = variance_of_value(prediction, value)
     positive = variance > 0
     deviation = jnp.where(positive, jnp.sqrt(jnp.where(positive, variance, 1)), 0)
-    return mm.expectation(belief, value) - caution * deviation
+    return mm.expectation(prediction, value) - caution * deviation
 
 
-def spread_of(belief: mm.Distribution, value: mm.Function) -> Float[Array, ""]:
+def variance_of_value(prediction: mm.Distribution, value: mm.Function) -> Float[Array, ""]:
     """Returns the variance of V(s): of points exactly, of Gaussians to second order [choice].
 
     Var[V] is a sum of terms that are not negative, one for each order of Hermite's polynomials. The
     first two are gᵀΣg + ½ tr(ΣHΣH), with g and H the derivatives of E[V] by the mean. They are all
     there is if V is quadratic. `mm.variance` has all orders, but takes M² terms for M bases.
     """
-    if isinstance(belief, mm.GaussianMixture):
-        means = jax.vmap(mm.expectation, (0, None))(belief.components, value)
-        variances = jax.vmap(spread_of, (0, None))(belief.components, value)
-        return belief.weights @ (variances + jnp.square(means - belief.weights @ means))
-    if not isinstance(belief, mm.DiagonalGaussian | mm.Gaussian):
-        return mm.variance(belief, value)
-    covariance = belief.covariance
-    return second_order(lambda mean: mm.expectation(mm.Gaussian(mean, covariance), value), belief.mean, covariance)[0]
+    if isinstance(prediction, mm.GaussianMixture):
+        means = jax.vmap(mm.expectation, (0, None))(prediction.components, value)
+        variances = jax.vmap(variance_of_value, (0, None))(prediction.components, value)
+        return prediction.weights @ (variances + jnp.square(means - prediction.weights @ means))
+    if not isinstance(prediction, mm.DiagonalGaussian | mm.Gaussian):
+        return mm.variance(prediction, value)
+    mean, covariance = prediction.mean, prediction.covariance
+    return second_order(lambda at: mm.expectation(mm.Gaussian(at, covariance), value), mean, covariance)[0]
 
 
 def second_order(
@@ -87,17 +88,14 @@ def second_order(
 
     By Stein's lemma the covariance of f with the state is Σ E[∇f].
     """
-    slope, curvature = jax.grad(expected)(mean), product(covariance, jax.hessian(expected)(mean))
-    return product(product(slope, covariance), slope) + jnp.sum(curvature * curvature.T) / 2, slope
+    slope, curvature = jax.grad(expected)(mean), matmul(covariance, jax.hessian(expected)(mean))
+    return matmul(matmul(slope, covariance), slope) + jnp.sum(curvature * curvature.T) / 2, slope
 
 
-def twin_values(
+def twin_backups(
     predictions: mm.Distribution, values: mm.Function, backup: Backup = mm.expectation
 ) -> Float[Array, "two n"]:
-    """Returns E[Vᵢ(s′)] of both functions (see `twin`) for n predictions.
-
-    A `backup` other than `mm.expectation` is applied in place of the expectation.
-    """
+    """Returns the backup of both functions (see `twin`) for n predictions, by default E[Vᵢ(s′)]."""
     over_batch = jax.vmap(backup, (0, None))
     return jax.vmap(over_batch, (None, twin_axes(values)))(predictions, values)
 
@@ -115,5 +113,5 @@ def bellman_target(
 
     The expectation is clipped to `bounds`.
     """
-    expected = jnp.clip(jnp.min(twin_values(predictions, values, backup), axis=0), *bounds)
+    expected = jnp.clip(jnp.min(twin_backups(predictions, values, backup), axis=0), *bounds)
     return reward + gamma * (1 - terminated) * expected

@@ -7,6 +7,7 @@ observation differs from its prediction: its covariance is P S⁻¹ P, with P th
 predicted state and S = P + R that of the predicted observation.
 """
 
+from abc import abstractmethod
 from typing import Any, NamedTuple, cast
 
 import equinox as eqx
@@ -18,7 +19,7 @@ from moca import moments as mm
 from moca.config import Config
 from moca.dynamics import GaussianEnsemble, ModelState, linearised, noise_variance
 from moca.envs.environment import Spaces, make_noise
-from moca.nets import product
+from moca.nets import matmul
 from moca.propagation import means_over
 from moca.replay import Late, pack, unpack
 from moca.width import log_width
@@ -74,7 +75,7 @@ def predict(
     F P Fᵀ plus the ensemble's own uncertainty.
     """
     mixture, derivative = linearised(ensemble, belief.mean, action)
-    carried = product(product(derivative, cast(Array, belief.covariance)), derivative.T)
+    carried = matmul(matmul(derivative, cast(Array, belief.covariance)), derivative.T)
     mean, aleatoric, epistemic = mm.decompose(mixture, full=True)
     return Belief(mean, carried + aleatoric + epistemic), carried
 
@@ -142,8 +143,8 @@ def anticipate(
     mean, aleatoric, epistemic = mm.decompose(mixtures, full=True)
     gain = gains(aleatoric + epistemic + spread, noise)[:, None]
     own = components.covariance + (spread + jax.vmap(jnp.diag)(noise))[:, None]
-    covariance = product(product(gain, own), gain.mT)
-    moved = mean[:, None] + product(gain, (components.mean - mean[:, None])[..., None])[..., 0]
+    covariance = matmul(matmul(gain, own), gain.mT)
+    moved = mean[:, None] + matmul(gain, (components.mean - mean[:, None])[..., None])[..., 0]
     return mm.GaussianMixture(mixtures.weights, mm.Gaussian(moved, raised((covariance + covariance.mT) / 2)))
 
 
@@ -210,43 +211,41 @@ def _filled(belief: Belief, measured: Float[Array, "obs"], missing: Bool[Array, 
     return measured if missing is None else jnp.where(missing, belief.mean, measured)
 
 
-class Unfiltered(eqx.Module):
-    """Takes each observation for the state, as the paper does.
+class BeliefFilter(eqx.Module):
+    """Turns observations into beliefs; yours needs `init` and `step`.
 
-    Subclass it to write your own filter.
-
-    `model` is the agent's model of the next state, or None if it has no model.
+    If its beliefs have covariances, it says so by `keeps_covariance`, and `anticipate`,
+    `noise_variance` and `correlated` say what these are of. Otherwise the agent takes the mean of a
+    belief for the state. `model` is the agent's model of the next state, or None if it has none.
     """
+
+    @property
+    def keeps_covariance(self) -> bool:
+        """True if beliefs have covariances; `step` then returns what to store of them."""
+        return False
 
     @property
     def correlated(self) -> bool:
         """True if stored covariances are full, and not diagonals."""
         return False
 
+    @abstractmethod
     def init(self, model: ModelState | None, measured: Float[Array, "obs"]) -> Belief:
         """Returns the belief after the first observation of an episode."""
-        return Belief(measured, None)
 
+    @abstractmethod
     def step(
-        self,
-        model: ModelState | None,
-        belief: Belief,
-        action: Float[Array, "act"],
-        measured: Float[Array, "obs"],
-        missing: Bool[Array, "obs"] | None = None,
+        self, model: Any, belief: Belief, action: Array, measured: Float[Array, "obs"], missing: Array | None = None
     ) -> tuple[Belief, Float[Array, "packed"] | None]:
         """Returns the belief after an action and the next observation, and `Transition.spread`.
 
-        Without a filter, a `missing` dimension keeps its last observation.
+        That is the covariance of s′ inherited from s, packed by `moca.replay.pack`, or None for a
+        filter that keeps no covariance. `missing` marks dimensions that were not measured; it is
+        given only where some may be.
         """
-        return self.init(model, _filled(belief, measured, missing)), None
 
     def anticipate(
-        self,
-        model: ModelState | None,
-        mixtures: mm.GaussianMixture,
-        spread: Float[Array, "n packed"] | None,
-        missing: Bool[Array, "n obs"] | None = None,
+        self, model: Any, mixtures: mm.GaussianMixture, spread: Float[Array, "n packed"] | None, missing: Any = None
     ) -> mm.GaussianMixture:
         """Returns predictions of the next belief's mean, from predictions of the next state.
 
@@ -261,33 +260,42 @@ class Unfiltered(eqx.Module):
         return None
 
 
-class KalmanFilter(Unfiltered):
+class Unfiltered(BeliefFilter):
+    """Takes each observation for the state, as the paper does."""
+
+    def init(self, model: ModelState | None, measured: Float[Array, "obs"]) -> Belief:
+        return Belief(measured, None)
+
+    def step(
+        self, model: Any, belief: Belief, action: Array, measured: Float[Array, "obs"], missing: Array | None = None
+    ) -> tuple[Belief, Float[Array, "packed"] | None]:
+        """Takes the observation; a `missing` dimension keeps its last one."""
+        return self.init(model, _filled(belief, measured, missing)), None
+
+
+class KalmanFilter(BeliefFilter):
     """An extended Kalman filter: predicts with the ensemble, updates with the observation."""
 
     config: Config
     env: Spaces
 
     @property
+    def keeps_covariance(self) -> bool:
+        return True
+
+    @property
     def correlated(self) -> bool:
         return self.config.belief.covariance == "full" or self.env.history is not None
 
     def init(self, model: ModelState | None, measured: Float[Array, "obs"]) -> Belief:
-        """Returns the belief after the first observation of an episode.
-
-        There, the changes in a history are zero by definition, and so not uncertain.
-        """
+        """Returns the first belief; changes in a history are zero there, and so not uncertain."""
         variance, history = self.noise_variance(model, measured), self.env.history
         if history is not None:
             variance = jnp.where(history.hidden, 0.0, variance)
         return Belief(measured, jnp.diag(variance))
 
     def step(
-        self,
-        model: Any,
-        belief: Belief,
-        action: Float[Array, "act"],
-        measured: Float[Array, "obs"],
-        missing: Bool[Array, "obs"] | None = None,
+        self, model: Any, belief: Belief, action: Array, measured: Float[Array, "obs"], missing: Array | None = None
     ) -> tuple[Belief, Float[Array, "packed"]]:
         """Predicts and updates; before the model's first batch, takes the observation alone.
 
@@ -317,11 +325,7 @@ class KalmanFilter(Unfiltered):
         return Belief(state, history.covariance(self.noise_variance(model, state)[: history.size]))
 
     def anticipate(
-        self,
-        model: ModelState | None,
-        mixtures: mm.GaussianMixture,
-        spread: Float[Array, "n packed"] | None,
-        missing: Bool[Array, "n obs"] | None = None,
+        self, model: Any, mixtures: mm.GaussianMixture, spread: Float[Array, "n packed"] | None, missing: Any = None
     ) -> mm.GaussianMixture:
         if spread is None:
             return mixtures
@@ -340,6 +344,6 @@ class KalmanFilter(Unfiltered):
         return jnp.square(jnp.concatenate([deviation, hidden], axis=-1))
 
 
-def make_filter(config: Config, env: Spaces) -> Unfiltered:
+def make_filter(config: Config, env: Spaces) -> BeliefFilter:
     """Returns the filter that the config asks for."""
     return KalmanFilter(config, env) if config.belief.filter else Unfiltered()

@@ -195,7 +195,7 @@ class Encoded(mm.Function):
         return self.inner(self.encode(x))
 
 
-def closed(value: mm.Function) -> Any:
+def closed_part(value: mm.Function) -> Any:
     """Returns the part of V with a closed form: V itself, or the function behind an encoder."""
     return value.inner if isinstance(value, Encoded) else value
 

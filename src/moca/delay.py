@@ -13,18 +13,22 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from moca import moments as mm
-from moca.belief import Belief, Pending, Unfiltered, predict
+from moca.belief import Belief, BeliefFilter, Pending, predict
 from moca.config import Config
 from moca.dynamics import GaussianEnsemble
 from moca.envs.environment import Spaces
-from moca.nets import product
+from moca.nets import matmul
 from moca.replay import pack, unpack, variances
 
 
-class Enclosing(Unfiltered):
+class Enclosing(BeliefFilter):
     """A filter around another one, which answers for what this one does not say itself."""
 
-    inner: Unfiltered
+    inner: BeliefFilter
+
+    @property
+    def keeps_covariance(self) -> bool:
+        return self.inner.keeps_covariance
 
     @property
     def correlated(self) -> bool:
@@ -114,13 +118,16 @@ def predict_ahead(
     def one(carry: tuple[Belief, Array], x: tuple[Array, Array]) -> tuple[tuple[Belief, Array], None]:
         (belief, gained), (action, due) = carry, x
         derivative = jax.jacfwd(lambda s: ensemble.predict(s, action).mean)(belief.mean)
-        moved = (predict(ensemble, belief, action)[0], product(product(derivative, gained), derivative.T))
+        moved = (predict(ensemble, belief, action)[0], matmul(matmul(derivative, gained), derivative.T))
         return jax.tree.map(lambda new, old: jnp.where(due, new, old), moved, carry), None
 
     return jax.lax.scan(one, (belief, gained), (actions, due))[0]
 
 
-def for_sensor(own: Unfiltered, config: Config, env: Spaces) -> Unfiltered:
-    """Returns the filter for observations as late as the settings say."""
-    late = config.belief.filter and config.sensor.delay > 0
+def for_sensor(own: BeliefFilter, config: Config, env: Spaces) -> BeliefFilter:
+    """Returns the filter for observations as late as the settings say.
+
+    One that keeps no covariance takes them as if they were in time.
+    """
+    late = own.keeps_covariance and config.sensor.delay > 0
     return Delayed(own, env, config.sensor.delay) if late else own

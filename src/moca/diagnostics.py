@@ -13,6 +13,7 @@ from moca.replay import Transition, variances
 
 # Half-widths of central intervals, in standard deviations.
 CENTRAL = {percent: NormalDist().inv_cdf(0.5 + percent / 200) for percent in range(10, 100, 10)}
+REPEATS = 8  # independent draws of moca-mc's targets, from which their variance is measured
 
 
 class Outlook(NamedTuple):

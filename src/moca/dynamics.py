@@ -20,7 +20,7 @@ from moca import config
 from moca import moments as mm
 from moca.envs.history import History
 from moca.moments.linear import solve, whiten
-from moca.nets import ADAM, MLP, copies, descend, product, stacked
+from moca.nets import ADAM, MLP, copies, descend, matmul, stacked
 from moca.replay import Transition, smoothed, variances
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
@@ -116,23 +116,23 @@ class GaussianEnsemble(eqx.Module):
     def predict_batch(self, observation: Float[Array, "n obs"], action: Float[Array, "n act"]) -> mm.GaussianMixture:
         """Returns the mixtures for n states and actions, along a leading axis."""
         size = self._predicted
-        spread = self.statistics.deviation[1, :size]
-        own, added = (spread * part[:size] for part in self.calibration or Calibration.none(size))
+        unit = self.statistics.deviation[1, :size]
+        own, added = (unit * part[:size] for part in self.calibration or Calibration.none(size))
         change, factor = self._standard(observation, action)
 
         def mixture(s: Array, change: Array, factor: Array) -> mm.GaussianMixture:
-            mean = self.base(s)[:size] + self.statistics.mean[1, :size] + spread * change
+            mean = self.base(s)[:size] + self.statistics.mean[1, :size] + unit * change
             weights = jnp.full(len(mean), 1 / len(mean))
             if self.history is not None:
                 whole = jax.vmap(self.history.follow, (None, 0))(s, mean)
                 triangle = own[:, None] * (factor if self.full else jax.vmap(jnp.diag)(factor))
                 both = jnp.concatenate([triangle, jnp.broadcast_to(jnp.diag(added), triangle.shape)], axis=-1)
-                onto = product(jnp.asarray(self.history.onto), both)
-                return mm.GaussianMixture(weights, mm.Gaussian(whole, product(onto, onto.mT)))
+                onto = matmul(jnp.asarray(self.history.onto), both)
+                return mm.GaussianMixture(weights, mm.Gaussian(whole, matmul(onto, onto.mT)))
             if not self.full:
                 return mm.GaussianMixture(weights, mm.DiagonalGaussian(mean, (own * factor) ** 2 + added**2))
             factor = own[:, None] * factor
-            return mm.GaussianMixture(weights, mm.Gaussian(mean, product(factor, factor.mT) + jnp.diag(added**2)))
+            return mm.GaussianMixture(weights, mm.Gaussian(mean, matmul(factor, factor.mT) + jnp.diag(added**2)))
 
         return jax.vmap(mixture, (0, -1, -1))(observation, change, factor)
 

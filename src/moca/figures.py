@@ -2,7 +2,6 @@
 
 import io
 import logging
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -61,15 +60,12 @@ def thousands(x: float, _: object) -> str:
 
 def save(figure: Figure, folder: Path, name: str, formats: tuple[str, ...] = FORMATS) -> list[Path]:
     """Writes one file per format and returns the paths; equal figures give equal bytes."""
-    folder.mkdir(parents=True, exist_ok=True)
     logging.getLogger("fontTools").setLevel(logging.ERROR)  # it warns about the font's date
     paths = []
     for suffix in formats:
-        path = folder / f"{name}.{suffix}"
         metadata = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {"Software": None}}.get(suffix)
         held = io.BytesIO()
         figure.savefig(held, format=suffix, metadata=metadata)
-        files.write(path, held.getbuffer(), apart=f".{os.getpid()}")
-        paths.append(path)
+        paths.append(files.save(folder / f"{name}.{suffix}", held.getbuffer()))
     plt.close(figure)
     return paths

@@ -54,13 +54,23 @@ def write(path: Path, *parts: Any, apart: str = "") -> None:
         raise
 
 
-def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
-    """Writes arrays as a compressed .npz file; safe for several processes at once."""
+def save(path: Path, content: Any) -> Path:
+    """Writes a file, in a folder that is made if there is none; safe for several processes at once.
+
+    Returns the path.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write(path, content, apart=f".{os.getpid()}")
+    return path
+
+
+def save_arrays(path: Path, arrays: Mapping[str, Any]) -> Path:
+    """Writes arrays as a compressed .npz file: see `save`."""
     import numpy as np
 
     held = io.BytesIO()
     np.savez_compressed(held, **arrays)
-    write(path, held.getbuffer(), apart=f".{os.getpid()}")
+    return save(path, held.getbuffer())
 
 
 def open_to_append(path: Path) -> int:

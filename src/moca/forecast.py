@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 
 from moca import moments as mm
 from moca.belief import Belief, gained
-from moca.nets import product
+from moca.nets import matmul
 from moca.planning import World, joint_with_action
 
 
@@ -48,9 +48,9 @@ def forecast_policy(world: World, belief: Belief, steps: int) -> Forecast:
         expected = None if reward is None else reward.expectation(ensemble.statistics, mm.Gaussian(both, joint))
         slope, mixture = jax.jacfwd(mean_of, has_aux=True)(both)
         mean, aleatoric, epistemic = mm.decompose(mixture, full=True)
-        inherited = product(product(slope[:, :size], unknown), slope[:, :size].T)
+        inherited = matmul(matmul(slope[:, :size], unknown), slope[:, :size].T)
         prior = symmetric(inherited + aleatoric + epistemic)
-        moved = symmetric(product(product(slope, joint), slope.T))
+        moved = symmetric(matmul(matmul(slope, joint), slope.T))
         total, noise = moved + prior, filter.noise_variance(model, mean)
         shown = prior if noise is None else gained(prior[None], noise[None])[0]
         return (mean, moved + shown, prior - shown), Forecast(mean, total, both[size:], expected)

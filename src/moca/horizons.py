@@ -20,7 +20,7 @@ from jaxtyping import Array, Float, Key
 from moca import moments as mm
 from moca.backup import PredictionRule, second_order
 from moca.critic import twin_axes
-from moca.nets import product
+from moca.nets import matmul
 from moca.planning import Spread, World, as_first, branches, step_moments, step_points
 from moca.replay import Transition
 
@@ -156,4 +156,4 @@ def inverse_variance(variances: Float[Array, "h n"], targets: Float[Array, "h n"
 
 
 def _times(matrices: Float[Array, "n a b"], vectors: Float[Array, "n b"]) -> Float[Array, "n a"]:
-    return product(matrices, vectors[..., None])[..., 0]
+    return matmul(matrices, vectors[..., None])[..., 0]

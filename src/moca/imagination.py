@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, Int, Key
 from moca import moments as mm
 from moca.config import Config
 from moca.dynamics import GaussianEnsemble
-from moca.nets import product, share_done
+from moca.nets import matmul, share_done
 from moca.planning import World, clipped, derivative
 from moca.replay import Transition
 
@@ -99,8 +99,8 @@ def widened(prediction: mm.Distribution, root: Float[Array, "n obs act"], key: K
     """Returns n predictions with R Rᵀ added to their covariances; samples are moved by R ε."""
     if isinstance(prediction, mm.Empirical):
         moves = jax.random.normal(key, (*prediction.points.shape[:2], root.shape[-1]))
-        return mm.Empirical(prediction.points + product(moves, root.mT))
-    more, whole = product(root, root.mT), full(prediction)
+        return mm.Empirical(prediction.points + matmul(moves, root.mT))
+    more, whole = matmul(root, root.mT), full(prediction)
     if isinstance(whole, mm.GaussianMixture):
         covariance = whole.components.covariance + more[:, None]
         return mm.GaussianMixture(whole.weights, mm.Gaussian(whole.components.mean, covariance))

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, UInt32
 
-from moca import replay as memory
+from moca import replay
 from moca.agents import Agent, make_agent
 from moca.agents.agent import Info
 from moca.belief import Belief, late_part, width
@@ -22,11 +22,12 @@ from moca.divergence import cause
 from moca.envs.environment import Environment, Noise, Spaces, Step
 from moca.envs.sensors import make_sensor
 from moca.exploration import ExplorationDraws, Explore
-from moca.nets import scheduled
 from moca.noise_levels import learn_noise
+from moca.replay import Pair, Replay, Transition
 from moca.smoothing import with_smoothed
 
 BLOCK = 100  # the most successive steps whose random numbers are drawn at once
+SensorAndBelief = tuple[Any, Belief]  # the sensor's state, and the belief
 
 
 class RunState(NamedTuple):
@@ -34,7 +35,7 @@ class RunState(NamedTuple):
 
     learner: Any  # from before the divergence, if the run diverged
     diverged: Int[Array, ""]  # zero, or the number of the cause
-    replay: memory.Replay
+    replay: Replay
     key: Key[Array, ""]  # constant: every episode folds its number into it, and nothing else uses it
 
 
@@ -43,7 +44,7 @@ class LoopState(NamedTuple):
 
     belief: Belief
     learner: Any
-    replay: memory.Replay
+    replay: Replay
     sensor: Any = None  # its state, if it has one
 
 
@@ -80,12 +81,12 @@ class EpisodeKeys(NamedTuple):
 class StepDraws(NamedTuple):
     """The random numbers of one step, except exploration's, which may be held for many steps."""
 
-    noise: Float[Array, "obs"]
-    rows: UInt32[Array, "updates batch"]
-    updates: Any  # with a leading axis over updates
-    restart: Key[Array, ""]
-    disturbance: Float[Array, "act"]  # disturbance of the executed action
-    sensor: Any
+    noise: Float[Array, "obs"]  # standard normal
+    batch_words: UInt32[Array, "updates batch"]  # random words; each selects one transition of a batch
+    update_draws: Any  # `Agent.draw_update`, with a leading axis over updates
+    restart_key: Key[Array, ""]  # for the first state of the next episode, if this one ends
+    disturbance: Float[Array, "act"]  # of the executed action, standard normal
+    sensor: Any  # `Sensor.draw`
 
 
 def init_run(config: Config, env: Spaces, key: Key[Array, ""]) -> RunState:
@@ -93,8 +94,8 @@ def init_run(config: Config, env: Spaces, key: Key[Array, ""]) -> RunState:
     capacity = replay_size(config, config.train.steps)
     learner_key, episode_key = jax.random.split(key)
     agent = make_agent(config, env)
-    replay = memory.empty(capacity, agent.layout)
-    return RunState(agent.init(learner_key), jnp.zeros((), jnp.int32), replay, episode_key)
+    buffer = replay.empty(capacity, agent.layout)
+    return RunState(agent.init(learner_key), jnp.zeros((), jnp.int32), buffer, episode_key)
 
 
 def replay_size(config: Config, steps: int) -> int:
@@ -112,8 +113,8 @@ def agent_steps(config: Config) -> int:
     return -(-config.env.episode_length // config.env.action_repeat)
 
 
-def first_update(config: Config) -> int:
-    """Returns the index of the first step after the warm-up, counted from zero."""
+def warmup_steps(config: Config) -> int:
+    """Returns the number of agent steps in the warm-up; the next one is the first with updates."""
     return config.train.warmup // config.env.action_repeat
 
 
@@ -123,11 +124,8 @@ def block_size(config: Config) -> int:
     All steps of a block are then before or after the end of the warm-up. A warm-up that shares no
     divisor with the episode gives blocks of one step, which is slow on a GPU.
     """
-    whole = math.gcd(agent_steps(config), first_update(config))
+    whole = math.gcd(agent_steps(config), warmup_steps(config))
     return max(n for n in range(1, BLOCK + 1) if whole % n == 0)
-
-
-Sensed = tuple[Any, Belief]  # the state of the sensor, and the belief
 
 
 def draw_step(agent: Agent, key: Key[Array, ""]) -> StepDraws:
@@ -141,14 +139,14 @@ def draw_steps(agent: Agent, keys: Key[Array, "steps"]) -> StepDraws:
     All are drawn with few axes: XLA takes several times as long to compile them with more.
     """
     train = agent.config.train
-    noise_keys, row_keys, update_keys, restart_keys, action_keys = jax.vmap(jax.random.split, (0, None), 1)(keys, 5)
+    noise_keys, word_keys, update_keys, restart_keys, action_keys = jax.vmap(jax.random.split, (0, None), 1)(keys, 5)
     each_update = jax.vmap(jax.random.split, (0, None))(update_keys, train.updates)
-    updates = jax.vmap(agent.draw_update)(each_update.ravel())
-    rows = jax.vmap(lambda key: jax.random.bits(key, (train.updates * train.batch,)))(row_keys)
+    update_draws = jax.vmap(agent.draw_update)(each_update.ravel())
+    words = jax.vmap(lambda key: jax.random.bits(key, (train.updates * train.batch,)))(word_keys)
     return StepDraws(
         jax.vmap(lambda key: jax.random.normal(key, (agent.env.observation_size,)))(noise_keys),
-        rows.reshape(len(keys), train.updates, train.batch),
-        jax.tree.map(lambda leaf: leaf.reshape(*each_update.shape, *leaf.shape[1:]), updates),
+        words.reshape(len(keys), train.updates, train.batch),
+        jax.tree.map(lambda leaf: leaf.reshape(*each_update.shape, *leaf.shape[1:]), update_draws),
         restart_keys,
         jax.vmap(lambda key: jax.random.normal(key, (agent.env.action_size,)))(action_keys),
         jax.vmap(lambda key: make_sensor(agent.config, agent.env).draw(key, agent.env.observation_size))(keys),
@@ -157,22 +155,22 @@ def draw_steps(agent: Agent, keys: Key[Array, "steps"]) -> StepDraws:
 
 def first_belief(
     agent: Agent, learner: Any, sensor: Noise, observation: Float[Array, "obs"], key: Key[Array, ""]
-) -> Sensed:
+) -> SensorAndBelief:
     """Returns the sensor's state and the belief after the first observation of an episode."""
     state, measured = sensor.init(observation, jax.random.normal(key, observation.shape))
     return state, agent.filter.init(learner.model, measured)
 
 
-def act(agent: Agent, state: LoopState, index: Int[Array, ""], draws: ExplorationDraws) -> PolicyState:
+def act(agent: Agent, state: LoopState, index: Int[Array, ""], exploration: ExplorationDraws) -> PolicyState:
     """Returns belief and action of a run's `index`-th step, counted from zero [Alg. 1 l. 3]."""
     step = index * agent.config.env.action_repeat
-    explore = Explore(draws, step, step / scheduled(agent.config))
+    explore = Explore(exploration, step, step / agent.config.train.scheduled_steps)
     return PolicyState(*agent.decide(state.learner, state.belief, explore))
 
 
 def observe(
     agent: Agent, sensor: Noise, state: LoopState, action: Float[Array, "act"], step: Step, draws: StepDraws
-) -> tuple[Sensed, memory.Transition]:
+) -> tuple[SensorAndBelief, Transition]:
     """Returns sensor and belief after an action and its outcome, and the transition to store."""
     after, measured = sensor.measure(state.sensor, step.observation, draws.noise, draws.sensor)
     outcome = (action, measured, step.reward, step.terminated)
@@ -188,17 +186,17 @@ def follow(
     measured: Float[Array, "obs"],
     reward: Float[Array, ""],
     terminated: Bool[Array, ""],
-) -> tuple[Belief, memory.Transition]:
+) -> tuple[Belief, Transition]:
     """Returns the belief after an action and the measured next observation, and the transition."""
     gaps = _gaps(agent, measured)
     after, spread = agent.filter.step(learner.model, belief, action, measured, **gaps)
-    marked = lambda x: jnp.where(gaps["missing"], jnp.nan, x) if gaps else x  # noqa: E731  (see `memory.with_gaps`)
+    marked = lambda x: jnp.where(gaps["missing"], jnp.nan, x) if gaps else x  # noqa: E731  (see `replay.with_gaps`)
     mean, kept = (marked(after.mean), None) if spread is None else (after.mean, marked(measured))
     if (late := late_part(belief, after)) is not None:
         kept = jnp.where(late.arrived > 0, cast(Array, kept), jnp.nan)
     ended, widths = terminated.astype(reward.dtype), [width(agent.config, each) for each in (belief, after)]
-    found = memory.Transition(belief.mean, action, reward, mean, ended, kept, spread, late, widths[0], widths[1])
-    return after, found._replace(pair=memory.Pair.unknown(after.mean)) if agent.layout.smoothed else found
+    found = Transition(belief.mean, action, reward, mean, ended, kept, spread, late, widths[0], widths[1])
+    return after, found._replace(pair=Pair.unknown(after.mean)) if agent.layout.smoothed else found
 
 
 def _gaps(agent: Agent, measured: Float[Array, "obs"]) -> dict[str, Bool[Array, "obs"]]:
@@ -210,11 +208,11 @@ def restart(
     agent: Agent,
     sensor: Noise,
     learner: Any,
-    before: Sensed,
+    before: SensorAndBelief,
     observation: Float[Array, "obs"],
     ended: Bool[Array, ""],
     key: Key[Array, ""],
-) -> Sensed:
+) -> SensorAndBelief:
     """Returns sensor and belief, or those after the first observation if a new episode began.
 
     The stored transition keeps the true last observation.
@@ -230,45 +228,45 @@ def interact(
     env_state: Any,
     state: LoopState,
     index: Int[Array, ""],
-    explore: ExplorationDraws,
+    exploration: ExplorationDraws,
     draws: StepDraws,
-) -> tuple[Any, LoopState, memory.Transition]:
+) -> tuple[Any, LoopState, Transition]:
     """Takes one step in a compiled environment.
 
     Returns its state, that of the loop with a new belief, and the transition.
     """
-    belief, action = act(agent, state, index, explore)
+    belief, action = act(agent, state, index, exploration)
     env_state, step = env.step(env_state, sensor.disturb(env, action, draws.disturbance))
-    sensed, transition = observe(agent, sensor, state._replace(belief=belief), action, step, draws)
+    after, transition = observe(agent, sensor, state._replace(belief=belief), action, step, draws)
     if env.terminates:
-        reset_key, noise_key = jax.random.split(draws.restart)
+        reset_key, noise_key = jax.random.split(draws.restart_key)
         fresh_state, observation = env.reset(reset_key)
-        sensed = restart(agent, sensor, state.learner, sensed, observation, step.terminated, noise_key)
+        after = restart(agent, sensor, state.learner, after, observation, step.terminated, noise_key)
         env_state = jax.tree.map(lambda new, old: jnp.where(step.terminated, new, old), fresh_state, env_state)
-    sensor_state, belief = sensed
+    sensor_state, belief = after
     return env_state, state._replace(belief=belief, sensor=sensor_state), transition
 
 
-def batches(agent: Agent, replay: memory.Replay, rows: UInt32[Array, "*n"], index: Int[Array, ""]) -> memory.Transition:
-    """Returns batches from the transitions stored up to the `index`-th step."""
-    stored = memory.sample(replay, rows, index + 1, agent.layout)
-    return memory.with_gaps(stored) if agent.gaps else stored
+def batches(agent: Agent, buffer: Replay, words: UInt32[Array, "*n"], index: Int[Array, ""]) -> Transition:
+    """Returns batches from the transitions stored up to the `index`-th step, by random words."""
+    stored = replay.sample(buffer, words, index + 1, agent.layout)
+    return replay.with_gaps(stored) if agent.gaps else stored
 
 
 def learn(
     agent: Agent,
     state: LoopState,
-    transition: memory.Transition,
+    transition: Transition,
     index: Int[Array, ""],
     draws: StepDraws,
     updates: Int[Array, ""] | int,
 ) -> tuple[LoopState, StepInfo]:
     """Stores the transition [Alg. 1 l. 4], then makes so many updates, or none [Alg. 1 l. 5]."""
-    replay = memory.add(state.replay, index, transition)
+    buffer = replay.add(state.replay, index, transition)
 
     def update(learner: Any, number: Int[Array, ""] | int) -> tuple[Any, Info]:
-        rows, drawn = jax.tree.map(lambda leaf: leaf[number], (draws.rows, draws.updates))
-        return agent.update(learner, batches(agent, replay, rows, index), drawn)
+        words, drawn = jax.tree.map(lambda leaf: leaf[number], (draws.batch_words, draws.update_draws))
+        return agent.update(learner, batches(agent, buffer, words, index), drawn)
 
     def add(number: Int[Array, ""], carry: tuple[Any, Info]) -> tuple[Any, Info]:
         learner, info = update(carry[0], number)
@@ -279,7 +277,7 @@ def learn(
     learner, sums = jax.lax.fori_loop(0, updates, add, (state.learner, nothing))
     info = jax.tree.map(lambda total: total / agent.config.train.updates, sums)
     learned = jnp.asarray(updates > 0, jnp.float32)
-    return state._replace(learner=learner, replay=replay), StepInfo(transition.reward, learned, info)
+    return state._replace(learner=learner, replay=buffer), StepInfo(transition.reward, learned, info)
 
 
 def finish_episode(
@@ -306,20 +304,20 @@ def finish_episode(
     """
     full = agent_steps(agent.config)
     indices = (number * full if first is None else first) + jnp.arange(steps or full)
-    episode = memory.read(state.replay, indices, agent.layout)
+    episode = replay.read(state.replay, indices, agent.layout)
     metrics = {name: value / totals.learned for name, value in totals.info.items()}
     if agent.gaps:
-        episode = memory.with_gaps(episode)
+        episode = replay.with_gaps(episode)
         metrics["missing_share"] = jnp.mean(cast(Array, episode.missing))
     metrics |= agent.diagnose(before.learner, state.learner, episode, episode_keys(before, number).diagnose)
     learner = state.learner._replace(model=learn_noise(agent, state.learner, state.replay, indices, number))
-    replay = with_smoothed(agent, learner, state.replay, indices, number, episode_keys(before, number).diagnose)
+    buffer = with_smoothed(agent, learner, state.replay, indices, number, episode_keys(before, number).diagnose)
     diverged = jnp.where(before.diverged > 0, before.diverged, cause(learner, episode, metrics))
     learner = jax.tree.map(lambda new, old: jnp.where(diverged > 0, old, new), learner, before.learner)
     metrics |= {"train_return": totals.reward}
     metrics = {name: jnp.where(diverged > 0, jnp.nan, value) for name, value in metrics.items()}
     metrics["diverged"] = diverged.astype(jnp.float32)
-    return RunState(learner, diverged, replay, before.key), metrics
+    return RunState(learner, diverged, buffer, before.key), metrics
 
 
 def evaluation_due(config: Config, number: Any) -> Any:

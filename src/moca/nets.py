@@ -14,8 +14,8 @@ from moca.config import Config
 
 T = TypeVar("T")
 
-# For products of covariances: recent GPUs default to TF32, whose errors make them indefinite.
-product = partial(jnp.matmul, precision="highest")
+# For covariances: recent GPUs default to TF32, whose errors make products of them indefinite.
+matmul = partial(jnp.matmul, precision="highest")
 
 
 class MLP(eqx.Module):
@@ -83,13 +83,8 @@ def descend(parameters: T, gradient: T, optimiser: optax.OptState, rates: Any) -
 def share_done(config: Config, updates: Int[Array, ""]) -> Float[Array, ""]:
     """Returns the fraction of the scheduled updates made so far, at most one."""
     train = config.train
-    total = max(1, (scheduled(config) - train.warmup) // config.env.action_repeat * train.updates)
+    total = max(1, (train.scheduled_steps - train.warmup) // config.env.action_repeat * train.updates)
     return jnp.minimum(updates / total, 1)
-
-
-def scheduled(config: Config) -> int:
-    """Returns the number of steps over which learning rates and exploration change."""
-    return config.train.horizon or config.train.steps
 
 
 def decayed(config: Config, lr: Any, updates: Int[Array, ""]) -> Float[Array, ""]:

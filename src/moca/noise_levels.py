@@ -22,13 +22,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from moca import moments as mm
-from moca import replay as memory
 from moca.agents import Agent
 from moca.belief import UNSEEN, Belief, update
 from moca.dynamics import Calibration, GaussianEnsemble, ModelState, NoiseLevels, linearised, noise_variance
 from moca.moments.linear import solve
-from moca.nets import decayed, descend, product, share_done
-from moca.replay import Transition
+from moca.nets import decayed, descend, matmul, share_done
+from moca.replay import Replay, Transition, read, sensed, with_gaps
 
 EPISODES = 4  # the newest ones, from which the levels are learned
 WINDOW = 50  # steps of the filter in one term of the likelihood
@@ -53,7 +52,7 @@ class Linear(NamedTuple):
 
 
 def learn_noise(
-    agent: Agent, learner: Any, replay: memory.Replay, indices: Int[Array, "steps"], number: Int[Array, ""]
+    agent: Agent, learner: Any, replay: Replay, indices: Int[Array, "steps"], number: Int[Array, ""]
 ) -> ModelState | None:
     """Returns the model after learning the noise from the newest episodes, if that is learned.
 
@@ -65,7 +64,7 @@ def learn_noise(
         number: Its number, counted from zero.
     """
     model, belief = learner.model, agent.config.belief
-    if not belief.filter or belief.noise == "known":
+    if belief.noise == "known" or not agent.filter.keeps_covariance:
         return model
     _, episodes = newest(agent, replay, indices, number)
     size = agent.env.measured_size
@@ -85,7 +84,7 @@ def learn_noise(
 
 
 def newest(
-    agent: Agent, replay: memory.Replay, indices: Int[Array, "steps"], number: Int[Array, ""]
+    agent: Agent, replay: Replay, indices: Int[Array, "steps"], number: Int[Array, ""]
 ) -> tuple[Int[Array, "episodes"], Transition]:
     """Returns how far back each of the newest episodes is, and what the sensor saw in them.
 
@@ -93,8 +92,8 @@ def newest(
     """
     steps = len(indices)
     older = jnp.minimum(jnp.arange(EPISODES), jnp.minimum(number, len(replay) // steps - 1))
-    episodes = memory.read(replay, indices - older[:, None] * steps, agent.layout)
-    episodes = memory.sensed(memory.with_gaps(episodes))
+    episodes = read(replay, indices - older[:, None] * steps, agent.layout)
+    episodes = sensed(with_gaps(episodes))
     return older, episodes._replace(action=agent.env.from_bounds(episodes.action))
 
 
@@ -132,8 +131,8 @@ def apparent_noise(rows: Transition, size: int, actions_known: bool) -> tuple[Fl
         complete = jnp.stack(window(~missing)).all(axis=0) & jnp.stack(window(joined)[1:]).all(axis=0)
         by, third = jnp.where(complete[:, None], features, 0), jnp.where(complete, third, 0)
         by /= jnp.sqrt(jnp.mean(by**2, axis=0)) + 1e-9
-        gram = product(by.T, by) + 1e-3 * jnp.eye(by.shape[1])
-        residual = third - product(by, solve(gram, product(by.T, third)))
+        gram = matmul(by.T, by) + 1e-3 * jnp.eye(by.shape[1])
+        residual = third - matmul(by, solve(gram, matmul(by.T, third)))
         freedom = jnp.maximum(complete.sum() - by.shape[1], 1)
         high = jnp.maximum(jnp.sum(residual**2) / freedom / 20, TINY)
         pairs = (complete[1:] & complete[:-1]).sum()
@@ -237,7 +236,7 @@ def _likelier(model: ModelState, episodes: Transition, lr: Float[Array, ""]) -> 
         noise, first = (noise_variance(levels, statistics, x) for x in (linear.mean, linear.start))
         factor, added = jax.tree.map(jnp.exp, cast(Calibration, levels.process))
         more = onto * (statistics.deviation[1] * added)[: onto.shape[1]]
-        own = (jnp.tile(factor[: onto.shape[1]], size // onto.shape[1]), product(more, more.T))
+        own = (jnp.tile(factor[: onto.shape[1]], size // onto.shape[1]), matmul(more, more.T))
         nll = jax.vmap(innovation_nll, (0, 0, 0, None, None))(linear, noise, first, *own).mean()
         return nll - TIE * jnp.log(noise).mean(axis=(0, 1)).sum()
 

@@ -16,11 +16,11 @@ from jaxtyping import Array, Float, Key
 
 from moca import moments as mm
 from moca.backup import PredictionRule
-from moca.belief import Unfiltered
+from moca.belief import BeliefFilter
 from moca.critic import QuadraticCritic
 from moca.dynamics import ModelState
 from moca.moments.supports import normal_mass
-from moca.nets import product
+from moca.nets import matmul
 
 
 class World(NamedTuple):
@@ -28,7 +28,7 @@ class World(NamedTuple):
 
     model: ModelState
     reward: Any  # a RewardModel, or None if the agent does not plan
-    filter: Unfiltered
+    filter: BeliefFilter
     critic: QuadraticCritic
 
     def next_means(
@@ -79,11 +79,11 @@ def joint_with_action(
     """
     vertices, push = jax.linearize(lambda s: jax.vmap(lambda one: critic.slice(one).vertices())(s), mean)
     slope = derivative(push, *mean.shape)
-    across = product(slope, covariance)
-    between = product(across, slope.mT)
-    spread = jnp.maximum(jnp.diagonal(between, axis1=1, axis2=2), 0)
-    action, variance = clipped(vertices, spread)
-    deviation = jnp.sqrt(jnp.maximum(spread, jnp.finfo(spread.dtype).tiny))
+    across = matmul(slope, covariance)
+    between = matmul(across, slope.mT)
+    free = jnp.maximum(jnp.diagonal(between, axis1=1, axis2=2), 0)
+    action, variance = clipped(vertices, free)
+    deviation = jnp.sqrt(jnp.maximum(free, jnp.finfo(free.dtype).tiny))
     inside = normal_mass((-1 - vertices) / deviation, (1 - vertices) / deviation)
     across = inside[:, :, None] * across
     between = inside[:, :, None] * between * inside[:, None, :]
@@ -120,7 +120,7 @@ def step_moments(
     next_mean, push, mixtures = world.next_means(both[:, :size], both[:, size:], spread)
     slope = derivative(push, *both.shape)
     _, aleatoric, epistemic = mm.decompose(mixtures, full=True)
-    carried = product(product(slope, joint), slope.mT)
+    carried = matmul(matmul(slope, joint), slope.mT)
     covariance = (carried + carried.mT) / 2 + aleatoric + epistemic
     return BeliefStep(reward, next_mean, covariance, both, joint, gain, slope)
 

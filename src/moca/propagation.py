@@ -6,7 +6,7 @@ from jaxtyping import Array, Float
 
 from moca import moments as mm
 from moca.dynamics import ACTIVATIONS, GaussianEnsemble
-from moca.nets import MLP, product
+from moca.nets import MLP, matmul
 
 
 def propagate(ensemble: GaussianEnsemble, belief: mm.Gaussian, action: Float[Array, "act"]) -> mm.GaussianMixture:
@@ -25,13 +25,13 @@ def means_over(ensemble: GaussianEnsemble, belief: mm.Gaussian, action: Float[Ar
     The moments are matched layer by layer (`mm.MatchedNetwork`). The activation must be gelu or
     erf: silu has no closed form.
     """
-    spread, size = ensemble.statistics.deviation[1], belief.dimension
+    unit, size = ensemble.statistics.deviation[1], belief.dimension
 
     def member(network: MLP) -> mm.Gaussian:
         both = mm.propagate(belief, _mean_change(ensemble, network, action), joint=True)
-        mean = both.mean[:size] + ensemble.statistics.mean[1] + spread * both.mean[size:]
-        onto = jnp.concatenate([jnp.eye(size), jnp.diag(spread)], axis=1)
-        return mm.Gaussian(mean, product(product(onto, both.covariance), onto.T))
+        mean = both.mean[:size] + ensemble.statistics.mean[1] + unit * both.mean[size:]
+        onto = jnp.concatenate([jnp.eye(size), jnp.diag(unit)], axis=1)
+        return mm.Gaussian(mean, matmul(matmul(onto, both.covariance), onto.T))
 
     return jax.vmap(member)(ensemble.members)
 

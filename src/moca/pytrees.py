@@ -20,14 +20,14 @@ from moca.config import Config, is_off
 OPTIONAL: dict[str, tuple[str, ...]] = {"sensor": ("drop", "stick"), "plan": ("caution", "curiosity")}
 
 
-def _is_traced(field: dataclasses.Field) -> bool:
-    return field.type is float or field.metadata["limits"].get("traced", False)
-
-
 def _register(section: type, optional: Sequence[str] = ()) -> None:
     """Registers a section; those of its numbers that are optional are static if they are zero."""
     fields = dataclasses.fields(section)
-    traced = [field.name for field in fields if dataclasses.is_dataclass(field.type) or _is_traced(field)]
+    traced = [
+        field.name
+        for field in fields
+        if dataclasses.is_dataclass(field.type) or field.type is float or field.metadata["limits"].get("traced", False)
+    ]
 
     def flat(settings: Any) -> tuple[list[Any], tuple]:
         """Returns the numbers to trace, and all else: their names, and the static settings."""
@@ -49,16 +49,12 @@ def alike(configs: Sequence[Config]) -> list[Config]:
     """
 
     def traced(config: Config, section: str) -> Any:
-        own = getattr(config, section)
-        present = (name for name in OPTIONAL[section] if any(not is_off(_of(each, section, name)) for each in configs))
+        own, every = getattr(config, section), [getattr(each, section) for each in configs]
+        present = (name for name in OPTIONAL[section] if any(not is_off(getattr(each, name)) for each in every))
         zeros: dict[str, Any] = {name: np.float32(0) for name in present if is_off(getattr(own, name))}
         return dataclasses.replace(own, **zeros)
 
     return [dataclasses.replace(each, **{section: traced(each, section) for section in OPTIONAL}) for each in configs]
-
-
-def _of(config: Config, section: str, name: str) -> Any:
-    return getattr(getattr(config, section), name)
 
 
 for _field in dataclasses.fields(Config):

@@ -65,7 +65,7 @@ class Layout(NamedTuple):
 
     observation: int  # sizes
     action: int
-    filtered: bool = False
+    filtered: bool = False  # whether covariances are stored, and what was measured
     late: bool = False
     correlated: bool = False  # whether stored covariances are full, and not diagonals
     wide: bool = False  # whether the widths of beliefs are stored
@@ -109,19 +109,28 @@ def variances(packed: Float[Array, "*n packed"], size: int) -> Float[Array, "*n 
 
 
 def add(replay: Replay, index: Int[Array, ""], transition: Transition) -> Replay:
-    """Writes the `index`-th transition, counted from the first ever; the oldest is overwritten."""
+    """Writes the `index`-th transition, counted from the first ever; the oldest is overwritten.
+
+    Raises if it is not laid out as the rows are.
+    """
     row = jnp.concatenate([jnp.atleast_1d(part).astype(replay.dtype) for part in jax.tree.leaves(transition)])
+    if len(row) != replay.shape[-1]:
+        raise ValueError(
+            f"a transition of {len(row)} numbers does not fit a replay buffer with rows of {replay.shape[-1]}: "
+            "`step` of a filter must return a belief and a covariance packed by `moca.replay.pack` if its "
+            "keeps_covariance is True, and otherwise a belief and None"
+        )
     return jax.lax.dynamic_update_index_in_dim(replay, row, index % len(replay), axis=0)
 
 
-def sample(replay: Replay, bits: UInt32[Array, "*n"], written: Int[Array, ""], layout: Layout) -> Transition:
+def sample(replay: Replay, words: UInt32[Array, "*n"], written: Int[Array, ""], layout: Layout) -> Transition:
     """Returns one transition per random word, uniform over the `written` so far."""
-    return read(replay, places(len(replay), bits, written), layout)
+    return read(replay, places(len(replay), words, written), layout)
 
 
-def places(capacity: int, bits: UInt32[Array, "*n"], written: Int[Array, ""]) -> Int[Array, "*n"]:
+def places(capacity: int, words: UInt32[Array, "*n"], written: Int[Array, ""]) -> Int[Array, "*n"]:
     """Returns one row index per random word, uniform over those written, up to a bias of 2⁻³²."""
-    return (bits % jnp.minimum(written, capacity).astype(jnp.uint32)).astype(jnp.int32)
+    return (words % jnp.minimum(written, capacity).astype(jnp.uint32)).astype(jnp.int32)
 
 
 def read(replay: Replay, indices: Int[Array, "*n"], layout: Layout) -> Transition:

@@ -20,7 +20,7 @@ from moca.config import Config, ValueConfig
 from moca.critic import descend, freeze, value_rates
 from moca.dynamics import Statistics
 from moca.envs.environment import Spaces
-from moca.nets import ADAM, decayed, product
+from moca.nets import ADAM, decayed, matmul
 from moca.replay import Transition
 from moca.values import make_value
 
@@ -63,10 +63,10 @@ class KnownReward(Reward):
     shift: Float[Array, "d"]
 
     def expectation(self, states: Statistics, belief: mm.Dirac | mm.DiagonalGaussian | mm.Gaussian) -> Float[Array, ""]:
-        mean = product(self.matrix, belief.mean) + self.shift
+        mean = matmul(self.matrix, belief.mean) + self.shift
         if isinstance(belief, mm.Dirac):
             return mm.expectation(mm.Dirac(mean), self.function)
-        covariance = product(product(self.matrix, belief.covariance), self.matrix.T)
+        covariance = matmul(matmul(self.matrix, belief.covariance), self.matrix.T)
         return mm.expectation(mm.Gaussian(mean, (covariance + covariance.T) / 2), self.function)
 
 

@@ -22,7 +22,7 @@ from moca.agents import Agent
 from moca.belief import UNSEEN, Belief, raised, update
 from moca.dynamics import GaussianEnsemble
 from moca.moments.linear import root, solve
-from moca.nets import product
+from moca.nets import matmul
 from moca.noise_levels import Linear, linearise, newest
 from moca.replay import Pair, Replay, Transition, with_pairs
 
@@ -70,7 +70,7 @@ def filter_forward(linear: Linear, noise: Float[Array, "n obs"], first: Float[Ar
         fresh = Belief(each.start, jnp.diag(first))
         before = jax.tree.map(lambda a, b: jnp.where(each.starts, a, b), fresh, belief)
         mean = each.mean + each.slope @ (before.mean - each.at)
-        covariance = product(product(each.slope, before.covariance), each.slope.T) + each.aleatoric + each.epistemic
+        covariance = matmul(matmul(each.slope, before.covariance), each.slope.T) + each.aleatoric + each.epistemic
         prior = Belief(mean, (covariance + covariance.T) / 2)
         after, _ = update(prior, each.measured, jnp.where(each.missing, UNSEEN, noise))
         return after, Filtered(before, prior, after)
@@ -91,13 +91,13 @@ def smooth_backward(linear: Linear, filtered: Filtered) -> Smoothed:
         each, (before, prior, after), ends = x
         next_belief = jax.tree.map(lambda a, b: jnp.where(ends, a, b), after, later)
         known, ahead, own = (cast(Array, belief.covariance) for belief in (before, prior, next_belief))
-        gain = solve(raised(ahead), product(each.slope, known)).T
+        gain = solve(raised(ahead), matmul(each.slope, known)).T
         mean = before.mean + gain @ (next_belief.mean - prior.mean)
-        rest = jnp.eye(len(mean)) - product(gain, each.slope)
+        rest = jnp.eye(len(mean)) - matmul(gain, each.slope)
         added = each.aleatoric + each.epistemic + own
-        covariance = product(product(rest, known), rest.T) + product(product(gain, added), gain.T)
+        covariance = matmul(matmul(rest, known), rest.T) + matmul(matmul(gain, added), gain.T)
         covariance = (covariance + covariance.T) / 2
-        return Belief(mean, covariance), Smoothed(mean, covariance, next_belief.mean, own, product(gain, own))
+        return Belief(mean, covariance), Smoothed(mean, covariance, next_belief.mean, own, matmul(gain, own))
 
     ends = jnp.concatenate([linear.starts[1:], jnp.array([True])])
     last = jax.tree.map(lambda leaf: leaf[-1], filtered.after)

@@ -28,6 +28,11 @@ def points(config: Config, varied: Sequence[Mapping[str, Any]]) -> list[dict[str
     return checked
 
 
+def label(point: Mapping[str, float]) -> str:
+    """Returns the settings of a point as text; `all` if it has none."""
+    return ", ".join(f"{name} = {value:g}" for name, value in point.items()) or "all"
+
+
 def grid(axes: Choices) -> list[dict[str, float]]:
     """Returns every combination of the values of each setting."""
     if math.prod(len(values) for values in axes.values()) > MOST:
@@ -89,5 +94,5 @@ def ranking(rows: Sequence[Mapping[str, Any]], points: Sequence[Mapping[str, flo
         values = [row["return_mean"] for row in own if row["return_mean"] is not None]
         score = sum(values) / len(values) if values and not lost else float("-inf")
         note = f"  ({len(lost)} of {len({row['seed'] for row in own})} seeds diverged)" if lost else ""
-        scored.append((score, ", ".join(f"{name} = {value:g}" for name, value in point.items()) + note))
+        scored.append((score, label(point) + note))
     return [f"{score:8.1f}  {text}" for score, text in sorted(scored, key=lambda item: -item[0])]

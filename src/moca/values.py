@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, Key
 from moca import config
 from moca import moments as mm
 from moca.critic import Encoded
+from moca.envs.environment import refuse_other_count
 from moca.nets import MLP
 
 
@@ -22,10 +23,7 @@ def make_value(
     lengthscales [App. B.5]; learned bases have separate ones. Frequencies and directions are
     Gaussian in units of the lengthscales. `width` is the width of the encoder's two layers.
     """
-    if len(settings.low) != observation_size:
-        raise config.ConfigError(
-            f"value.low has {len(settings.low)} numbers, but the environment has {observation_size} observed dimensions"
-        )
+    refuse_other_count("value.low", settings.low, observation_size)
     if settings.encoder:
         encoder_key, key = jax.random.split(key)
         size = settings.encoder

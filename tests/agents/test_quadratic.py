@@ -9,7 +9,7 @@ import pytest
 
 from moca import moments as mm
 from moca.agents import make_agent
-from moca.backup import twin_values
+from moca.backup import twin_backups
 from moca.config import QUADRATIC_AGENTS, VALUES
 from moca.diagnostics import describe_sampling
 from moca.drivers import ScanTrainer
@@ -160,8 +160,8 @@ def test_the_bias_of_the_smaller_average():
         state, episode = agent.init(jax.random.key(0)), transitions(20, key=1)._replace(observation=jnp.zeros((20, 1)))
         state = state._replace(model=fit(state.model, 3e-4, transitions(64), jnp.ones((3, 64), jnp.uint8))[0])
         mixtures = state.model.ensemble.predict_batch(episode.observation, episode.action)
-        exact = twin_values(jax.vmap(mm.moment_match)(mixtures), values)
-        draw = jax.vmap(lambda key: twin_values(agent.predict(state, episode, key), values))
+        exact = twin_backups(jax.vmap(mm.moment_match)(mixtures), values)
+        draw = jax.vmap(lambda key: twin_backups(agent.predict(state, episode, key), values))
         some, others = (draw(jax.random.split(jax.random.key(seed), 4000)) for seed in (2, 3))
         return describe_sampling(some, exact, GAMMA)["target_bias"], others.min(1).mean(0), exact
 

@@ -8,7 +8,7 @@ import jax
 import pytest
 
 import moca
-from moca import cli, config, memory, moments, presets, sweep
+from moca import cli, config, memory_estimate, moments, presets, sweep
 from moca.agents import make_agent
 from moca.backup import one_gaussian
 from moca.config import ConfigError
@@ -229,7 +229,7 @@ TOO_LARGE = {
 @pytest.mark.parametrize("name", TOO_LARGE)
 def test_what_cannot_fit_is_refused_before_it_is_compiled(name, monkeypatch):
     settings, named = TOO_LARGE[name]
-    monkeypatch.setattr(memory, "available", lambda: 4 * 10**9)
+    monkeypatch.setattr(memory_estimate, "available", lambda: 4 * 10**9)
     with pytest.raises(
         ConfigError, match=f"training needs at least .* GB of memory, but only 4.0 GB are available: .*{named}"
     ):
@@ -239,7 +239,9 @@ def test_what_cannot_fit_is_refused_before_it_is_compiled(name, monkeypatch):
 def test_the_model_of_a_registered_agent_is_counted(registries):
     moca.register_prediction("half", one_gaussian)
     half, ours, sac = (
-        memory._in_between(presets.build("paper", "CartpoleBalance", {"agent": agent, "dynamics.width": 2**10}), 5, 1)
+        memory_estimate._in_between(
+            presets.build("paper", "CartpoleBalance", {"agent": agent, "dynamics.width": 2**10}), 5, 1
+        )
         for agent in ("half", "moca", "sac")
     )
     assert half == ours != sac
@@ -250,9 +252,9 @@ def test_the_model_of_a_registered_agent_is_counted(registries):
 def test_the_estimate_is_what_the_runs_carry(agent, monkeypatch):
     """No less than that, and so little more that nothing is refused that would run."""
     found = []
-    monkeypatch.setattr(memory, "available", lambda: found.append(1) or 10**12)
-    parts = memory._of_state
-    monkeypatch.setattr(memory, "_of_state", lambda *given: found.append(parts(*given)) or parts(*given))
+    monkeypatch.setattr(memory_estimate, "available", lambda: found.append(1) or 10**12)
+    parts = memory_estimate._of_state
+    monkeypatch.setattr(memory_estimate, "_of_state", lambda *given: found.append(parts(*given)) or parts(*given))
     trainer = ScanTrainer([presets.build("tuned", None, TASK | {"agent": agent})] * 2, [0, 1], probes.Drift())
     carried = sum(leaf.nbytes for leaf in jax.tree.leaves((trainer.state.learner, trainer.state.replay)))
     assert sum(found[0].values()) == carried
@@ -293,12 +295,12 @@ def test_the_estimate_of_planning_is_at_most_what_is_measured(name):
     shapes = [jax.ShapeDtypeStruct((config.train.batch, *[size] * order), "float32") for order in (1, 2)]
     episodes = jax.ShapeDtypeStruct((config.train.eval_episodes, size), "float32")
     measured = [temporary(ahead, state, *shapes, key), temporary(decide, state, episodes)]
-    estimated = memory._in_planning(config, size, env.action_size).values()
+    estimated = memory_estimate._in_planning(config, size, env.action_size).values()
     for least, found in zip(estimated, measured, strict=True):
         assert least <= found <= 16 * least, (least, found)
 
 
 def test_settings_of_another_dimension_are_refused_whatever_the_environment():
     wrong = {"value.low": (-1.0,) * 3, "value.high": (1.0,) * 3, "value.lengthscales": (1.0,) * 3}
-    with pytest.raises(ConfigError, match=r"value.low has 3 numbers, but the environment has 2"):
+    with pytest.raises(ConfigError, match=r"value.low has 3 numbers, but there are 2"):
         ScanTrainer([presets.build("tuned", None, TASK | wrong)], [0], probes.Drift())

@@ -45,7 +45,7 @@ def study(tmp_path_factory):
 
 
 def test_the_study_that_is_attacked_can_be_read(study):
-    assert "CartpoleBalance" in report.render(study, study)
+    assert "CartpoleBalance" in report.render(study)
 
 
 def plan_with(block=None, **changed):
@@ -117,7 +117,7 @@ FILES = {
     "table: everything twice": ("results.parquet", table_with(pd.concat([whole_table()] * 2)), "occurs twice"),
     # Where it comes from
     "origin: a list": ("origin.json", b"[]", "must contain a JSON object"),
-    "origin: no JSON": ("origin.json", b"{", "as JSON"),
+    "origin: no JSON": ("origin.json", b"{", "not JSON"),
     "origin: no UTF-8": ("origin.json", b"\xff", "utf-8"),
     "origin: nested": ("origin.json", b'{"a":' * 100_000, "nested too deeply"),
     "origin: a job of numbers": ("origin.json", b'{"a": 5}', "has an invalid entry for 'a'"),
@@ -135,7 +135,7 @@ def test_a_broken_file_is_one_sentence(study, case):
     (study / name).write_bytes(content)
     try:
         with pytest.raises(ConfigError, match=words) as refused:
-            report.render(study, study)
+            report.render(study)
     finally:
         (study / name).write_bytes(before)
     assert str(study / name) in str(refused.value)
@@ -149,7 +149,7 @@ def test_what_is_no_file_is_one_sentence(study):
         (study / "study.json").unlink()
         put(study / "study.json")
         with pytest.raises(ConfigError, match=r"study.json"):
-            report.render(study, study)
+            report.render(study)
         (study / "study.json").rmdir() if (study / "study.json").is_dir() else (study / "study.json").unlink(True)
         (study / "study.json").write_bytes(before)
 
@@ -233,18 +233,18 @@ def job_in(directory):
 
 def test_one_of_two_studies_begins(tmp_path, monkeypatch):
     """At the same time in one directory: the other is refused, and does not replace the plan."""
-    write, begun = results.write, []
+    save, begun = launch.save, []
 
     def slowly(path, content):
         time.sleep(0.1 * (b'"other"' in content))
-        write(path, content)
+        save(path, content)
 
     def begin(plan):
         with contextlib.suppress(ConfigError):
             launch.prepare(tmp_path, plan)
             begun.append(plan.name)
 
-    monkeypatch.setattr(results, "write", slowly)
+    monkeypatch.setattr(launch, "save", slowly)
     threads = [threading.Thread(target=begin, args=(plan,)) for plan in (PLAN, dataclasses.replace(PLAN, name="other"))]
     for thread in threads:
         thread.start()
@@ -327,7 +327,7 @@ def test_a_report_shows_nothing_that_links_lead_to(study, tmp_path):
     (films / "a.mp4").symlink_to(tmp_path / "secret")
     os.mkfifo(films / "b.mp4")
     (cell / "config.json").symlink_to(tmp_path / "secret")
-    assert report_origin.films(study, study, PLAN) == []
+    assert report_origin.films(study, PLAN) == []
     assert "my own words" not in "".join(report_origin.settings(PLAN, study).values())
 
 

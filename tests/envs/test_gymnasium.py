@@ -21,8 +21,7 @@ from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import moca
-from moca import presets
-from moca import replay as memory
+from moca import presets, replay
 from moca.agents import make_agent
 from moca.cli import main
 from moca.config import Config, ConfigError, flatten, override, registry
@@ -277,7 +276,7 @@ def test_an_end_is_worth_nothing_and_a_time_limit_is_no_end(judged):
 
 def test_what_is_stored_keeps_the_true_last_observation(judged):
     _, trainer, _ = judged
-    rows = memory.read(jnp.asarray(trainer.state.replay)[0], jnp.arange(2500), memory.Layout(1, 1))
+    rows = replay.read(jnp.asarray(trainer.state.replay)[0], jnp.arange(2500), replay.Layout(1, 1))
     np.testing.assert_array_equal(rows.next_observation, rows.observation)
     np.testing.assert_array_equal(rows.terminated, rows.observation[:, 0] < 0)
     restarts = np.flatnonzero(rows.observation[1:, 0] != rows.observation[:-1, 0])
@@ -302,7 +301,7 @@ def test_noise_is_on_observations_only():
     same = np.isclose(report.metrics["return_mean"], report.metrics["return_noise_free"], rtol=1e-6)  # to rounding
     assert same.tolist() == [True, False]
     exact, noisy = (
-        memory.read(replay, jnp.arange(15), memory.Layout(2, 2)) for replay in jnp.asarray(trainer.state.replay)
+        replay.read(rows, jnp.arange(15), replay.Layout(2, 2)) for rows in jnp.asarray(trainer.state.replay)
     )
     first = np.asarray(trainer.state.replay)[0, ::15, :2]
     assert len(np.unique(first)) == 6  # every episode begins elsewhere
@@ -312,7 +311,7 @@ def test_noise_is_on_observations_only():
     difference = np.asarray(noisy.next_observation - exact.next_observation)
     np.testing.assert_allclose(difference.std(), 0.5, rtol=0.3)
     assert len(set(difference.ravel().round(5))) == 30
-    action = np.asarray(memory.read(jnp.asarray(trainer.state.replay)[0], jnp.arange(45), memory.Layout(2, 2)).action)
+    action = np.asarray(replay.read(jnp.asarray(trainer.state.replay)[0], jnp.arange(45), replay.Layout(2, 2)).action)
     np.testing.assert_allclose([action.min(0), action.max(0)], [[-1.0, 0.5], [2.0, 3.0]], atol=0.3)
 
 
@@ -347,7 +346,7 @@ def test_the_last_episode_may_be_partial():
     rows = np.asarray(short.state.replay)
     assert rows.shape[1] == 35
     np.testing.assert_array_equal(rows, np.asarray(long.state.replay)[:, :35])
-    rewards = memory.read(jnp.asarray(rows)[0], jnp.arange(30, 35), memory.Layout(2, 2)).reward
+    rewards = replay.read(jnp.asarray(rows)[0], jnp.arange(30, 35), replay.Layout(2, 2)).reward
     np.testing.assert_allclose(partial[-1].metrics["train_return"][0], rewards.sum(), rtol=1e-5)
     assert np.isfinite(partial[-1].metrics["return_mean"]).all()
 

@@ -136,7 +136,8 @@ def test_missing_values_of_the_environment_are_kept_or_stay_an_error():
 def test_its_draws_are_its_own_and_leave_all_others_as_they_are():
     key = jax.random.key(5)
     plain, faulty = (draw_step(make_agent(probes.tiny(sensor__drop=p), probes.Drift()), key) for p in (0.0, 0.3))
-    for one, other in zip(plain._replace(updates=None), faulty._replace(updates=None, sensor=None), strict=True):
+    others = faulty._replace(update_draws=None, sensor=None)
+    for one, other in zip(plain._replace(update_draws=None), others, strict=True):
         assert jnp.array_equal(one, other) if one is not None else other is None
     others = [jax.random.uniform(each) for each in jax.random.split(key, 5)]
     assert faulty.sensor.drop not in others

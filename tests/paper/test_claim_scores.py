@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from moca.paper.claims.scores import CARTPOLE, NOTHING, PENDULUM, AbsentError, Scores
+from moca.paper.tasks import TASKS
 from tests.studies.made import table
 
 RAMP = np.arange(1.0, 21) * 10  # twenty evaluations of a run of 20,000 steps
@@ -73,8 +74,8 @@ def test_stuck_and_solved():
 
 @pytest.mark.parametrize(("solved", "expected"), [(0, False), (1, False), (2, True), (18, True), (19, False)])
 def test_bimodal_cells(solved, expected):
-    found = scores(table(PENDULUM, "moca", "0.05", 100 + 700 * (np.arange(20) < solved)), task=PENDULUM)
-    assert found.bimodal("moca", "0.05") == expected
+    assert TASKS[PENDULUM].splits(100 + 700 * (np.arange(20) < solved)) == expected
+    assert not TASKS[CARTPOLE].splits(100 + 900 * (np.arange(20) < solved))
 
 
 def test_an_agent_has_learned_if_its_peaks_lie_above_doing_nothing():

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from tools import claims_page
 
 from moca import presets
 from moca.looks import LOOKS, label
@@ -445,23 +446,23 @@ def test_one_seed_concludes_nothing():
 def test_cost():
     rows = [("moca", 1.0), ("moca-ce", 0.98), ("moca-mc-16", 1.5)]
     times = [{"agent": a, "env": CART, "cost_over": {o: t / u for o, u in rows if o != a}} for a, t in rows]
-    found = {v.claim: v for v in claims.judge_fixed([{"agents": times}, {"growth": {}}])}
+    found = {v.claim: v for v in claims_page.judge([{"agents": times}, {"growth": {}}])}
     assert found["cost-like-ce"].verdict == found["cost-below-mc"].verdict == rules.HOLDS
     assert found["cost-like-ce"].measured == "1.02 in one program"
     slower = [{**row, "cost_over": {"moca-ce": 1.2, "moca-mc-16": 1.1}} for row in times[:1]]
-    found = {v.claim: v.verdict for v in claims.judge_fixed([{"agents": slower}])}
+    found = {v.claim: v.verdict for v in claims_page.judge([{"agents": slower}])}
     assert found["cost-like-ce"] == found["cost-below-mc"] == rules.REFUTED
-    mixed = {v.claim: v.verdict for v in claims.judge_fixed([{"agents": slower}, {"agents": times}])}
+    mixed = {v.claim: v.verdict for v in claims_page.judge([{"agents": slower}, {"agents": times}])}
     assert mixed["cost-like-ce"] == mixed["cost-below-mc"] == rules.UNDECIDED
-    assert {v.verdict for v in claims.judge_fixed([]) if v.claim.startswith("cost")} == {rules.ABSENT}
+    assert {v.verdict for v in claims_page.judge([]) if v.claim.startswith("cost")} == {rules.ABSENT}
 
 
 def test_figure_1(monkeypatch):
     from moca.paper import toy
 
-    assert {v.verdict for v in claims.judge_fixed([]) if v.claim.startswith("figure")} == {rules.HOLDS}
+    assert {v.verdict for v in claims_page.judge([]) if v.claim.startswith("figure")} == {rules.HOLDS}
     monkeypatch.setattr(toy.Toy, "__init__", lambda self: object.__setattr__(self, "mean_a", 1.2) or None)
-    found = {v.claim: v.verdict for v in claims.judge_fixed([])}
+    found = {v.claim: v.verdict for v in claims_page.judge([])}
     assert (found["figure-1-a"], found["figure-1-b"]) == (rules.REFUTED, rules.HOLDS)
 
 
@@ -488,7 +489,7 @@ def test_markdown_has_a_row_per_claim_and_a_column_per_preset():
     row = next(line for line in lines if line.startswith("| MoCA ends higher than BNAF |") and f"| {HIGH} |" in line)
     both = [v for v in found if (v.claim, v.noise) == ("above-bnaf", HIGH)]
     assert row.endswith(" | ".join(f"**holds** {v.measured}" for v in both) + " |")
-    counted = claims.counts(found).splitlines()
+    counted = claims_page.counts(found).splitlines()
     totals = Counter((v.verdict, v.preset) for v in found)
     assert counted[0] == "| verdict | raw | paper |"
     assert counted[2:] == [f"| {w} | {totals[w, 'raw']} | {totals[w, 'paper']} |" for w in rules.WORDS]
@@ -496,7 +497,7 @@ def test_markdown_has_a_row_per_claim_and_a_column_per_preset():
 
 def test_json_has_the_numbers():
     found = claims.judge(world(CART), NOTHING)
-    data = json.loads(claims.to_json(found, ["one"]))
+    data = json.loads(claims_page.to_json(found, ["one"]))
     assert data["studies"] == ["one"]
     assert len(data["verdicts"]) == len(found)
     row = next(row for row in data["verdicts"] if row["claim"] == "above-bnaf" and row["noise"] == HIGH)

@@ -182,7 +182,10 @@ def test_an_overlap_that_is_not_possible_is_refused(tmp_path, capsys):
     """Before there is a directory, and by a dry run."""
     new = tmp_path / "new"
     for options, why in (
-        (["--seeds", "2", "--env", "CartpoleBalance"], "overlap is for a single run, got 2"),
+        (
+            ["--seeds", "2", "--env", "CartpoleBalance"],
+            "overlap is not possible: it is for a single run, and 2 runs use",
+        ),
         (["--env", "Pendulum-v1", "--agent", "sac"], "overlap needs a compiled environment"),
         (["--agent", "bnaf", "--no-filter"], "overlap is not possible: "),
     ):

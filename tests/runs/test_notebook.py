@@ -65,7 +65,7 @@ def run(tmp_path):
 def test_a_run_in_a_line(run):
     assert repr(run) == (
         f"Run({str(run.path)!r}: SAC on CartpoleBalance, 2 runs, finished, 3,000 of 3,000 steps, "
-        "homoscedastic noise σ = 0.05, return 30.0 ± 10.0)"
+        "σ = 0.05, return 30.0 ± 10.0)"
     )
     assert repr(Run(run.directory, which=BEST)).endswith("no best policies were kept)")
     (run.path / "best.npz").touch()

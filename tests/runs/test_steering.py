@@ -99,7 +99,7 @@ def test_a_run_that_cannot_be_made_longer_stays_as_it_was(copy, monkeypatch):
     before = (copy / "meta.json").read_bytes(), (copy / "status.json").read_bytes()
     with pytest.raises(ConfigError, match="your own environment"):
         moca.resume(copy, steps=4 * LENGTH)
-    monkeypatch.setattr("moca.memory.available", lambda: 1000)
+    monkeypatch.setattr("moca.memory_estimate.available", lambda: 1000)
     with pytest.raises(ConfigError, match="GB of memory"):
         moca.resume(copy, steps=4 * LENGTH, env=probes.Drift())
     assert ((copy / "meta.json").read_bytes(), (copy / "status.json").read_bytes()) == before

@@ -1,7 +1,7 @@
 """The interface between the training loop and an agent."""
 
 from abc import abstractmethod
-from typing import Any, cast
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
 from moca import pytrees  # noqa: F401  (configs may be traced)
-from moca.belief import Belief, Unfiltered, features, make_filter
-from moca.config import Config
+from moca.belief import Belief, BeliefFilter, features, make_filter
+from moca.config import Config, ConfigError
 from moca.delay import for_sensor
 from moca.diagnostics import describe_model
 from moca.envs.environment import Spaces
@@ -34,25 +34,27 @@ class Agent(eqx.Module):
 
     config: Config
     env: Spaces
-    filter: Unfiltered
+    filter: BeliefFilter
     gaps: bool = eqx.field(static=True)  # whether samples may be missing
     layout: Layout = eqx.field(static=True)  # of the rows of its replay buffer
 
     def __init__(self, config: Config, env: Spaces) -> None:
         self.config, self.env, self.gaps = config, env, may_miss(config)
-        self.filter = for_sensor(self.make_filter(), config, env)
-        filtered, late = config.belief.filter, config.sensor.delay > 0
+        own = self.make_filter()
+        _refuse_other(own, config)
+        self.filter = for_sensor(own, config, env)
+        filtered, late = self.filter.keeps_covariance, config.sensor.delay > 0
         kind = (filtered, filtered and late, self.filter.correlated, config.belief.width, config.belief.smoothing)
         self.layout = Layout(env.observation_size, env.action_size, *kind)
 
     @property
     def hidden(self) -> Bool[np.ndarray, "obs"]:
         """Marks the dimensions of the state that a filter is not told: all but the newest ones."""
-        if self.env.history is None or not self.config.belief.filter:
+        if self.env.history is None or not self.filter.keeps_covariance:
             return np.zeros(self.env.observation_size, bool)
         return self.env.history.hidden
 
-    def make_filter(self) -> Unfiltered:
+    def make_filter(self) -> BeliefFilter:
         """Returns the filter over the state. Override it to use your own filter.
 
         It need not know of delays: see `moca.delay`.
@@ -109,9 +111,20 @@ class Agent(eqx.Module):
         )
         info = unseen | {name: seen[name] for name in ("aleatoric_std", "epistemic_std")}
         info["coverage_1sigma_seen"] = seen["coverage_1sigma"]
-        if self.config.belief.filter and self.config.belief.noise == "learned":
-            variance = cast(Array, self.filter.noise_variance(after.model, episode.next_observation))
+        if self.config.belief.noise != "learned":
+            return info
+        if (variance := self.filter.noise_variance(after.model, episode.next_observation)) is not None:
             levels = jnp.sqrt(variance.mean(axis=0))[: self.env.measured_size]
             info["noise_level"] = levels.mean()
             info |= {f"noise_level_{j}": level for j, level in enumerate(levels)}
         return info
+
+
+def _refuse_other(own: BeliefFilter, config: Config) -> None:
+    """Raises if a filter keeps a covariance where the settings have none, or the reverse."""
+    name, belief = type(own).__name__, config.belief
+    if own.keeps_covariance and not belief.filter:
+        raise ConfigError(f"{name} keeps a covariance, which needs belief.filter = true")
+    for setting, asked in (("width", belief.width), ("smoothing", belief.smoothing)):
+        if asked and not own.keeps_covariance:
+            raise ConfigError(f"belief.{setting} = true needs a filter that keeps a covariance, and {name} does not")

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 
 from moca import moments as mm
 from moca.agents.quadratic import QuadraticAgent, QuadraticState, perturbed
-from moca.backup import twin_values
+from moca.backup import twin_backups
 from moca.belief import Belief, predict
 from moca.config import Config
 from moca.delay import Enclosing
@@ -86,7 +86,7 @@ class PlanningAgent(QuadraticAgent):
         last, expected = self.follow_plan(state, belief, plan)
         discount = self.config.train.gamma ** jnp.arange(len(plan) + 1)
         end = mm.Gaussian(last.mean[None], cast(Array, last.covariance)[None])
-        value = twin_values(end, state.critics.value, self.backup).min()
+        value = twin_backups(end, state.critics.value, self.backup).min()
         return jnp.sum(discount[:-1] * cast(Array, expected.reward)) + discount[-1] * value
 
     def forecast(self, state: QuadraticState, belief: Belief, steps: int) -> Forecast:

@@ -1,12 +1,11 @@
 """The paper's agents: MoCA, its ablations, BNAF and NAF.
 
-They differ only in their prediction of s′.
+They differ only in their prediction of s′, except NAF: it is BNAF with another head (`naf.py`).
 
 The methods follow Algorithm 1: `init` is line 1, `act` line 3, and `update` lines 7 to 13. Lines 2,
 4 and 5 are the loop, `moca.loop`.
 """
 
-import dataclasses
 from functools import partial
 from typing import Any, NamedTuple, cast
 
@@ -19,13 +18,13 @@ from jaxtyping import Array, Bool, Float, Int, Key, UInt8
 from moca import config
 from moca import moments as mm
 from moca.agents.agent import Agent, Info
-from moca.backup import bellman_target, cautious, needs_moments_alone, one_each, prediction_rule, twin_values
+from moca.backup import bellman_target, cautious, one_each, twin_backups
 from moca.belief import Belief, features
 from moca.critic import (
     Encoded,
     QuadraticCritic,
     advantages,
-    closed,
+    closed_part,
     descend,
     first,
     freeze,
@@ -34,7 +33,7 @@ from moca.critic import (
     twin,
     twin_axes,
 )
-from moca.diagnostics import Stakes, describe_bias, describe_sampling, stakes
+from moca.diagnostics import REPEATS, Stakes, describe_bias, describe_sampling, stakes
 from moca.dynamics import ModelState, bootstrap, fit, make_model
 from moca.exploration import Explore
 from moca.forecast import Forecast, forecast_policy
@@ -46,8 +45,6 @@ from moca.replay import Transition, sensed, with_width
 from moca.reward import RewardState, fit_reward, make_reward
 from moca.values import make_value
 from moca.width import at_width, input_size, value_settings
-
-REPEATS = 8  # independent draws of moca-mc's targets, from which their variance is measured
 
 
 class QuadraticState(NamedTuple):
@@ -74,9 +71,15 @@ class QuadraticAgent(Agent):
     """An agent with a quadratic critic. `config.agent` selects the prediction of s′."""
 
     @property
+    def rule(self) -> Any:
+        """The rule by which s′ is predicted; None if it is taken as observed (BNAF, NAF)."""
+        load = config.AGENTS[self.config.agent].prediction
+        return load and load()
+
+    @property
     def predicts(self) -> bool:
-        """True if s′ is predicted (MoCA agents), False if it is taken as observed (BNAF, NAF)."""
-        return config.AGENTS[self.config.agent].prediction is not None
+        """True if s′ is predicted (MoCA agents)."""
+        return self.rule is not None
 
     @property
     def plans(self) -> bool:
@@ -92,8 +95,7 @@ class QuadraticAgent(Agent):
         config, observed, acted = self.config, self.env.observation_size, self.env.action_size
         inputs = input_size(config, observed)
         value = make_value(value_settings(config), inputs, basis_key, config.critic.width)
-        settings = dataclasses.replace(config.critic, head="tanh") if config.agent == "naf" else config.critic
-        critics = stacked(critic_key, 2, lambda k: QuadraticCritic(k, settings, value, inputs, acted))
+        critics = stacked(critic_key, 2, lambda k: QuadraticCritic(k, config.critic, value, inputs, acted))
         critics = eqx.tree_at(lambda c: c.value, critics, twin(value))
         model = latent = None
         if self.predicts or config.belief.filter:
@@ -118,7 +120,7 @@ class QuadraticAgent(Agent):
     def decide(
         self, state: QuadraticState, belief: Belief, explore: Explore | None = None
     ) -> tuple[Belief, Float[Array, "act"]]:
-        """Returns the belief as it is, and `act` at its mean; `PlanningAgent` uses all of it."""
+        """Returns the same as in `Agent`, for a reader of one step to open one file fewer."""
         return belief, self.act(state, features(self.config, belief), explore)
 
     def forecast(self, state: QuadraticState, belief: Belief, steps: int) -> Forecast | None:
@@ -143,8 +145,7 @@ class QuadraticAgent(Agent):
         """Takes one gradient step of the ensemble and of the latent model [Alg. 1 l. 8]."""
         if state.model is None:
             return state, {}
-        own = sensed(batch)
-        own, batch = (each._replace(action=self.env.from_bounds(each.action)) for each in (own, batch))
+        own, batch = (each._replace(action=self.env.from_bounds(each.action)) for each in (sensed(batch), batch))
         noise = self.filter.noise_variance(state.model, own.next_observation)
         lr = decayed(self.config, self.config.dynamics.lr, state.updates)
         model, nll = fit(state.model, lr, own, draws.multiplicity, noise)
@@ -176,7 +177,7 @@ class QuadraticAgent(Agent):
             unknown = disagreement(cast(ModelState, state.model).ensemble, batch.observation, batch.action)
             batch = batch._replace(reward=batch.reward + curiosity_left(self.config, state.updates) * unknown)
             found["disagreement"] = unknown.mean()
-        values = closed(state.targets) if self.predicts else state.targets
+        values = closed_part(state.targets) if self.predicts else state.targets
         target, ahead = self._targets(state, batch, predictions, values, key)
         state, info = self._fit_critics(state, with_width(batch), target)
         return self._sync_targets(state), info | found | ahead
@@ -202,7 +203,7 @@ class QuadraticAgent(Agent):
         """
         if (plan := self.config.plan).horizon == 1:
             return self.target(batch, predictions, values), {}
-        rule, gamma = prediction_rule(self.config.agent), self.config.train.gamma
+        rule, gamma = self.rule, self.config.train.gamma
         world = self.world(state)._replace(critic=cast(QuadraticCritic, state.guide))
         key = jax.random.fold_in(key, 1)
         if plan.weights == "variance":
@@ -228,22 +229,21 @@ class QuadraticAgent(Agent):
             gamma = gamma**horizon
         return bellman_target(batch.reward, batch.terminated, gamma, predictions, values, bounds, self.backup)
 
-    def backup(self, belief: mm.Distribution, value: mm.Function) -> Float[Array, ""]:
+    def backup(self, prediction: mm.Distribution, value: mm.Function) -> Float[Array, ""]:
         """Returns E[V(s′)] for one prediction and one value function [Eq. 5].
 
         With a caution β it is E[V(s′)] − β √Var[V(s′)]. Override it to change the target.
         """
         if config.is_off(caution := self.config.plan.caution):
-            return mm.expectation(belief, value)
-        return cautious(belief, value, caution)
+            return mm.expectation(prediction, value)
+        return cautious(prediction, value, caution)
 
     def predict(self, state: QuadraticState, batch: Transition, key: Key[Array, ""]) -> mm.Distribution:
         """Returns the distribution of s′ for each transition, actions in [−1, 1] [Alg. 1 l. 10]."""
         if not self.predicts:
             return mm.Dirac(with_width(batch).next_observation)
-        rule, samples = prediction_rule(self.config.agent), self.config.dynamics.samples
-        keys = jax.random.split(key, len(batch.reward))
-        return jax.vmap(lambda mixture, k: rule(mixture, k, samples))(self._mixtures(state, batch), keys)
+        samples, keys = self.config.dynamics.samples, jax.random.split(key, len(batch.reward))
+        return jax.vmap(lambda mixture, k: self.rule(mixture, k, samples))(self._mixtures(state, batch), keys)
 
     def _mixtures(self, state: QuadraticState, batch: Transition) -> mm.GaussianMixture:
         """Returns the ensemble's predictions of V's input: state, belief or latent state."""
@@ -252,7 +252,7 @@ class QuadraticAgent(Agent):
             latent = self._latent(state, batch)
             return state.latent.ensemble.predict_batch(latent.observation, latent.action)
         mixtures = model.ensemble.predict_batch(batch.observation, batch.action)
-        if self.filter.correlated and needs_moments_alone(self.config.agent):
+        if self.filter.correlated and getattr(self.rule, "from_moments", False):
             mixtures = one_each(mixtures)
         gaps = {} if batch.missing is None else {"missing": batch.missing}
         means = self.filter.anticipate(model, mixtures, batch.spread, **gaps)
@@ -317,10 +317,10 @@ class QuadraticAgent(Agent):
             states = cast(ModelState, before.model).ensemble.statistics
             info["reward_error"] = before.reward.model.error(states, episode)
         if self.config.agent == "moca-mc":
-            values, gamma = closed(after.targets), self.config.train.gamma
+            values, gamma = closed_part(after.targets), self.config.train.gamma
             # Sequentially: all draws at once would need more memory than the rest of the program.
-            draw = lambda k: twin_values(self.predict(after, episode, k), values)  # noqa: E731
-            exact = twin_values(jax.vmap(mm.moment_match)(self._mixtures(after, episode)), values)
+            draw = lambda k: twin_backups(self.predict(after, episode, k), values)  # noqa: E731
+            exact = twin_backups(jax.vmap(mm.moment_match)(self._mixtures(after, episode)), values)
             info |= describe_sampling(jax.lax.map(draw, jax.random.split(key, REPEATS)), exact, gamma)
         return info
 
@@ -329,7 +329,7 @@ class QuadraticAgent(Agent):
         least, most = (
             self._mixtures(state, episode._replace(action=jnp.full_like(episode.action, end))) for end in (-1, 1)
         )
-        return stakes(self._mixtures(state, episode), (least, most), closed(first(state.targets)))
+        return stakes(self._mixtures(state, episode), (least, most), closed_part(first(state.targets)))
 
 
 def perturbed(

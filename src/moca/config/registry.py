@@ -135,7 +135,7 @@ add_agent(
     Look("MoCA (plan)", "plan", "plan", "p", (0, (8, 1, 1, 1)), 1.8, "9 2", 1),
 )
 add_agent("bnaf", _QUADRATIC, None, Look("BNAF", "BNAF", "bnaf", "D", "-.", 1.6, "5 3", 7))
-add_agent("naf", _QUADRATIC, None, Look("NAF (tanh)", "NAF", "naf", "P", (0, (1, 2)), 1.1, "3 3", 10))
+add_agent("naf", "moca.agents.naf:NAFAgent", None, Look("NAF (tanh)", "NAF", "naf", "P", (0, (1, 2)), 1.1, "3 3", 10))
 add_agent(
     "sac", "moca.agents.sac:SACAgent", None, Look("SAC", "SAC", "sac", "X", ":", 1.6, "9 2 2 2 2 2", 8), quadratic=False
 )

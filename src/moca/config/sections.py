@@ -73,6 +73,11 @@ class TrainConfig:
     eval_episodes: int = _setting(10, "The number of episodes over which each evaluation averages.", low=1)
     eval_every: int = _setting(1, "The number of training episodes from one evaluation to the next.", low=1)
 
+    @property
+    def scheduled_steps(self) -> int:
+        """The number of environment steps over which exploration and learning rates change."""
+        return self.horizon or self.steps
+
 
 @dataclass(frozen=True)
 class SACConfig:

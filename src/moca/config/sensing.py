@@ -49,6 +49,13 @@ class NoiseConfig:
             return f"({', '.join(f'{sigma:g}' for sigma in self.sigmas)})"
         return f"{self.sigma:g}" if self.sigma else ""
 
+    @property
+    def words(self) -> str:
+        """The noise in words, such as `σ = 0.1, action noise 0.5`, or `no noise`."""
+        observed = f"σ = {self.level}" if self.kind == CONSTANT else f"{self.kind} noise, σ ≤ {self.level}"
+        given = [observed] * bool(self.level) + [f"action noise {self.action:g}"] * bool(self.action)
+        return ", ".join(given) or "no noise"
+
 
 @dataclass(frozen=True)
 class SensorConfig:
@@ -103,6 +110,6 @@ class SensorConfig:
         return bool(self.delay or self.history) or not (is_off(self.drop) and is_off(self.stick))
 
 
-def is_off(probability: object) -> bool:
-    """Returns True for a probability of exactly zero, which is not traced."""
-    return type(probability) is float and probability == 0
+def is_off(number: object) -> bool:
+    """Returns True for a setting of exactly zero; a program leaves out what it scales."""
+    return type(number) is float and number == 0

@@ -39,7 +39,6 @@ def refuse_overlap(config: Config, count: int, env: Spaces) -> None:
     """
     if isinstance(env, HostEnvironment):
         raise ConfigError(_ON_HOST)
-    two_cores.refuse_several(count)
     key = jax.eval_shape(lambda: jax.random.key(0))
     learner = jax.eval_shape(lambda key: init_run(config, env, key).learner, key)
-    two_cores.cores_for(make_agent(config, env), learner)
+    two_cores.cores_for(make_agent(config, env), learner, count)

@@ -42,10 +42,10 @@ from moca.loop import (
     evaluation_due,
     finish_episode,
     first_belief,
-    first_update,
     learn,
     observe,
     restart,
+    warmup_steps,
 )
 from moca.replay import Transition
 
@@ -53,7 +53,7 @@ from moca.replay import Transition
 class EpisodeDraws(NamedTuple):
     """The random numbers of an episode, with a leading axis over its steps."""
 
-    explore: ExplorationDraws
+    exploration: ExplorationDraws
     keys: Key[Array, "steps"]
     first: Int[Array, ""]  # the index of its first step, counted from the first ever
 
@@ -97,7 +97,7 @@ class HostTrainer(Trainer):
         if not self._later:
             with self.while_compiling():
                 *self._later, start, follow, judge = compiled(self._left)
-            self._greedy.use(start, follow, judge)
+            self._greedy.compiled = [start, follow, judge]
         return self._later
 
     def _lowered(self) -> Iterator[Any]:
@@ -146,7 +146,7 @@ class HostTrainer(Trainer):
         for index in map(np.int32, range(first, after)):
             action, executed, belief = act_program(configs, state.learner, state.belief, draws, index)
             taken = Taken(draws, action, self._envs.step(np.asarray(executed)))
-            program = store if index < first_update(self.config) else self._compile_later()[0]
+            program = store if index < warmup_steps(self.config) else self._compile_later()[0]
             state, totals = program(configs, state._replace(belief=belief), totals, taken, index)
         finish = self._compile_later()[1]
         if after - first < agent_steps(self.config):  # the last episode, if the total is not a multiple of the length
@@ -184,9 +184,9 @@ class HostTrainer(Trainer):
         size = block_size(config)
         blocks = jax.random.split(keys.loop, steps // size)
         each = jax.vmap(lambda key: jax.random.split(key, size))(blocks).ravel()
-        explore = draw_exploration(keys.explore, config.exploration, steps, self.env.action_size)
+        exploration = draw_exploration(keys.explore, config.exploration, steps, self.env.action_size)
         learner = jax.tree.map(jnp.copy, run.learner)
-        return EpisodeDraws(explore, each, first), sensor_state, belief, learner, keys.evaluate
+        return EpisodeDraws(exploration, each, first), sensor_state, belief, learner, keys.evaluate
 
     def _act(
         self, config: Config, learner: Any, belief: Belief, draws: EpisodeDraws, index: Int[Array, ""]
@@ -195,7 +195,7 @@ class HostTrainer(Trainer):
         agent, sensor = self._parts(config)
         number = index - draws.first
         state = LoopState(belief, learner, jnp.zeros((0, 0)))  # acting does not use the replay buffer
-        belief, action = act(agent, state, index, jax.tree.map(lambda leaf: leaf[number], draws.explore))
+        belief, action = act(agent, state, index, jax.tree.map(lambda leaf: leaf[number], draws.exploration))
         executed = sensor.disturb(self.env, action, draw_step(agent, draws.keys[number]).disturbance)
         return action, executed, belief
 
@@ -229,10 +229,10 @@ class HostTrainer(Trainer):
         draws, action, outcome = taken
         drawn = draw_step(agent, draws.keys[index - draws.first])
         step = Step(*(jnp.asarray(part) for part in (outcome.observation, outcome.reward, outcome.terminated)))
-        sensed, transition = observe(agent, sensor, state, action, step, drawn)
-        _, noise_key = jax.random.split(drawn.restart)
+        after, transition = observe(agent, sensor, state, action, step, drawn)
+        _, noise_key = jax.random.split(drawn.restart_key)
         current, ended = jnp.asarray(outcome.current), jnp.asarray(outcome.ended)
-        sensor_state, belief = restart(agent, sensor, state.learner, sensed, current, ended, noise_key)
+        sensor_state, belief = restart(agent, sensor, state.learner, after, current, ended, noise_key)
         return agent, state._replace(belief=belief, sensor=sensor_state), transition, drawn
 
     def _finish(

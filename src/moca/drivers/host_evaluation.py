@@ -64,6 +64,22 @@ def evaluate_on_host(
     return GreedyEpisodes(env, config, vector, runs).scores(configs, learners, keys, seeds)
 
 
+def play_once(
+    env: HostEnvironment,
+    config: Config,
+    learner: Any,
+    vector: Vector,
+    seed: int,
+    watch: Callable[[np.ndarray, "Playing"], None],
+) -> Episode:
+    """Returns one episode of one run, with noise; `watch` as in `GreedyEpisodes.play`."""
+    configs = jax.tree.map(lambda number: np.array([number], np.float32), config)
+    learners = jax.tree.map(lambda leaf: np.asarray(leaf)[None], learner)
+    episodes = GreedyEpisodes(env, config, vector, 1)
+    played = episodes.play(configs, learners, jax.random.key(seed)[None], np.array([[seed]]), watch=watch)
+    return Episode(*(part[0, 0] for part in played))
+
+
 BOOLEAN = ("running", "terminated")  # boolean fields of an episode
 
 
@@ -95,17 +111,7 @@ class GreedyEpisodes:
     def __init__(self, env: Spaces, config: Config, vector: Vector, runs: int) -> None:
         self._env, self._vector, self._runs = env, vector, runs
         self._steps = agent_steps(config)
-        self._start: Any = None
-        self._follow: Any = None
-        self._judge: Any = None
-
-    def compile(self, configs: Config, learners: Any, keys: Key[Array, "runs"], episodes: int) -> None:
-        """Compiles the programs; otherwise the first episode does."""
-        self.use(*compiled(self.programs(configs, learners, keys, episodes)))
-
-    def use(self, start: Any, follow: Any, judge: Any) -> None:
-        """Uses these programs, compiled from those of `programs`."""
-        self._start, self._follow, self._judge = start, follow, judge
+        self.compiled: list[Any] = []  # those of `programs`; the first episode compiles them if nobody has
 
     def programs(self, configs: Config, learners: Any, keys: Key[Array, "runs"], episodes: int) -> Iterator[Any]:
         """Yields the programs to compile: for first observations, for later ones, for scores."""
@@ -142,10 +148,11 @@ class GreedyEpisodes:
             watch: Called at every state in which an action is taken, with its noiseless
                 observation.
         """
-        if self._start is None:
-            self.compile(configs, learners, keys, seeds.shape[1])
+        if not self.compiled:
+            self.compiled = compiled(self.programs(configs, learners, keys, seeds.shape[1]))
+        start, follow, _ = self.compiled
         seen = self._vector.reset(seeds.ravel().tolist()).reshape(*seeds.shape, -1)
-        playing = self._start(configs, learners, keys, seen, np.float32(noisy))
+        playing = start(configs, learners, keys, seen, np.float32(noisy))
         shape = (*seeds.shape, self._steps)
         parts: Any = [np.zeros(shape, bool if name in BOOLEAN else np.float32) for name in Episode._fields]
         played = Episode(*parts)
@@ -157,7 +164,7 @@ class GreedyEpisodes:
                 each.reshape(*seeds.shape, *each.shape[1:])
                 for each in (outcome.reward, outcome.ended, outcome.terminated, outcome.observation)
             )
-            before, playing = playing.value, self._follow(configs, learners, playing, seen, np.int32(time))
+            before, playing = playing.value, follow(configs, learners, playing, seen, np.int32(time))
             now = (np.where(running, reward, 0), running, terminated, before, playing.value, playing.value_again)
             for part, each in zip(parts, now, strict=True):
                 part[..., time] = each
@@ -171,7 +178,7 @@ class GreedyEpisodes:
     ) -> dict[str, np.ndarray]:
         """Returns the scores over noisy episodes and the same without noise, by run."""
         seen, clean = (self.play(configs, learners, keys, seeds, noisy) for noisy in (1.0, 0.0))
-        judged = np.asarray(self._judge(configs, seen))
+        judged = np.asarray(self.compiled[-1](configs, seen))
         by_run = [summary(*each) for each in zip(judged, clean.reward.sum(axis=-1), strict=True)]
         return {name: np.array([scores[name] for scores in by_run]) for name in by_run[0]}
 

@@ -15,7 +15,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Int, UInt32
 
-from moca import replay as memory
+from moca import replay
 from moca.agents import Agent
 from moca.agents.agent import Info
 from moca.belief import Belief
@@ -23,25 +23,21 @@ from moca.config import ConfigError
 from moca.envs.environment import Environment, Noise
 from moca.exploration import ExplorationDraws
 from moca.loop import LoopState, StepDraws, StepInfo, batches, interact
+from moca.replay import Replay, Transition
 
 AXIS = "core"
 MODEL, VALUES = 0, 1  # the part that each core learns
 WIDEST = 128  # the widest ensemble: matrix products of wider layers use both cores already
 
 
-def refuse_several(count: int) -> None:
-    """Raises unless there is one run."""
-    if count > 1:
-        raise ConfigError(f"overlap is for a single run, got {count}: several runs use all cores already")
-
-
-def cores_for(agent: Agent, learner: Any) -> jax.sharding.Mesh:
+def cores_for(agent: Agent, learner: Any, count: int = 1) -> jax.sharding.Mesh:
     """Returns the two cores for one run.
 
     Raises `ConfigError` if overlap is impossible or useless.
     """
     config, devices = agent.config, jax.devices()
     hindrances = {
+        f"it is for a single run, and {count} runs use all cores already": count > 1,
         "JAX has fewer than two CPU cores here": jax.default_backend() != "cpu" or len(devices) < 2,
         f"{config.agent} is not one of the built-in agents": not type(agent).__module__.startswith("moca.agents."),
         f"{config.agent} without a filter has no model to train in parallel with its critics": learner.model is None,
@@ -77,7 +73,7 @@ class Work(NamedTuple):
     belief: Belief
     sensor: Any  # its state
     learner: Any
-    newest: memory.Transition
+    newest: Transition
     totals: StepInfo
 
 
@@ -108,22 +104,22 @@ def learn_block(
         xs: For each decision its index, its exploration and its other random numbers.
     """
     indices, explorations, draws = xs
-    env_state, (belief, learner, replay, sensor_state) = carry
+    env_state, (belief, learner, buffer, sensor_state) = carry
     core, count = jax.lax.axis_index(AXIS), len(indices) * agent.config.train.updates
 
-    def turn(state: tuple[Work, memory.Replay, Done]) -> tuple[Work, memory.Replay, Done]:
-        work, replay, done = state
-        due = _due(agent, xs, len(replay), done)
+    def turn(state: tuple[Work, Replay, Done]) -> tuple[Work, Replay, Done]:
+        work, buffer, done = state
+        due = _due(agent, xs, len(buffer), done)
 
         def fit(work: Work) -> Work:
-            learner, info = agent.fit_model(work.learner, *_lesson(agent, xs, replay, done.fits))
+            learner, info = agent.fit_model(work.learner, *_lesson(agent, xs, buffer, done.fits))
             return _learned(work, learner._replace(updates=learner.updates + 1), info)
 
         def update(work: Work) -> Work:
-            return _learned(work, *agent.fit_values(work.learner, *_lesson(agent, xs, replay, done.updates)))
+            return _learned(work, *agent.fit_values(work.learner, *_lesson(agent, xs, buffer, done.updates)))
 
         def step(work: Work) -> Work:
-            before = LoopState(work.belief, work.learner, replay, work.sensor)
+            before = LoopState(work.belief, work.learner, buffer, work.sensor)
             chosen = _at((indices, explorations, draws), done.steps)
             env_state, after, newest = interact(agent, env, sensor, work.env_state, before, *chosen)
             newest = jax.tree.map(lambda new, old: new.astype(old.dtype), newest, work.newest)
@@ -135,15 +131,15 @@ def learn_block(
         work = _when((core == VALUES) & due.steps, step, work)
         work = _tell(work, core)
         done = Done(*map(jnp.add, done, due))
-        return work, memory.add(replay, _at(indices, done.steps - 1), work.newest), done
+        return work, replay.add(buffer, _at(indices, done.steps - 1), work.newest), done
 
-    newest = memory.read(replay, indices[0], agent.layout)
-    info = jax.eval_shape(agent.update, learner, *_lesson(agent, xs, replay, 0))[1]
+    newest = replay.read(buffer, indices[0], agent.layout)
+    info = jax.eval_shape(agent.update, learner, *_lesson(agent, xs, buffer, 0))[1]
     totals = StepInfo(jnp.zeros(()), jnp.zeros(()), {name: jnp.zeros(()) for name in info})
     none = jnp.zeros((), jnp.int32)
-    start = (Work(env_state, belief, sensor_state, learner, newest, totals), replay, Done(none, none, none))
-    work, replay, _ = jax.lax.while_loop(lambda state: state[2].updates < count, turn, start)
-    return (work.env_state, LoopState(work.belief, work.learner, replay, work.sensor)), work.totals
+    start = (Work(env_state, belief, sensor_state, learner, newest, totals), buffer, Done(none, none, none))
+    work, buffer, _ = jax.lax.while_loop(lambda state: state[2].updates < count, turn, start)
+    return (work.env_state, LoopState(work.belief, work.learner, buffer, work.sensor)), work.totals
 
 
 def _at(xs: Any, number: Int[Array, ""] | int) -> Any:
@@ -152,19 +148,21 @@ def _at(xs: Any, number: Int[Array, ""] | int) -> Any:
 
 
 def _lesson(
-    agent: Any, xs: tuple[Array, Any, StepDraws], replay: memory.Replay, number: Int[Array, ""] | int
-) -> tuple[memory.Transition, Any]:
+    agent: Any, xs: tuple[Array, Any, StepDraws], buffer: Replay, number: Int[Array, ""] | int
+) -> tuple[Transition, Any]:
     """Returns a batch of the block, and the random numbers of its update."""
     (indices, _, draws), each = xs, agent.config.train.updates
-    rows, drawn = jax.tree.map(lambda leaf: leaf[number % each], _at((draws.rows, draws.updates), number // each))
-    return batches(agent, replay, rows, _at(indices, number // each)), drawn
+    words, drawn = jax.tree.map(
+        lambda leaf: leaf[number % each], _at((draws.batch_words, draws.update_draws), number // each)
+    )
+    return batches(agent, buffer, words, _at(indices, number // each)), drawn
 
 
 def _due(agent: Any, xs: tuple[Array, Any, StepDraws], capacity: int, done: Done) -> Done:
     """Marks the parts of the work that are due; the model may have to wait for a new transition."""
     (indices, _, draws), each = xs, agent.config.train.updates
     decision = done.fits // each
-    rows = memory.places(capacity, _at(draws.rows, decision)[done.fits % each], _at(indices, decision) + 1)
+    rows = replay.places(capacity, _at(draws.batch_words, decision)[done.fits % each], _at(indices, decision) + 1)
     stored = (done.steps > decision) | (rows != _at(indices, decision) % capacity).all()
     fitting = (done.fits < len(indices) * each) & stored
     updating = done.updates < done.fits

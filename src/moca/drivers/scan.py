@@ -36,9 +36,9 @@ from moca.loop import (
     evaluation_due,
     finish_episode,
     first_belief,
-    first_update,
     interact,
     learn,
+    warmup_steps,
 )
 from moca.replay import Replay
 
@@ -65,7 +65,7 @@ def train_episode(
             after, infos = jax.lax.scan(lambda c, each: step(agent, env, sensor, c, *each, updates), carry, xs)
             return after, jax.tree.map(jnp.sum, infos)
 
-        waiting, updates = indices[0] < first_update(config), config.train.updates
+        waiting, updates = indices[0] < warmup_steps(config), config.train.updates
         if overlap:
             return jax.lax.cond(waiting, lambda: scan(0), lambda: two_cores.learn_block(agent, env, sensor, carry, xs))
         if jax.default_backend() == "cpu":  # one program to compile, with a loop that may be empty
@@ -113,13 +113,13 @@ def step(
     sensor: Noise,
     carry: tuple[Any, LoopState],
     index: Int[Array, ""],
-    explore: ExplorationDraws,
+    exploration: ExplorationDraws,
     draws: StepDraws,
     updates: Int[Array, ""] | int,
 ) -> tuple[tuple[Any, LoopState], StepInfo]:
     """Takes one step: act, observe, learn."""
     env_state, state = carry
-    env_state, state, transition = interact(agent, env, sensor, env_state, state, index, explore, draws)
+    env_state, state, transition = interact(agent, env, sensor, env_state, state, index, exploration, draws)
     state, info = learn(agent, state, transition, index, draws, updates)
     return (env_state, state), info
 
@@ -133,13 +133,11 @@ class ScanTrainer(Trainer):
     def __init__(
         self, configs: Sequence[Config], seeds: Sequence[int], env: Spaces | None = None, overlap: bool = False
     ) -> None:
-        if overlap:
-            two_cores.refuse_several(len(configs))
         super().__init__(configs, seeds, env)
         refuse_partial(self.config)
         spread, everywhere = self._spread, self._everywhere
         if overlap:
-            cores = two_cores.cores_for(make_agent(self.config, self.env), self.learners)
+            cores = two_cores.cores_for(make_agent(self.config, self.env), self.learners, len(configs))
             spread = everywhere = jax.sharding.NamedSharding(cores, jax.sharding.PartitionSpec())
             self.configs, self.state = jax.device_put((self.configs, self.state), spread)
 

@@ -25,7 +25,7 @@ from moca.envs.history import with_history
 from moca.envs.named import named
 from moca.envs.sensors import make_sensor, masked
 from moca.loop import init_run
-from moca.memory import refuse_too_large
+from moca.memory_estimate import refuse_too_large
 
 
 class Report(NamedTuple):
@@ -109,9 +109,8 @@ class Trainer(ABC):
         self.config = configs[0]
         self.env: Any = make_env(self.config, env)
         make_sensor(self.config, self.env)  # checks lists of one number per dimension
-        low, size = self.config.value.low, self.env.observation_size
-        if low and len(low) != size:
-            raise ConfigError(f"value.low has {len(low)} numbers, but the environment has {size} observed dimensions")
+        if self.config.value.low:  # a learner that has no V does not look at it
+            refuse_other_count("value.low", self.config.value.low, self.env.observation_size)
         self.episode = 0
         self.schedule = Schedule(self.config.env.episode_length, [self.config.train.steps])
         stacked = jax.tree.map(lambda *numbers: jnp.asarray(numbers, jnp.float32), *configs)

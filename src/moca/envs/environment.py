@@ -11,7 +11,7 @@ termination.
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -225,12 +225,11 @@ class Noise(eqx.Module):
     sigma_min: Level
     action: Level  # standard deviation of the disturbance, in units of half the action range
     scales: tuple[float, ...] = eqx.field(static=True)
-    kind: str = eqx.field(static=True)
+    formula: Callable[..., Levels] = eqx.field(static=True)  # what was registered for the kind of noise
 
     def deviation(self, observation: Float[Array, "*n obs"]) -> Float[Array, "*n obs"]:
         """σ(s) of each dimension."""
-        deviation = config.NOISES[self.kind].load()(self.sigma, self.sigma_min, self.scales, observation)
-        return jnp.broadcast_to(deviation, observation.shape)
+        return jnp.broadcast_to(self.formula(self.sigma, self.sigma_min, self.scales, observation), observation.shape)
 
     def __call__(self, observation: Float[Array, "obs"], normal: Float[Array, "obs"]) -> Float[Array, "obs"]:
         """s̃ = s + σ(s) ε for a standard normal ε [App. A.1]."""
@@ -277,11 +276,11 @@ def each(name: str, numbers: Sequence[Any], observation_size: int) -> Float[Arra
 
 def make_noise(settings: config.NoiseConfig, observation_size: int) -> Noise:
     """Returns the noise for these settings and this observation size."""
-    scaled = config.NOISES[settings.kind].scaled
-    if scaled:
+    kind = config.NOISES[settings.kind]
+    if kind.scaled:
         refuse_other_count("noise.scales", settings.scales, observation_size)
     levels = (settings.sigma, settings.sigma_min, settings.action)
     sigma, sigma_min, action = (jnp.asarray(level, jnp.float32) for level in levels)
     if settings.sigmas:
         sigma = each("noise.sigmas", settings.sigmas, observation_size)
-    return Noise(sigma, sigma_min, action, settings.scales if scaled else (), settings.kind)
+    return Noise(sigma, sigma_min, action, settings.scales if kind.scaled else (), kind.load())

@@ -71,7 +71,7 @@ class Gymnasium(Described, HostEnvironment):
             raise ConfigError(f"{shown(env)} returns {shown(one)}, which is not a gymnasium.Env")
         refuse_spaces(one.observation_space, one.action_space, flatten)
         self.flattens = flatten
-        self.make = partial(_flattened, make) if flatten else make
+        self.make = (lambda render_mode=None: FlattenObservation(make(render_mode=render_mode))) if flatten else make
         observed, acted = (FlattenObservation(one) if flatten else one).observation_space, one.action_space
         self.max_steps = one.spec.max_episode_steps if one.spec else None
         self.kind = one.spec.id if one.spec else type(one.unwrapped).__name__
@@ -227,10 +227,6 @@ def _with_extra(error: Exception) -> str:
     if extra in ("classic-control", "mujoco") or package.partition(".")[0] in ("imageio", "mujoco", "pygame"):
         return f"{error} (run pip install 'moca-rl[gymnasium]')"
     return f"{error} (run pip install 'gymnasium[{extra}]')" if extra else str(error)
-
-
-def _flattened(make: Callable[..., gymnasium.Env], render_mode: str | None = None) -> gymnasium.Env:
-    return FlattenObservation(make(render_mode=render_mode))
 
 
 def _name_of(env: gymnasium.Env) -> str | None:

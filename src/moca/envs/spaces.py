@@ -76,16 +76,13 @@ def _actions(space: Space) -> Iterator[str]:
         for what, good in (("finite", bounded), ("low < high", ~bounded | (space.low < space.high))):
             for index in np.argwhere(~good)[:1]:
                 low, high = (float(bound[tuple(index)]) for bound in (space.low, space.high))
+                place = ", ".join(map(str, index))
                 yield (
-                    f"action bounds must be {what} in every dimension, but dimension {_place(index)} has low = {low:g} "
+                    f"action bounds must be {what} in every dimension, but dimension {place} has low = {low:g} "
                     f"and high = {high:g}: give the range of the actions in the environment, or with a wrapper: "
                     "Gymnasium(lambda: gymnasium.wrappers.TransformAction(env, lambda a: a, "
                     "gymnasium.spaces.Box(-1.0, 1.0, env.action_space.shape)))"
                 )
-
-
-def _place(index: np.ndarray) -> str:
-    return ", ".join(map(str, index))
 
 
 def _short(space: Space) -> str:

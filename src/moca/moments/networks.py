@@ -109,7 +109,7 @@ def match_full(p: Distribution, network: MatchedNetwork) -> Matched:
     first, *rest = network.layers
     mean, spread, cross = expectation(p, first), covariance(p, first), cross_covariance(p, first)
     for layer in rest:
-        q = _unchecked(Gaussian, mean, (spread + spread.T) / 2)
+        q = unchecked(Gaussian, mean, (spread + spread.T) / 2)
         cross = dot(mean_slope(q, layer), cross)
         mean, spread = expectation(q, layer), covariance(q, layer)
     return Matched(mean, spread, cross)
@@ -125,11 +125,11 @@ def match_diagonal(p: DiagonalGaussian | Gaussian, network: MatchedNetwork) -> M
         mean = layer.weigh(unit_mean(layer, arguments, spreads)) + layer.constant
         each = unit_variance(layer, arguments, spreads)
         variance = each if layer.weights is None else dot(layer.weights**2, each)
-        q = _unchecked(DiagonalGaussian, jnp.atleast_1d(mean), jnp.atleast_1d(variance))
+        q = unchecked(DiagonalGaussian, jnp.atleast_1d(mean), jnp.atleast_1d(variance))
     return Matched(mean, variance, cross)
 
 
-def _unchecked(kind: type, mean: Array, spread: Array) -> DiagonalGaussian | Gaussian:
+def unchecked(kind: type, mean: Array, spread: Array) -> Any:
     """Returns an unchecked Gaussian: rounding may leave its variances slightly negative."""
     blank = kind(jnp.zeros_like(mean), jnp.zeros_like(spread))
     return jax.tree.unflatten(jax.tree.structure(blank), [mean, spread])

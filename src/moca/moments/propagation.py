@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -11,7 +10,7 @@ from moca.moments.distributions import DiagonalGaussian, Dirac, Distribution, Em
 from moca.moments.expectation import Map, covariance, cross_covariance, expectation, variance
 from moca.moments.functions import Fourier, Polynomial, Sum
 from moca.moments.mixtures import GaussianMixture, moment_match
-from moca.moments.networks import MatchedNetwork, match_diagonal, match_full
+from moca.moments.networks import MatchedNetwork, match_diagonal, match_full, unchecked
 
 
 def propagate(p: Distribution, f: Map, joint: bool = False, diagonal: bool = False) -> Gaussian | DiagonalGaussian:
@@ -58,8 +57,7 @@ def as_gaussian(mean: Float[Array, "*m"], covariance: Float[Array, "*m_m"]) -> G
     """
     mean = jnp.atleast_1d(mean)
     covariance = covariance.reshape(len(mean), len(mean))
-    blank = Gaussian(jnp.zeros_like(mean), jnp.zeros_like(covariance))
-    return eqx.tree_at(lambda q: (q.mean, q.covariance), blank, (mean, (covariance + covariance.T) / 2))
+    return unchecked(Gaussian, mean, (covariance + covariance.T) / 2)
 
 
 def moments_of(p: Distribution) -> tuple[Float[Array, "d"], Float[Array, "d d"]]:

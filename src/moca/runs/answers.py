@@ -88,7 +88,10 @@ class FollowingPolicy:
         if self._last is not None:
             gaps = {"missing": missing} if missing.any() else {}
             found = run._programs["follow"](*run._at(number), *self._last, measured, **gaps)
-        if found is None or not _sane(found[0]):
+            mean, covariance = found[0].mean, found[0].covariance
+            if covariance is not None and not sane(np.asarray(mean), np.asarray(covariance)):
+                found = None  # the belief is lost
+        if found is None:
             if missing.any():
                 raise ConfigError(NOTHING_TO_GO_ON)
             found = run._programs["start"](*run._at(number), measured)
@@ -98,10 +101,6 @@ class FollowingPolicy:
         self._last = found
         self.missing += int(missing.sum())
         return action
-
-
-def _sane(belief: Belief) -> bool:
-    return belief.covariance is None or bool(sane(np.asarray(belief.mean), np.asarray(belief.covariance)))
 
 
 class Model:

@@ -138,15 +138,15 @@ def _resume(arguments: argparse.Namespace, directory: Path) -> None:
     run, steps = RunDirectory.open(directory), arguments.steps
     arguments.steps = None  # a new total makes the run longer
     _refuse_contradictions(arguments, run.config, run.meta.get("preset"))
+    total = None if steps is None else whole("--steps", steps, 1)
     if arguments.dry_run:
-        config = run.config if steps is None else run.longer(whole("--steps", steps, 1))
+        config = run.config if total is None else run.longer(total)
         if config == run.config:
             run.refuse_other(config, run.runs)
         _refuse_unfit(arguments, config, directory, len(run.runs))
         print(to_json(config))
         return
     launch, options = _start(arguments)
-    total = None if steps is None else whole("--steps", steps, 1)
     print(launch.resume(directory, steps=total, trust=arguments.trust, **options).path)
 
 
@@ -194,7 +194,7 @@ def _sweep(arguments: argparse.Namespace) -> None:
     if arguments.dry_run:
         _refuse_other_run(out, config, points)
         for point in points:
-            print(", ".join(f"{name} = {value:g}" for name, value in point.items()))
+            print(sweep.label(point))
         return
     _launch(arguments, config, out, points)
 

@@ -21,7 +21,6 @@ from typing import Any
 from moca import __version__, files
 from moca.config import Config, ConfigError, from_json, override, to_json
 from moca.drivers import Report
-from moca.nets import scheduled
 from moca.received import read_json, read_rows
 from moca.runs import ENDED, OVER, STATES, learned, lock, origin
 from moca.runs.clash import clash
@@ -162,7 +161,7 @@ class RunDirectory:
             raise ConfigError(f"steps = {steps} is less than the {least} steps {how} {self.path} before")
         if steps == self.totals[-1]:
             return self.config
-        return override(self.config, {"train.steps": steps, "train.horizon": scheduled(self.config)})
+        return override(self.config, {"train.steps": steps, "train.horizon": self.config.train.scheduled_steps})
 
     def extend(self, steps: int) -> None:
         """Extends the run in memory; `note_start` writes it, once nothing can be refused."""
@@ -225,7 +224,7 @@ class RunDirectory:
         if len(self.requested) == 1:
             return asked
         try:
-            return override(asked, {"train.steps": self.totals[-1], "train.horizon": scheduled(asked)})
+            return override(asked, {"train.steps": self.totals[-1], "train.horizon": asked.train.scheduled_steps})
         except ConfigError as error:
             raise ConfigError(f"{self.path / 'meta.json'} extends the run beyond what is allowed: {error}") from None
 

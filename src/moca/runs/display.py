@@ -12,10 +12,11 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from moca import figures, looks
 from moca.arguments import duration
-from moca.config import CONSTANT, Config
+from moca.config import Config
 from moca.drivers import Report
 from moca.names import OWN
 from moca.runs.notebook import Bar, in_notebook
+from moca.sweep import label
 
 TITLE = 52  # characters per line of a figure's title
 
@@ -90,14 +91,6 @@ def working(console: Console, text: str) -> Iterator[None]:
         yield
 
 
-def label(settings: Mapping[str, float]) -> str:
-    """Returns the settings that distinguish a point of a sweep.
-
-    `all` if there is only one point.
-    """
-    return ", ".join(f"{name} = {value:g}" for name, value in settings.items()) or "all"
-
-
 def _legend(point: Mapping[str, float]) -> str:
     """Returns the legend of a point of a sweep; zero noise is called "no noise"."""
     noise = {name: value for name, value in point.items() if name.startswith("noise.")}
@@ -109,17 +102,9 @@ def _legend(point: Mapping[str, float]) -> str:
 
 def title(config: Config, varied: Sequence[Mapping[str, float]]) -> str:
     """Returns the agent, the task and, unless it varies, the noise, wrapped to fit a figure."""
-    noise, words = config.noise, []
-    if noise.level:
-        words.append(f"σ = {noise.level}" if noise.kind == CONSTANT else f"{noise.kind} noise, σ ≤ {noise.level}")
-    if noise.action:
-        words.append(f"action noise {noise.action:g}")
-    if any(name.startswith("noise.") for point in varied for name in point):
-        words = []
-    elif not words:
-        words = ["no noise"]
+    varies = any(name.startswith("noise.") for point in varied for name in point)
     task = f"{looks.label(config.agent)} on {config.env.name.removeprefix(OWN)}"
-    text = ", ".join([task, *words, *config.sensor.faults])
+    text = ", ".join([task, *([] if varies else [config.noise.words]), *config.sensor.faults])
     return "\n".join(textwrap.wrap(text, TITLE, break_on_hyphens=False))
 
 

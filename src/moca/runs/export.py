@@ -1,7 +1,6 @@
 """Exports a policy as one file that runs without jax: for `moca.deploy`, or as an ONNX model."""
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -51,12 +50,7 @@ def write(path: Path | str, agent: Agent, learner: Any, origin: Mapping[str, Any
     model = graph.model(policy).SerializeToString() if path.suffix == ".onnx" else None
     with files.writing(path):
         files.refuse_odd(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if model is None:
-            files.write_arrays(path, arrays)
-        else:
-            files.write(path, model, apart=f".{os.getpid()}")
-    return path
+        return files.save_arrays(path, arrays) if model is None else files.save(path, model)
 
 
 def _refuse_unexportable(agent: Agent) -> None:

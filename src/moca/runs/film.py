@@ -13,12 +13,12 @@ import jax
 import numpy as np
 
 from moca.config import Config, ConfigError
-from moca.drivers.host_evaluation import GreedyEpisodes
+from moca.drivers.host_evaluation import play_once
 from moca.envs.environment import ActionRepeat, Environment, Wrapper
 from moca.envs.history import HistoryHost, HistoryVector, WithHistory
 from moca.envs.host import HostEnvironment, Vector
 from moca.envs.playground import Playground
-from moca.envs.sensors import Masked, MaskedHost, MaskedVector
+from moca.envs.sensors import MaskedHost, MaskedVector
 
 if TYPE_CHECKING:
     from moca.runs.run import Run
@@ -55,16 +55,22 @@ def _is_gymnasiums(env: HostEnvironment) -> bool:
     return isinstance(env, Gymnasium)
 
 
-def write(path: Path, env: Environment, states: Any, rewards: np.ndarray, small: bool = False) -> str:
-    """Writes the video, `small` ones with many key frames, and returns how it was drawn."""
-    if isinstance(env, WithHistory):
-        env, states = env.inner, states[0]
-    inner: Any = env.inner if isinstance(env, ActionRepeat) else env
-    inner = inner.inner if isinstance(inner, Masked) else inner
+def pace(env: Any, fps: int = 30) -> tuple[Playground, float, int]:
+    """Returns the innermost environment, the seconds of a decision, and the decisions per frame."""
+    inner, times = env, 1
+    while isinstance(inner, Wrapper):
+        times *= inner.times if isinstance(inner, ActionRepeat) else 1
+        inner = inner.inner
     if not isinstance(inner, Playground):
         raise ConfigError(unfilmed(env))
-    seconds = float(inner.env.dt) * (env.times if isinstance(env, ActionRepeat) else 1)
-    every = max(1, round(1 / (12 if small else 30) / seconds))
+    seconds = float(inner.env.dt) * times
+    return inner, seconds, max(1, round(1 / fps / seconds))
+
+
+def write(path: Path, env: Environment, states: Any, rewards: np.ndarray, small: bool = False) -> str:
+    """Writes the video, `small` ones with many key frames, and returns how it was drawn."""
+    inner, seconds, every = pace(env, 12 if small else 30)
+    states = states[0] if isinstance(env, WithHistory) else states
     picked = jax.tree.map(lambda leaf: np.asarray(leaf)[::every], states.data)
     trajectory = [
         SimpleNamespace(data=jax.tree.map(lambda leaf, i=i: leaf[i], picked)) for i in range(len(rewards[::every]))
@@ -101,15 +107,7 @@ def record(
     vector: Vector = MaskedVector(shown, seen.dimensions) if isinstance(seen, MaskedHost) else shown
     vector = HistoryVector(vector, env) if isinstance(env, HistoryHost) else vector
     frames: list[np.ndarray] = []
-    configs = jax.tree.map(lambda number: np.array([number], np.float32), config)
-    learners = jax.tree.map(lambda leaf: np.asarray(leaf)[None], learner)
-    episode = GreedyEpisodes(env, config, vector, 1).play(
-        configs,
-        learners,
-        jax.random.key(seed)[None],
-        np.array([[seed]]),
-        watch=lambda *_: frames.append(shown.picture()),
-    )
+    episode = play_once(env, config, learner, vector, seed, lambda *_: frames.append(shown.picture()))
     encode(path, frames, shown.fps / repeat, small)
     return "rendered by Gymnasium", float(episode.reward.sum())
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from moca.config import ConfigError
-from moca.envs.environment import ActionRepeat
 from moca.loop import agent_steps
 from moca.names import OWN
 from moca.runs import film
@@ -23,18 +22,16 @@ INK, GREY, PALE = "#1b1f24", "#6b737c", "#c9ced4"
 
 def episode(run: "Run", number: int, seed: int, path: Path, ahead: int) -> tuple[str, float]:
     """Films a greedy episode with forecasts; returns how it was drawn, and its return."""
-    config, env = run.directory.configs[number], run.environment
+    config = run.directory.configs[number]
     name = config.env.name.removeprefix(OWN)
     view, _ = watched(run, number, seed, agent_steps(config), ahead) if name in SKETCHES else (None, None)
     if view is None or view.sketch is None:
         raise ConfigError(f"--ahead draws {', '.join(SKETCHES)}, observed as they are, but not {name}")
     if "ahead" in view.lacks:
         raise ConfigError(view.lacks["ahead"])
-    repeat = env.times if isinstance(env, ActionRepeat) else 1
-    inner: Any = env.inner if isinstance(env, ActionRepeat) else env
-    seconds, steps = float(inner.env.dt) * repeat, run.directory.status["step"]
-    every = max(1, round(1 / 30 / seconds))
-    title = f"{view.look.label} on {name}, learned in {steps:,} steps ({steps * seconds / repeat:.0f} s), {view.told}"
+    inner, seconds, every = film.pace(run.environment)
+    steps = run.directory.status["step"]
+    title = f"{view.look.label} on {name}, learned in {steps:,} steps ({steps * inner.env.dt:.0f} s), {view.told}"
     film.encode(path, draw(view, view.sketch, seconds, title, every), 1 / (every * seconds))
     return f"drawn with {view.arrays['ahead'].shape[1]} decisions ahead", float(view.arrays["reward"].sum())
 
@@ -86,7 +83,9 @@ class Scene:
         self.spreads = sketch.spreads(view.arrays["ahead_covariance"])
         self.returns = np.concatenate([[0.0], np.cumsum(view.arrays["reward"])])
         colour = view.look.colour
-        self._frame()
+        half = max(sketch.rail, *(np.abs(points[..., 0]).max() for points in (self.came, self.expected))) + 0.15
+        low, high = self.came[..., 1].min(), self.came[..., 1].max()
+        axes.set(xlim=(-half, half), ylim=(low - 0.2, high + 0.25), aspect="equal", xlabel="x (m)", ylabel="z (m)")
         if sketch.rail:
             axes.plot([-sketch.rail, sketch.rail], [sketch.offsets[0, 1]] * 2, color=PALE, linewidth=3, zorder=1)
         self.ellipses = {
@@ -106,12 +105,6 @@ class Scene:
             [f"{sketch.points[-1]}: expected", *shares, "what then happened"],
             loc="lower left", bbox_to_anchor=(0, 1), ncols=4, borderaxespad=0.2, columnspacing=1.5,
         )  # fmt: skip
-
-    def _frame(self) -> None:
-        """Sets the limits: all that happens, and what is expected to."""
-        half = max(self.sketch.rail, np.abs(self.came[..., 0]).max(), np.abs(self.expected[..., 0]).max()) + 0.15
-        low, high = (pick(self.came[..., 1].min(), self.came[..., 1].max()) for pick in (min, max))
-        self.axes.set(xlim=(-half, half), ylim=(low - 0.2, high + 0.25), aspect="equal", xlabel="x (m)", ylabel="z (m)")
 
     def show(self, t: int, seconds: float) -> None:
         """Draws the step `t`."""

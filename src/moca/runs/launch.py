@@ -26,7 +26,7 @@ from moca.names import OWN
 from moca.runs import BEST, interrupts, refuse_foreign, starting
 from moca.runs.callbacks import Callback, Training, as_callback, keeping_best, read_scores, refuse_other_scores, stops
 from moca.runs.directory import RunDirectory
-from moca.runs.display import Display, label, learning_curve, make_console, title, working
+from moca.runs.display import Display, learning_curve, make_console, title, working
 from moca.runs.events import EventFile
 from moca.runs.run import Run, refuse_other_env
 from moca.runs.saving import Saver, go_back_to_checkpoint
@@ -256,7 +256,7 @@ def _follow(
         with directory.writing():
             purge = trainer.step + 1 if trainer.step else None
             folder = directory.path / "tensorboard"
-            events = [EventFile(folder / label(point).replace(" ", ""), purge) for point in points]
+            events = [EventFile(folder / sweep.label(point).replace(" ", ""), purge) for point in points]
         directory.write_status("running", trainer.step)
         with display.live():
             before = time.perf_counter()

@@ -112,16 +112,15 @@ def _title(run: "Run") -> str:
 
 
 def _facts(run: "Run") -> dict[str, str]:
-    directory, noise = RunDirectory.open(run.path), run.config.noise  # as it is now: it may have been extended
+    directory, config = RunDirectory.open(run.path), run.config  # as it is now: it may have been extended
     count, status = len(directory.runs), directory.status
     facts = {
         "runs": f"{count} run{'s' * (count > 1)}",
         "state": f"{status['state']}, {status['step']:,} of {directory.totals[-1]:,} steps",
     }
-    if noise.level or noise.action:
-        level = noise.level or "0"
-        facts["noise"] = f"{noise.kind} noise σ = {level}" + (f", action {noise.action:g}" * bool(noise.action))
-    if faults := run.config.sensor.faults:
+    if config.noise.level or config.noise.action:
+        facts["noise"] = config.noise.words
+    if faults := config.sensor.faults:
         facts["sensor"] = ", ".join(faults)
     if run.which == BEST:
         kept = (run.path / f"{BEST}.npz").exists()

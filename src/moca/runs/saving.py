@@ -161,9 +161,8 @@ def go_back_to_checkpoint(trainer: Trainer, directory: RunDirectory, console: Co
         if other := _other_log(directory, lengths, ends):
             raise checkpoint.DamagedError(f"{path} refers to rows that {other} does not have")
         state, candidates = _parts(found.arrays, trainer.state)
-        if not plausible(checkpoint.unflatten(state, trainer.state), may_miss(trainer.config)):
-            raise checkpoint.DamagedError(f"{path} contains invalid numbers")
-        if candidates and not _are_candidates(candidates, int(path.stem)):
+        good = plausible(checkpoint.unflatten(state, trainer.state), may_miss(trainer.config))
+        if not good or (candidates and not _are_candidates(candidates, int(path.stem))):
             raise checkpoint.DamagedError(f"{path} contains invalid numbers")
 
     found, complaints = checkpoint.newest(directory.checkpoints, layouts(directory, trainer.state), accept)

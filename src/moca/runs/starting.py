@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from moca import files
-from moca.config import Config, ConfigError, flatten, override, shown
+from moca.config import Config, ConfigError, flatten, shown
 from moca.drivers import make_env, refuse_overlap
 from moca.envs.environment import Spaces
 from moca.loop import init_run
@@ -14,6 +14,7 @@ from moca.runs import checkpoint, learned, origin
 from moca.runs.directory import RunDirectory
 
 FILE = "start.npz"
+NETWORKS = ("critic.", "value.", "dynamics.", "belief.", "sac.", "plan.", "sensor.")  # settings that may change shapes
 
 
 def refuse_unfit(config: Config, count: int, env: Spaces | None, start: Any, overlap: bool) -> None:
@@ -29,42 +30,33 @@ def refuse_unfit(config: Config, count: int, env: Spaces | None, start: Any, ove
     if overlap:
         refuse_overlap(config, count, whole)
     if start is not None:
-        leaves = zip(learned.paths(start.learners), jax.tree.leaves(start.learners), strict=True)
-        theirs = {path: (leaf.shape[1:], leaf.dtype) for path, leaf in leaves}
-        if theirs != _shapes(config, whole):
-            why = _difference(config, whole, start)
-            raise ConfigError(f"cannot start from {start.path}: {why}; the networks must have the same shapes")
+        _refuse_other_shapes(config, whole, start)
 
 
-def _shapes(config: Config, env: Any) -> dict[str, Any]:
-    """Returns the shapes and types of a learner's arrays, by path."""
-    learner = jax.eval_shape(lambda key: init_run(config, env, key).learner, jax.eval_shape(lambda: jax.random.key(0)))
+def _refuse_other_shapes(config: Config, env: Spaces, start: Any) -> None:
+    """Raises unless the learners of another run have the shapes of this one's."""
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    own = _shapes(jax.eval_shape(lambda key: init_run(config, env, key).learner, key))
+    theirs = _shapes(jax.eval_shape(lambda: jax.tree.map(lambda leaf: leaf[0], start.learners)))
+    if theirs == own:
+        return
+    held, wanted = flatten(start.config), flatten(config)
+    compared: dict[str, tuple[Any, Any]] = {
+        "agent": (start.config.agent, config.agent),
+        "number of observed dimensions": (start.environment.observation_size, env.observation_size),
+        "number of actions": (start.environment.action_size, env.action_size),
+    }
+    networks = [name for name in wanted if name.startswith(NETWORKS) and isinstance(wanted[name], int | str)]
+    compared |= {name: (held[name], wanted[name]) for name in networks}
+    different = [f"its {name} is {one}, not {other}" for name, (one, other) in compared.items() if one != other]
+    why = ", ".join(different[:3]) or "its arrays have other shapes"
+    raise ConfigError(f"cannot start from {start.path}: {why}; the networks must have the same shapes")
+
+
+def _shapes(learner: Any) -> dict[str, str]:
+    """Returns the types and shapes of a learner's arrays, such as `float32[5, 64]`, by path."""
     leaves = zip(learned.paths(learner), jax.tree.leaves(learner), strict=True)
-    return {path: (leaf.shape, leaf.dtype) for path, leaf in leaves}
-
-
-def _difference(config: Config, env: Any, start: Any) -> str:
-    """Returns what gives the learners of another run other shapes."""
-    theirs = start.config
-    sizes = [(each.observation_size, each.action_size) for each in (start.environment, env)]
-    for name, (held, own) in {
-        "agent": (theirs.agent, config.agent),
-        "number of observed dimensions": (sizes[0][0], sizes[1][0]),
-        "number of actions": (sizes[0][1], sizes[1][1]),
-    }.items():
-        if held != own:
-            return f"its {name} is {held}, not {own}"
-    shapes, held, own = _shapes(config, env), flatten(theirs), flatten(config)
-
-    def matters(name: str) -> bool:
-        try:
-            return _shapes(override(config, {name: held[name]}), env) != shapes
-        except ConfigError:  # it goes with another setting that differs
-            return True
-
-    different = [name for name in own if held[name] != own[name] and isinstance(own[name], int | str)]
-    found = [f"its {name} is {shown(held[name])}, not {shown(own[name])}" for name in different if matters(name)]
-    return ", ".join(found[:3]) or "its arrays have other shapes"
+    return {path: f"{leaf.dtype}{list(leaf.shape)}" for path, leaf in leaves}
 
 
 def keep(directory: RunDirectory, start: Any) -> None:

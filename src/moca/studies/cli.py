@@ -100,7 +100,9 @@ def _study(arguments: argparse.Namespace) -> None:
         print(out)
         return
     table = launch.study(plan, out, launcher=arguments.launcher, options=options, console=console)
-    print(_page(out, None))
+    from moca.studies import report
+
+    print(report.write(out))
     print(table)
     if causes := results.all_diverged(out, jobs):
         raise DivergedRun(f"every run of the study diverged: {causes}")
@@ -137,10 +139,6 @@ def _figures_of_study(name: str, directory: Path | None, out: Path, formats: tup
 
 
 def _report(arguments: argparse.Namespace) -> None:
-    print(_page(arguments.directory, arguments.out))
-
-
-def _page(directory: Path, out: Path | None) -> Path:
     from moca.studies import report
 
-    return report.write(directory, out)
+    print(report.write(arguments.directory, arguments.out))

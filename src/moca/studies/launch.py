@@ -22,7 +22,7 @@ from rich.console import Console
 from moca.config import ConfigError
 from moca.envs.trust import SAFE_PATH, remember
 from moca.extending import PLUGINS, import_plugins, plugins
-from moca.files import DiskError, open_to_append, open_to_read, refuse_odd, writing
+from moca.files import DiskError, open_to_append, open_to_read, refuse_odd, save, writing
 from moca.runs.interrupts import RESUMABLE, InterruptedRun, noted, own_process
 from moca.runs.lock import InHandError
 from moca.studies import grid, results
@@ -92,7 +92,7 @@ def prepare(directory: Path, plan: Grid, trust: bool = False) -> None:
         (directory / results.CELLS).mkdir(parents=True, exist_ok=True)
         with _alone(directory / results.CELLS):
             if not (directory / results.PLAN).exists():
-                results.write(directory / results.PLAN, (text + "\n").encode())
+                save(directory / results.PLAN, (text + "\n").encode())
     results.refuse_other(directory, plan)
     for block in plan.blocks if trust else ():
         remember(directory, block.env)
@@ -281,10 +281,9 @@ def _work(text: str, directory: str, name: str, options: Options) -> dict[str, b
 
 def _put(path: Path, files: dict[str, bytes]) -> None:
     """Writes a job's files, unless a worker has already written them to the same directory."""
-    path.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         if not (path / name).exists() or (path / name).read_bytes() != content:
-            results.write(path / name, content)
+            save(path / name, content)
 
 
 def work(directory: Path, name: str, options: Options, console: Console | None = None) -> None:
@@ -320,14 +319,8 @@ if __name__ == "__main__":
         import_plugins()
         options = Options(1, None if device == "any" else device, float(seconds), trust=bool(trust))
         work(Path(folder), name, options, console)
-    except InterruptedRun as stopped:
+    except (InterruptedRun, InHandError, DiskError) as stopped:
         print(stopped)
-        sys.exit(RESUMABLE)
-    except InHandError as error:
-        print(error)
-        sys.exit(IN_HAND)
-    except DiskError as error:
-        print(error)
-        sys.exit(error.code)
+        sys.exit(IN_HAND if isinstance(stopped, InHandError) else stopped.code)
     except ConfigError as error:
         sys.exit(str(error))

@@ -9,10 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from moca import pages
-from moca.files import writing
+from moca.files import save, writing
 from moca.looks import label, look
 from moca.studies import grid, registry, report_charts, report_origin, report_tables, results, statistics
 from moca.studies.grid import Grid
@@ -38,21 +36,20 @@ def write(directory: Path, out: Path | None = None) -> Path:
         ConfigError: If the directory has no study, or the page cannot be written.
     """
     out = out or directory / "report.html"
-    page = render(directory, out.parent)
+    page = render(directory)
     with writing(f"the report {out}"):
-        out.parent.mkdir(parents=True, exist_ok=True)
-        results.write(out, page.encode())
-    return out
+        return save(out, page.encode())
 
 
-def render(directory: Path, beside: Path) -> str:
-    """Returns the page as text; large videos are linked relative to the folder `beside`."""
-    plan, table = results.load_grid(directory), _sorted(results.load_results(directory))
-    origin = results.load_origin(directory)
-    agents, presets = _ordered(table, plan), list(table["preset"].unique())
+def render(directory: Path) -> str:
+    """Returns the page about the study in a directory as text."""
+    plan, table = results.load_grid(directory), results.load_results(directory)
+    presets, origin = grid.by_rank(table["preset"].unique()), results.load_origin(directory)
+    table = table.sort_values("preset", key=lambda names: names.map(presets.index), kind="stable")
+    agents = _ordered(table, plan)
     data = report_charts.collect(table, agents, presets)
     charts = {panel["section"] for panel in data["panels"]}
-    films, sections = report_origin.films(directory, beside, plan), registry.sections(table)
+    films, sections = report_origin.films(directory, plan), registry.sections(table)
     contents = {
         "conclusion": "Conclusion", **{section.name: section.entry for section in sections},
         "scores": "Final scores", "curves": "Learning curves",
@@ -109,12 +106,6 @@ def _ordered(table: "pd.DataFrame", plan: Grid) -> list[str]:
     there = list(table["agent"].unique())
     planned = dict.fromkeys(agent for block in plan.blocks for agent in block.agents)
     return [*(agent for agent in planned if agent in there), *(agent for agent in there if agent not in planned)]
-
-
-def _sorted(table: "pd.DataFrame") -> "pd.DataFrame":
-    """Returns the results with the presets in reading order."""
-    places = {name: place for place, name in enumerate(grid.by_rank(table["preset"].unique()))}
-    return table.iloc[np.argsort(table["preset"].map(places), kind="stable")]
 
 
 def _selectors(metrics: Sequence[str], presets: Sequence[str], typical: bool) -> list[tuple[str, str, Any]]:

@@ -119,14 +119,10 @@ def noise_label(noise: str) -> str:
     return f"σ {sigma:g}" if kind == "homoscedastic" else f"{kind} {sigma:g}"
 
 
-def _with_seeds(table: "pd.DataFrame") -> list[str]:
-    """Returns the metrics for which the page has every seed: as many as there is room for."""
-    return shown_metrics(table)[: max(1, EACH // (2 * len(table)))]
-
-
 def _learning(table: "pd.DataFrame", finals: Mapping[tuple, np.ndarray]) -> list[dict[str, Any]]:
-    """Returns a chart per task and noise level: means over seeds, and every seed."""
-    panels, names, with_seeds = [], shown_metrics(table), _with_seeds(table)
+    """Returns a chart per task and noise level: means over seeds, and seeds if there is room."""
+    panels, names = [], shown_metrics(table)
+    with_seeds = names[: max(1, EACH // (2 * len(table)))]
     for (env, noise), block in table.groupby(["env", "noise"], sort=False):
         curves = []
         for (preset, agent), cell in block.groupby(["preset", "agent"], sort=False):

@@ -2,14 +2,12 @@
 
 import base64
 import json
-import os
 import shlex
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import quote
 
 from moca.config import ConfigError, to_json
 from moca.looks import label
@@ -19,17 +17,6 @@ from moca.studies.grid import Grid, Job
 from moca.studies.report_charts import noise_label
 from moca.studies.report_tables import Row, Table, heads, listed, row_head
 
-FILM_LIMIT = 1_000_000  # bytes; larger videos are linked, not embedded
-
-
-class Video(NamedTuple):
-    """A video: its content in base64, or a link to it."""
-
-    name: str
-    size: int
-    source: str = ""
-    link: str | None = None
-
 
 class Again(NamedTuple):
     """The commands that reproduce a study, and notes on them."""
@@ -38,18 +25,15 @@ class Again(NamedTuple):
     notes: list[str]
 
 
-def films(directory: Path, beside: Path, plan: Grid) -> list[Video]:
-    """Returns the videos, small ones embedded, large ones linked."""
+def films(directory: Path, plan: Grid) -> list[tuple[str, str]]:
+    """Returns the name of each video, and its content in base64."""
     found = []
     jobs = {job.name: job for job in grid.plan(plan)}
     for film in sorted((directory / results.FILMS).glob("*.mp4")):
         if film.is_symlink() or not film.is_file():  # a link might point outside the study
             continue
-        name, size = _filmed(jobs[film.stem]) if film.stem in jobs else film.stem, film.stat().st_size
-        if size <= FILM_LIMIT:
-            found.append(Video(name, size, base64.b64encode(film.read_bytes()).decode()))
-        else:
-            found.append(Video(name, size, link=quote(Path(os.path.relpath(film, beside)).as_posix())))
+        name = _filmed(jobs[film.stem]) if film.stem in jobs else film.stem
+        found.append((name, base64.b64encode(film.read_bytes()).decode()))
     return found
 
 

@@ -160,10 +160,7 @@ def _improvements(blocks: Iterable[_Block]) -> list[Group]:
     for block in blocks:
         others, seeds = [agent for agent in block.agents if agent != "moca"], next(iter(block.scores.values())).size
         if "moca" in block.agents and others and seeds >= FEW:
-            pairs = {
-                a: [(block.scores.get(("moca", n)), block.scores.get((a, n))) for n in block.noises] for a in others
-            }
-            rows = {agent: [_probability(*pair) for pair in each] for agent, each in pairs.items()}
+            rows = {agent: [_probability(block, agent, noise) for noise in block.noises] for agent in others}
             tables.append(block.table("P(MoCA > agent): ", block.head, rows))
     note = (
         "The probability that a random run of MoCA ends above a random run of the other agent. A tie counts half, and "
@@ -172,7 +169,8 @@ def _improvements(blocks: Iterable[_Block]) -> list[Group]:
     return [Group("Probability of improvement", note, tables)] if tables else []
 
 
-def _probability(ours: "pd.Series | None", theirs: "pd.Series | None") -> Cell | str:
+def _probability(block: _Block, agent: str, noise: str) -> Cell | str:
+    ours, theirs = (block.scores.get((each, noise)) for each in ("moca", agent))
     if ours is None or theirs is None:
         return "–"
     found = statistics.improvement(ours, theirs)
@@ -195,7 +193,7 @@ def _speeds(table: "pd.DataFrame", blocks: Iterable[_Block]) -> list[Group]:
             threshold = statistics.REACHED * max((mean for mean in means if math.isfinite(mean)), default=math.nan)
             for agent, row in rows.items():
                 cell = cells[block.preset, block.env, agent, noise] if agent in here else None
-                row.append("–" if cell is None else _speed(statistics.steps_to(*statistics.curve_of(cell), threshold)))
+                row.append(_speed(cell, threshold))
         tables.append(block.table("Steps to 90 % of the best: ", block.head, rows))
     note = (
         "Median over seeds of the steps until three evaluations in a row average 90 % of the best mean in the column "
@@ -204,7 +202,11 @@ def _speeds(table: "pd.DataFrame", blocks: Iterable[_Block]) -> list[Group]:
     return [Group("Speed", note, tables)] if tables else []
 
 
-def _speed(steps: np.ndarray) -> Cell:
+def _speed(cell: "pd.DataFrame | None", threshold: float) -> Cell | str:
+    if cell is None:
+        return "–"
+    evaluations, (values,) = statistics.curves_of(cell, ["return_mean"])
+    steps = statistics.steps_to(evaluations, values, threshold)
     return Cell(_number(float(np.median(steps)), 0), {}, (f"reached by {np.isfinite(steps).sum()} of {steps.size}",))
 
 

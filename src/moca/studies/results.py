@@ -6,7 +6,6 @@ divergence; metrics are then missing.
 """
 
 import json
-import os
 import re
 import reprlib
 from collections.abc import Callable, Sequence
@@ -54,16 +53,11 @@ def collect(directory: Path, jobs: Sequence[Job]) -> Path:
         raise ConfigError(f"{directory} has no finished cells yet")
     path = directory / TABLE
     with files.writing(f"to {directory}"):
-        write(path, pd.concat(tables, ignore_index=True).to_parquet(index=False, compression="zstd"))
-        write(directory / ORIGIN, (json.dumps(origin, indent=1) + "\n").encode())
+        files.save(path, pd.concat(tables, ignore_index=True).to_parquet(index=False, compression="zstd"))
+        files.save(directory / ORIGIN, (json.dumps(origin, indent=1) + "\n").encode())
         _collect_landscapes(directory, jobs)
         _collect_films(directory, jobs)
     return path
-
-
-def write(path: Path, content: bytes) -> None:
-    """Writes a temporary file and renames it; safe for several processes at once."""
-    files.write(path, content, apart=f".{os.getpid()}")
 
 
 def finished(directory: Path, job: Job) -> bool:
@@ -301,7 +295,7 @@ def _collect_landscapes(directory: Path, jobs: Sequence[Job]) -> None:
             if job.preset == preset and path.exists():
                 arrays |= read_landscape(path)
         if arrays:
-            files.write_arrays(directory / f"landscape-{preset}.npz", arrays)
+            files.save_arrays(directory / f"landscape-{preset}.npz", arrays)
 
 
 def _collect_films(directory: Path, jobs: Sequence[Job]) -> None:
@@ -309,5 +303,4 @@ def _collect_films(directory: Path, jobs: Sequence[Job]) -> None:
     for job in jobs:
         film = directory / CELLS / job.name / FILM
         if job.filmed and film.exists():
-            (directory / FILMS).mkdir(exist_ok=True)
-            write(directory / FILMS / f"{job.name}.mp4", film.read_bytes())
+            files.save(directory / FILMS / f"{job.name}.mp4", film.read_bytes())

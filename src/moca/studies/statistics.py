@@ -9,7 +9,8 @@ are compared seed by seed.
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -114,17 +115,12 @@ def curve(
         if value not in known:
             raise _absent(key, value, known)
         table = table[table[key] == value]
-    return curve_of(table, metric)
-
-
-def curve_of(cell: "pd.DataFrame", metric: str = "return_mean") -> tuple[np.ndarray, np.ndarray]:
-    """Does the same as `curve`, from the rows of one cell."""
-    steps, (values,) = curves_of(cell, [metric])
+    steps, (values,) = curves_of(table, [metric])
     return steps, values
 
 
 def curves_of(cell: "pd.DataFrame", metrics: Sequence[str]) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Does the same for several metrics."""
+    """Returns what `curve` does for each of the metrics, from the rows of one cell."""
     steps, row = np.unique(cell["step"], return_inverse=True)
     seeds, column = np.unique(cell["seed"], return_inverse=True)
     found, lost = np.full((len(metrics), steps.size, seeds.size), np.nan), cell["diverged"].to_numpy() != 0
@@ -192,24 +188,20 @@ def iqm(scores: ArrayLike) -> float:
     A quarter is cut from either end, rounded down as in `scipy.stats.trim_mean`: six of ten runs
     remain.
     """
-    each = np.sort(np.asarray(scores, dtype=float), axis=None)  # NaN sorts last
-    each = each[: each.size - np.count_nonzero(np.isnan(each))]
-    cut = each.size // 4
-    return float(each[cut : each.size - cut].mean()) if each.size else np.nan
+    each = np.asarray(scores, dtype=float)
+    each = each[~np.isnan(each)]
+    return float(_iqms(each[None])[0]) if each.size else np.nan
 
 
 def _iqms(samples: np.ndarray) -> np.ndarray:
-    """Returns `iqm` of every sample (samples, …) of finite scores, bit for bit."""
-    each = np.sort(samples.reshape(len(samples), -1), axis=1)
+    """Returns `iqm` of every sample (samples, runs) without NaN."""
+    each = np.sort(samples, axis=1)
     cut = each.shape[1] // 4
     return each[:, cut : each.shape[1] - cut].mean(axis=1)
 
 
-def _mean_of_each(samples: np.ndarray) -> np.ndarray:
-    return samples.reshape(len(samples), -1).mean(axis=1)
-
-
-_OF_EACH: dict[Callable, Callable[[np.ndarray], np.ndarray]] = {iqm: _iqms, np.mean: _mean_of_each}
+# Statistics that are computed for all samples at once, with the same bits.
+_OF_EACH: dict[Callable, Callable[..., Any]] = {iqm: _iqms, np.mean: partial(np.mean, axis=1)}
 
 
 def bootstrap(
@@ -241,7 +233,9 @@ def bootstrap(
         # NaN stays NaN: each task keeps its number of runs.
         resampled = np.where(np.isnan(each), np.nan, np.take_along_axis(each[None], drawn, axis=1))
         fast = _OF_EACH.get(statistic) if not np.isnan(resampled).any() else None
-        draws = fast(resampled) if fast else np.array([statistic(scores) for scores in resampled])
+        draws = (
+            fast(resampled.reshape(resamples, -1)) if fast else np.array([statistic(sample) for sample in resampled])
+        )
     return Estimate(float(statistic(each)), *_percentiles(draws, level), seeds, given.size)
 
 

@@ -84,4 +84,4 @@ def _write_landscapes(path: Path, job: Job) -> None:
         value, action = jax.jit(jax.vmap(lambda o, a=agent, s=learner: (a.value(s, o), a.act(s, o)[0])))(seen)
         arrays[f"value/{job.agent}/{noise}"] = np.asarray(value, np.float32).reshape(angle.shape)
         arrays[f"action/{job.agent}/{noise}"] = np.asarray(action, np.float32).reshape(angle.shape)
-    files.write_arrays(path / LANDSCAPE, arrays)
+    files.save_arrays(path / LANDSCAPE, arrays)

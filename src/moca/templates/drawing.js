@@ -1,3 +1,5 @@
+const SVG = "http://www.w3.org/2000/svg";
+
 function element(name, parent, text = "") {
   const made = document.createElement(name);
   made.textContent = text;
@@ -43,3 +45,33 @@ function ticks(low, high, count) {
   return { step, values: found };
 }
 
+function scale(from, to) {
+  const span = from[1] - from[0] || 1;
+  return (value) => to[0] + ((value - from[0]) / span) * (to[1] - to[0]);
+}
+
+// Lines across a chart at the numbers in `rows`, and marks below it at those in `columns`.
+function axes(chart, { left, right, bottom }, rows, columns, kind = () => "grid") {
+  for (const value of rows.values) {
+    const y = chart.y(value);
+    shape("line", chart.svg, { class: kind(value), x1: left, x2: right, y1: y, y2: y });
+    shape("text", chart.svg, { x: left - 6, y: y + 4, "text-anchor": "end" }, formatTick(value, rows.step));
+  }
+  for (const value of columns.values) {
+    const x = chart.x(value);
+    shape("line", chart.svg, { class: "frame", x1: x, x2: x, y1: bottom, y2: bottom + 4 });
+    shape("text", chart.svg, { x, y: bottom + 17, "text-anchor": "middle" }, formatTick(value, columns.step));
+  }
+  shape("line", chart.svg, { class: "frame", x1: left, x2: right, y1: bottom, y2: bottom });
+}
+
+// Text keeps its size when a chart gets wider or narrower: it is drawn anew.
+function redrawWhenResized() {
+  const main = document.querySelector("main");
+  let width = 0;
+  new ResizeObserver(() => {
+    if (main.clientWidth === width) return;
+    width = main.clientWidth;
+    redraw();
+  }).observe(main);
+}

@@ -96,8 +96,7 @@ def _name(env: Any) -> str:
         return env
     if isinstance(env, HostEnvironment) and env.name:
         return env.name.removeprefix(GYMNASIUM)
-    single = env.single() if isinstance(env, HostEnvironment) else None
-    return type(env if single is None else single.unwrapped).__name__
+    return env.title if isinstance(env, Spaces) else type(env).__name__
 
 
 def refuse_broken(env: Spaces, gaps: bool = False) -> None:

@@ -56,9 +56,9 @@ def elliptical_polynomial_covariance(
     for k in range(min(f.degree, g.degree) + 1):
         for i, one in enumerate(of_f[k]):
             for j, two in enumerate(of_g[k]):
-                moment = _scale_moment(p, k + i + j)
+                moment = p.scale_moment(k + i + j)
                 if k == 0:
-                    moment -= _scale_moment(p, i) * _scale_moment(p, j)
+                    moment -= p.scale_moment(i) * p.scale_moment(j)
                 if moment:
                     total += moment * _inner(p, one, two, k) / factorial(k)
     return total
@@ -77,10 +77,6 @@ def mean_derivatives(p: Elliptical, f: Polynomial) -> list[list[Float[Array, "..
             coefficients.append(tensor / (2**j * factorial(j)))
         result.append(coefficients)
     return result
-
-
-def _scale_moment(p: Elliptical, order: int) -> float:
-    return p.scale_moment(order) if order else 1.0
 
 
 def _inner(p: Elliptical, one: Float[Array, "..."], two: Float[Array, "..."], k: int) -> Float[Array, "*both"]:

@@ -50,13 +50,11 @@ class RBF(Centred):
     def features(self, x: Float[Array, "d"]) -> Float[Array, "m"]:
         if self.precision.ndim == 3:
             delta = x - self.centers
-            squares = jnp.einsum("mi,mij,mj->m", delta, self._per_basis(), delta, precision="highest")
+            per_basis = jnp.broadcast_to(self.precision, (*delta.shape, self.dimension))
+            squares = jnp.einsum("mi,mij,mj->m", delta, per_basis, delta, precision="highest")
         else:
             squares = squared_distances(x, self.centers, self.precision)
         return jnp.exp(-squares / 2)
-
-    def _per_basis(self) -> Float[Array, "m d d"]:
-        return jnp.broadcast_to(self.precision, (*self.centers.shape, self.dimension))
 
 
 def squared_distances(

@@ -21,15 +21,23 @@ from moca.moments.functions.base import Features, check_rows, role, set_weights
 class Ridge(Features):
     """V(x) = Σᵢ wᵢ σ(uᵢᵀx + bᵢ) + constant."""
 
-    @property
-    @abstractmethod
-    def rows(self) -> Float[Array, "m d"]:
-        """uᵢ."""
+    fields: eqx.AbstractClassVar[tuple[str, str]]  # those with uᵢ and with bᵢ
+
+    def __check_init__(self) -> None:
+        rows, shifts = self.fields
+        check_rows(self, rows, self.rows)
+        check.has_shape(self, shifts, self.shifts, (self.count,), f"{rows} {self.rows.shape}")
+        check.is_finite(self, **{rows: self.rows, shifts: self.shifts})
 
     @property
-    @abstractmethod
+    def rows(self) -> Float[Array, "m d"]:
+        """uᵢ."""
+        return jnp.asarray(getattr(self, self.fields[0]))  # NumPy arrays after loading
+
+    @property
     def shifts(self) -> Float[Array, "m"]:
         """bᵢ."""
+        return jnp.asarray(getattr(self, self.fields[1]))
 
     @staticmethod
     @abstractmethod
@@ -68,6 +76,7 @@ class Fourier(Ridge):
     frequencies: Float[Array, "m d"] = role("basis")
     phases: Float[Array, "m"] = role("basis")
     constant: Float[Array, "*outputs"] = role("constant")
+    fields: ClassVar[tuple[str, str]] = ("frequencies", "phases")
 
     def __init__(
         self,
@@ -79,19 +88,6 @@ class Fourier(Ridge):
         self.frequencies = check.as_float(frequencies)
         self.phases = check.as_float(phases)
         self.weights, self.constant = set_weights(weights, constant, self.frequencies)
-
-    def __check_init__(self) -> None:
-        check_rows(self, "frequencies", self.frequencies)
-        check.has_shape(self, "phases", self.phases, (self.count,), f"frequencies {self.frequencies.shape}")
-        check.is_finite(self, frequencies=self.frequencies, phases=self.phases)
-
-    @property
-    def rows(self) -> Float[Array, "m d"]:
-        return jnp.asarray(self.frequencies)  # NumPy arrays after loading
-
-    @property
-    def shifts(self) -> Float[Array, "m"]:
-        return jnp.asarray(self.phases)
 
     @staticmethod
     def unit(argument: Float[Array, "*n"]) -> Float[Array, "*n"]:
@@ -120,6 +116,7 @@ class Gated(Ridge):
     directions: Float[Array, "m d"] = role("basis")
     offsets: Float[Array, "m"] = role("basis")
     constant: Float[Array, "*outputs"] = role("constant")
+    fields: ClassVar[tuple[str, str]] = ("directions", "offsets")
     gate: eqx.AbstractClassVar[Gate]
 
     def __init__(
@@ -132,19 +129,6 @@ class Gated(Ridge):
         self.directions = check.as_float(directions)
         self.offsets = check.as_float(offsets)
         self.weights, self.constant = set_weights(weights, constant, self.directions)
-
-    def __check_init__(self) -> None:
-        check_rows(self, "directions", self.directions)
-        check.has_shape(self, "offsets", self.offsets, (self.count,), f"directions {self.directions.shape}")
-        check.is_finite(self, directions=self.directions, offsets=self.offsets)
-
-    @property
-    def rows(self) -> Float[Array, "m d"]:
-        return jnp.asarray(self.directions)  # NumPy arrays after loading
-
-    @property
-    def shifts(self) -> Float[Array, "m"]:
-        return jnp.asarray(self.offsets)
 
 
 class Erf(Gated):

@@ -8,14 +8,13 @@ computes scores of runs, and `rules` contains the tests.
     print(claims.to_markdown(verdicts))
 """
 
-from moca.paper.claims.fixed import judge_fixed
 from moca.paper.claims.judging import Verdict, judge
-from moca.paper.claims.markdown import NOTES, counts, not_measured, to_json, to_markdown
+from moca.paper.claims.markdown import NOTES, not_measured, to_markdown
 from moca.paper.claims.rules import ABSENT, EQUAL, HOLDS, REFUTED, UNDECIDED, WORDS
 from moca.paper.claims.scores import NOTHING
 from moca.paper.tasks import CARTPOLE, PENDULUM
 
 __all__ = [
     "ABSENT", "CARTPOLE", "EQUAL", "HOLDS", "NOTES", "NOTHING", "PENDULUM", "REFUTED", "UNDECIDED", "WORDS", "Verdict",
-    "counts", "judge", "judge_fixed", "not_measured", "to_json", "to_markdown",
+    "judge", "not_measured", "to_markdown",
 ]  # fmt: skip

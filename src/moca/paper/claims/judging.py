@@ -12,8 +12,8 @@ from moca.looks import label
 from moca.paper.claims import rules
 from moca.paper.claims.rules import ABSENT, EQUAL, HOLDS, REFUTED, UNDECIDED, Comparison, Tested
 from moca.paper.claims.scores import NOT_RUN, NOTHING, AbsentError, Scores
-from moca.paper.claims.statements import Claim, Condition, Difference, Region, Side, claims
-from moca.paper.tasks import CARTPOLE, PENDULUM
+from moca.paper.claims.statements import Claim, Difference, Region, Side, claims
+from moca.paper.tasks import CARTPOLE, PENDULUM, TASKS
 from moca.studies import statistics
 from moca.studies.grid import by_rank
 from moca.studies.statistics import Estimate
@@ -85,8 +85,11 @@ def judge(
     import pandas as pd
 
     given = [tables] if isinstance(tables, pd.DataFrame) else list(tables)
-    studies = [one for table in given for one in _repetitions(table)]
-    known = {cell for table in studies for cell in _cells(table)}
+    evaluation = ["preset", "env", "agent", "noise", "seed", "step"]
+    # Each table without its duplicate rows, and tables of these.
+    studies = [rows for table in given for _, rows in table.groupby(table.groupby(evaluation).cumcount())]
+    cells = (table[["env", "agent", "noise"]].drop_duplicates() for table in studies)
+    known = {cell for each in cells for cell in each.itertuples(index=False, name=None)}
     listed = [claim for claim in claims(known) if only is None or (claim.name, claim.noise) in only]
     found = dict.fromkeys(name for table in studies for name in table["preset"].unique())
     judged = []
@@ -95,16 +98,6 @@ def judge(
         scores = {task: Scores(studies, preset, task, nothing) for task in tasks}
         judged.append(_Preset(preset, scores, listed).verdicts())
     return [verdict for row in zip(*judged, strict=True) for verdict in row]
-
-
-def _repetitions(table: "pd.DataFrame") -> list["pd.DataFrame"]:
-    """Returns the table without its duplicate rows, and tables of these."""
-    number = table.groupby(["preset", "env", "agent", "noise", "seed", "step"]).cumcount()
-    return [rows for _, rows in table.groupby(number)]
-
-
-def _cells(table: "pd.DataFrame") -> set[Condition]:
-    return set(table[["env", "agent", "noise"]].drop_duplicates().itertuples(index=False, name=None))
 
 
 @dataclass
@@ -136,7 +129,7 @@ class _Preset:
             for part in claim.parts:
                 self._measure(claim, part)
         compared = list(self.compared.values())
-        _, corrected = rules.correct([each.comparison for each in compared])
+        corrected = rules.correct([each.comparison for each in compared])
         for each, tested in zip(compared, corrected, strict=True):
             each.corrected = tested
         self._correct_regions()
@@ -254,7 +247,7 @@ def _bimodal(scores: Scores, part: Difference) -> bool:
     """Returns True if solved seeds are counted instead of averaging final returns."""
     sides = (part.ours, part.theirs)
     final = all(side.score == "final" and not side.before for side in sides)
-    return scores.task == PENDULUM and final and any(scores.bimodal(side.agent, side.noise) for side in sides)
+    return final and any(TASKS[scores.task].splits(scores.of(side.agent, side.noise, "final")) for side in sides)
 
 
 def _delta(scores: Scores, side: Side) -> float:

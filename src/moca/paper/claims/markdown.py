@@ -1,13 +1,11 @@
-"""Verdicts as Markdown and as JSON."""
+"""Verdicts as Markdown."""
 
-import json
 import re
 from collections import Counter
 from collections.abc import Sequence
-from math import isfinite
 
 from moca.paper.claims.judging import Verdict
-from moca.paper.claims.rules import ABSENT, WORDS
+from moca.paper.claims.rules import ABSENT
 
 REASONS = 5  # listed in full
 
@@ -58,32 +56,3 @@ def not_measured(rows: Sequence[Sequence[Verdict]]) -> str:
 def _reason(verdict: Verdict) -> str:
     """Returns the reason without the numbers of one claim, so that equal reasons can be counted."""
     return re.sub(r" \([^()]*\)$", "", verdict.reason or verdict.measured)
-
-
-def counts(verdicts: Sequence[Verdict]) -> str:
-    """Returns the counts of claims as a table: a row per verdict, a column per preset."""
-    presets = list(dict.fromkeys(verdict.preset for verdict in verdicts))
-    found = Counter((verdict.verdict, verdict.preset) for verdict in verdicts)
-    lines = [f"| verdict | {' | '.join(presets)} |", "|---" * (1 + len(presets)) + "|"]
-    for word in WORDS:
-        lines.append(f"| {word} | {' | '.join(str(found[word, preset]) for preset in presets)} |")
-    return "\n".join(lines) + "\n"
-
-
-def to_json(verdicts: Sequence[Verdict], studies: Sequence[str] = ()) -> str:
-    """Returns the names of the studies, and the verdicts with their numbers.
-
-    Missing numbers are null.
-    """
-    keys = ("claim", "preset", "task", "noise", "beyond", "verdict")
-    numbers = ("value", "delta", "p", "p_equal")
-    lines = []
-    for verdict in verdicts:
-        row = {key: getattr(verdict, key) for key in keys}
-        row |= {key: _rounded(getattr(verdict, key)) for key in numbers}
-        lines.append(json.dumps(row, ensure_ascii=False))
-    return f'{{"studies": {json.dumps(list(studies))},\n"verdicts": [\n' + ",\n".join(lines) + "\n]}\n"
-
-
-def _rounded(number: float) -> float | None:
-    return float(f"{number:.4g}") if isfinite(number) else None

@@ -88,7 +88,7 @@ def compare(comparisons: Sequence[Comparison], draws: int = DRAWS) -> list[Teste
     return [each for each in found if each is not None]
 
 
-def sign_flips(differences: np.ndarray, draws: int = DRAWS, seed: int = SEED) -> Tails:
+def sign_flips(differences: np.ndarray, draws: int = DRAWS) -> Tails:
     """Runs the sign-flip test of paired differences, of shape (runs, tests), for each column.
 
     The statistic is the mean. If there are few enough patterns of signs, all are enumerated and the
@@ -96,13 +96,13 @@ def sign_flips(differences: np.ndarray, draws: int = DRAWS, seed: int = SEED) ->
     """
     runs = len(differences)
     exact = draws > DRAWS and 2**runs <= draws
-    blocks = _all_signs(runs) if exact else _random_signs(runs, draws, seed)
+    blocks = _all_signs(runs) if exact else _random_signs(runs, draws)
     scale = np.abs(differences).max(axis=0)
     scaled = differences / np.where(scale > 0, scale, 1)
     return _tails((signs @ scaled for signs in blocks), scaled.sum(axis=0), exact)
 
 
-def label_permutations(ours: np.ndarray, theirs: np.ndarray, draws: int = DRAWS, seed: int = SEED) -> Tails:
+def label_permutations(ours: np.ndarray, theirs: np.ndarray, draws: int = DRAWS) -> Tails:
     """Runs the permutation test of two independent groups (runs, tests) for each column.
 
     The statistic is Welch's t. Unlike the difference of means, it keeps the level also if the
@@ -111,7 +111,7 @@ def label_permutations(ours: np.ndarray, theirs: np.ndarray, draws: int = DRAWS,
     """
     size, total = len(ours), len(ours) + len(theirs)
     exact = draws > DRAWS and comb(total, size) <= draws
-    blocks = _all_labels(size, total) if exact else _random_labels(size, total, draws, seed)
+    blocks = _all_labels(size, total) if exact else _random_labels(size, total, draws)
     pooled = np.concatenate([ours, theirs])
     pooled = pooled - pooled.mean(axis=0)
     scale = np.abs(pooled).max(axis=0)
@@ -130,15 +130,19 @@ def fisher(ours: np.ndarray, theirs: np.ndarray) -> float:
 def holm(p: np.ndarray) -> np.ndarray:
     """Applies Holm's step-down correction to the p-values that are not NaN."""
     p = np.asarray(p, dtype=float)
-    corrected = np.full(p.shape, np.nan)
-    known = np.flatnonzero(~np.isnan(p))
-    order = known[np.argsort(p[known], kind="stable")]
-    corrected[order] = np.minimum(1, np.maximum.accumulate(_factors(order.size) * p[order]))
+    corrected, (order, factors) = np.full(p.shape, np.nan), _ascending(p)
+    corrected[order] = np.minimum(1, np.maximum.accumulate(factors * p[order]))
     return corrected
 
 
-def correct(comparisons: Sequence[Comparison]) -> tuple[list[Tested], list[Tested]]:
-    """Returns the p-values of one preset's comparisons, uncorrected and corrected by Holm's method.
+def _ascending(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the places of the p-values that are not NaN, lowest first, and Holm's factors."""
+    order = np.argsort(p, kind="stable")[: np.count_nonzero(~np.isnan(p))]  # NaN sorts last
+    return order, order.size - np.arange(order.size)
+
+
+def correct(comparisons: Sequence[Comparison]) -> list[Tested]:
+    """Returns the p-values of one preset's comparisons, corrected by Holm's method.
 
     Differences and equivalences are corrected separately. If a corrected value is within four
     standard errors of the level, so that other draws could decide otherwise, the test is repeated
@@ -149,9 +153,8 @@ def correct(comparisons: Sequence[Comparison]) -> tuple[list[Tested], list[Teste
         unsure = _unsure(tested)
         for index, again in zip(unsure, compare([comparisons[i] for i in unsure], draws), strict=True):
             tested[index] = again
-    p, p_equal = (holm(np.array([each[kind] for each in tested])) for kind in (0, 1))
-    corrected = [Tested(float(a), float(b), each.draws) for a, b, each in zip(p, p_equal, tested, strict=True)]
-    return tested, corrected
+    p, p_equal = (holm(np.array([each[kind] for each in tested])).tolist() for kind in (0, 1))
+    return [Tested(a, b, each.draws) for a, b, each in zip(p, p_equal, tested, strict=True)]
 
 
 def region_p(values: np.ndarray, low: float, high: float) -> float:
@@ -199,19 +202,13 @@ def together(verdicts: Sequence[str]) -> str:
     return ABSENT if ABSENT in verdicts else UNDECIDED
 
 
-def _factors(count: int) -> np.ndarray:
-    return count - np.arange(count)
-
-
 def _unsure(tested: Sequence[Tested]) -> list[int]:
     """Returns the tests whose decision at the level could change with other draws."""
     draws = np.array([each.draws for each in tested])
     found: set[int] = set()
     for kind in (0, 1):
         p = np.array([each[kind] for each in tested])
-        known = np.flatnonzero(~np.isnan(p))
-        order = known[np.argsort(p[known], kind="stable")]
-        factors = _factors(order.size)
+        order, factors = _ascending(p)
         error = np.sqrt(p[order] * (1 - p[order]) / np.maximum(draws[order], 1))
         near = (np.abs(factors * p[order] - LEVEL) < 4 * factors * error) & (draws[order] > 0)
         found |= set(order[near].tolist())
@@ -252,8 +249,8 @@ def _welch(labels: np.ndarray, pooled: np.ndarray) -> np.ndarray:
     return gap / np.sqrt(np.maximum(spread, TIE**2, out=spread), out=spread)
 
 
-def _random_signs(runs: int, draws: int, seed: int) -> Iterator[np.ndarray]:
-    rng = np.random.default_rng(seed)
+def _random_signs(runs: int, draws: int) -> Iterator[np.ndarray]:
+    rng = np.random.default_rng(SEED)
     for start in range(0, draws, BLOCK):
         yield rng.choice([-1.0, 1.0], size=(min(BLOCK, draws - start), runs))
 
@@ -264,15 +261,15 @@ def _all_signs(runs: int) -> Iterator[np.ndarray]:
         yield 2.0 * (patterns[:, None] >> np.arange(runs) & 1) - 1
 
 
-def _random_labels(size: int, total: int, draws: int, seed: int) -> Iterator[np.ndarray]:
-    for block in _shuffled(size, total, draws, seed):
+def _random_labels(size: int, total: int, draws: int) -> Iterator[np.ndarray]:
+    for block in _shuffled(size, total, draws):
         yield np.unpackbits(block, axis=1, count=total).astype(float)
 
 
 @lru_cache(maxsize=16)  # a study and all studies together ask for the same draws
-def _shuffled(size: int, total: int, draws: int, seed: int) -> list[np.ndarray]:
+def _shuffled(size: int, total: int, draws: int) -> list[np.ndarray]:
     """Returns blocks of shuffled labels, eight labels in a byte."""
-    rng, labels = np.random.default_rng(seed), np.arange(total) < size
+    rng, labels = np.random.default_rng(SEED), np.arange(total) < size
     rows = (min(BLOCK, draws - start) for start in range(0, draws, BLOCK))
     return [np.packbits(rng.permuted(np.tile(labels, (each, 1)), axis=1), axis=1) for each in rows]
 

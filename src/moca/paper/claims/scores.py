@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from moca.paper.tasks import CARTPOLE, PENDULUM, SOLVED
-from moca.studies.statistics import REACHED, curve_of, mean_t, steps_to
+from moca.studies.statistics import REACHED, curves_of, mean_t, steps_to
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,7 +64,7 @@ class Curves:
     def values(self, metric: str) -> np.ndarray:
         """Returns a metric as (evaluations, seeds), NaN after a run diverged."""
         if metric not in self._values:
-            _, self._values[metric] = curve_of(self.rows, metric)
+            _, (self._values[metric],) = curves_of(self.rows, [metric])
         return self._values[metric]
 
     def in_last(self, share: float) -> np.ndarray:
@@ -117,10 +117,6 @@ class Scores:
     def solved(self, agent: str, noise: str) -> "pd.Series":
         """Returns 1 for each seed that solved the task, else 0."""
         return (self.of(agent, noise, "final") >= SOLVED[self.task]).astype(float)
-
-    def bimodal(self, agent: str, noise: str) -> bool:
-        """Returns True if at least a tenth of the seeds solved the task, and a tenth did not."""
-        return bool(0.1 <= self.solved(agent, noise).mean() <= 0.9)
 
     def all_steps(self, agent: str, noise: str) -> float:
         """Returns the total number of training steps."""

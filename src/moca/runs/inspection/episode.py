@@ -13,7 +13,7 @@ from moca.belief import features
 from moca.config import Config
 from moca.critic import ActionSlice, first
 from moca.diagnostics import outlook
-from moca.drivers.host_evaluation import GreedyEpisodes, Playing
+from moca.drivers.host_evaluation import Playing, play_once
 from moca.envs.environment import Environment, Spaces
 from moca.envs.host import HostEnvironment
 from moca.envs.sensors import make_sensor
@@ -43,13 +43,11 @@ def watch_on_host(config: Config, learner: Any, env: HostEnvironment, ahead: int
         kept = (observation, playing.measured, playing.policy, playing.executed)
         seen.append(jax.tree.map(lambda leaf: np.array(leaf)[0, 0], kept))
 
-    configs, learners = jax.tree.map(lambda leaf: np.asarray(leaf)[None], (config, learner))
-    episodes = GreedyEpisodes(env, config, env.vector(1, config.env.action_repeat), 1)
-    played = episodes.play(configs, learners, jax.random.key(seed)[None], np.array([[seed]]), watch=note)
+    played = play_once(env, config, learner, env.vector(1, config.env.action_repeat), seed, note)
     truth, observed, policies, executed = jax.tree.map(lambda *leaves: np.stack(leaves), *seen)
     before = lambda tree: jax.tree.map(lambda leaf: leaf[:-1], tree)  # noqa: E731
     moments = Moment(before(truth), before(observed), before(policies), before(executed), observed[1:])
-    happened = Episode(*(part[0, 0, : len(seen) - 1] for part in played))
+    happened = Episode(*(part[: len(seen) - 1] for part in played))
 
     def program(config: Config, learner: Any) -> Arrays:
         return describe(make_agent(config, env), learner, moments, happened, ahead)

@@ -3,7 +3,6 @@
 import base64
 import dataclasses
 import html
-import os
 import tempfile
 from functools import cached_property
 from pathlib import Path
@@ -80,7 +79,8 @@ class Inspection:
             "reach": [list(reaches(dimensions).values()) for dimensions in (1, 2)],
             "views": [
                 {
-                    "label": view.look.label, "ink": view.look.ink, "sketch": _drawn(view),
+                    "label": view.look.label, "ink": view.look.ink,
+                    "sketch": view.sketch and {name: getattr(view.sketch, name) for name in ("points", "box", "rail")},
                     "arrays": {name: _packed(array) for name, array in _sent(view).items()},
                 }
                 for view in self.views
@@ -93,9 +93,7 @@ class Inspection:
         content = self.html.encode()
         files.refuse_odd(path)
         with files.writing(f"the page {path}"):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            files.write(path, content, apart=f".{os.getpid()}")
-        return path
+            return files.save(path, content)
 
     def _repr_html_(self) -> str:
         return (
@@ -105,36 +103,32 @@ class Inspection:
 
 
 def inspect(
-    run: "Run",
-    number: int = 0,
-    episode: int = 0,
-    steps: int | None = None,
-    beside: "Run | None" = None,
-    beside_number: int | None = None,
-    ahead: int = AHEAD,
+    run: "Run", number: int, episode: int, steps: int | None, beside: "Run | None", other: int | None, ahead: int
 ) -> Inspection:
-    """See `Run.inspect`."""
+    """Returns the page about an episode: see `Run.inspect`; `other` is the number in `beside`."""
     ahead = whole("ahead", ahead, 0, FURTHEST)
     episode, number = whole("episode", episode), run._refuse_run(number)
     shown_runs: list[tuple[Run, int]] = [(run, number)]
     if beside is not None:
-        other = number if beside_number is None else beside_number
-        shown_runs.append((_refuse_stranger(run, beside), beside._refuse_run(other)))
+        _refuse_stranger(run, beside)
+        shown_runs.append((beside, beside._refuse_run(number if other is None else other)))
     most = min(agent_steps(each.config) for each, _ in shown_runs)
     steps = most if steps is None else whole("steps", steps, 1, most)
-    views = tuple(
-        _filmed(each, place, episode, *watched(each, place, episode, steps, ahead)) for each, place in shown_runs
-    )
+    views = []
+    for each, place in shown_runs:
+        view, states = watched(each, place, episode, steps, ahead)
+        reel, why = _film(each, place, episode, states, view.arrays["reward"])
+        views.append(dataclasses.replace(view, film=reel, unfilmed=why))
     name, size = run.config.env.name.removeprefix(OWN), run.environment.observation_size
     observed = run.config.sensor.observed or range(size)
     sketch = SKETCHES.get(name)
     every = sketch.names if sketch else (run.env or named(name, run.config.env.flatten)).observation_names
     names = tuple(str(every[i]).encode(errors="replace").decode() if i < len(every) else f"s{i + 1}" for i in observed)
-    return Inspection(name, episode, names, run.environment, views, ahead)
+    return Inspection(name, episode, names, run.environment, tuple(views), ahead)
 
 
-def _refuse_stranger(run: "Run", beside: Any) -> "Run":
-    """Returns the run to show beside another; raises unless it is a run in the same environment."""
+def _refuse_stranger(run: "Run", beside: Any) -> None:
+    """Raises unless `beside` is a run in the same environment."""
     if not isinstance(beside, type(run)):
         raise ConfigError(f"beside = {shown(beside)} must be a run, as moca.load returns it")
     for name, ours, theirs in (
@@ -143,7 +137,6 @@ def _refuse_stranger(run: "Run", beside: Any) -> "Run":
     ):
         if ours != theirs:
             raise ConfigError(f"beside: {beside.path} has {name} = {theirs}, {run.path} has {ours}: they must be equal")
-    return beside
 
 
 def watched(run: "Run", number: int, episode: int, steps: int, ahead: int) -> tuple[View, Any]:
@@ -164,18 +157,11 @@ def watched(run: "Run", number: int, episode: int, steps: int, ahead: int) -> tu
         arrays = {name: array for name, array in arrays.items() if name not in far}
     if states is not None:
         states = jax.tree.map(lambda leaf: leaf[:count], states)
-    noise, seed = settings.noise, run.directory.runs[number]["seed"]
-    level = f"{noise.kind} noise σ {noise.level}" if noise.level else "no noise"
-    told = ", ".join([f"seed {seed}", level, *settings.sensor.faults])
-    told += f", return {arrays['reward'].sum():.1f}".replace("-", "−")
+    total = f"return {arrays['reward'].sum():.1f}".replace("-", "−")
+    seed = f"seed {run.directory.runs[number]['seed']}"
+    told = ", ".join([seed, settings.noise.words, *settings.sensor.faults, total])
     view = View(look(settings.agent), told, arrays, sketch=sketch_of(settings), overflows=overflows)
     return view, states
-
-
-def _filmed(run: "Run", number: int, episode: int, view: View, states: Any) -> View:
-    """Returns the view with a small video."""
-    reel, why = _film(run, number, episode, states, view.arrays["reward"])
-    return dataclasses.replace(view, film=reel, unfilmed=why)
 
 
 def _film(run: "Run", number: int, episode: int, states: Any, rewards: np.ndarray) -> tuple[bytes | None, str]:
@@ -203,12 +189,6 @@ def _sent(view: View) -> dict[str, np.ndarray]:
             arrays |= {"points": view.sketch.places(view.outcome), "ahead_points": view.sketch.places(arrays["ahead"])}
             arrays["ahead_spreads"] = np.stack([spreads[..., i, j] for i, j in ((0, 0), (0, 1), (1, 1))], axis=-1)
     return arrays
-
-
-def _drawn(view: View) -> dict[str, Any] | None:
-    """Returns what does not move in the sketch."""
-    sketch = view.sketch
-    return None if sketch is None else {"points": sketch.points, "box": sketch.box, "rail": sketch.rail}
 
 
 def _packed(array: np.ndarray) -> dict[str, Any]:

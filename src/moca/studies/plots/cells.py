@@ -10,7 +10,7 @@ from moca.looks import ordered
 from moca.names import GYMNASIUM
 from moca.studies.grid import ACTION, parse_noise
 from moca.studies.registry import task
-from moca.studies.statistics import CELL, by_cell, curve_of, mean_t
+from moca.studies.statistics import CELL, by_cell, curves_of, means_t
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,8 +47,7 @@ class Series(NamedTuple):
         if typical:
             low, line, high = np.quantile(self.values, (0.25, 0.5, 0.75), axis=1)
             return Middle(line, low, high)
-        each = [mean_t(row) for row in self.values]
-        return Middle(*(np.array([getattr(one, name) for one in each]) for name in ("value", "low", "high")))
+        return Middle(*np.array([each[:3] for each in means_t(self.values)]).T)
 
 
 class Cells:
@@ -80,7 +79,7 @@ class Cells:
         """Returns a metric over training, or None if the agent does not have it."""
         if metric not in self.table or (env, agent, noise) not in self._rows:
             return None
-        steps, values = curve_of(self._rows[env, agent, noise], metric)
+        steps, (values,) = curves_of(self._rows[env, agent, noise], [metric])
         if not np.isfinite(values).any():
             return None
         left = np.isfinite(values[-1])

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
+from scipy.optimize import isotonic_regression
 
 from moca import figures
 from moca.looks import Look
@@ -69,19 +70,9 @@ def end_labels(axes: Axes, ends: Sequence[tuple[float, str, str]], inches: float
 
 def _apart(heights: np.ndarray, gap: float) -> np.ndarray:
     """Moves sorted heights as little as possible to leave gaps, within the axes."""
-    groups: list[tuple[float, int]] = []  # middle and number of labels that touch
-    for height in np.clip(heights, 0, 1):
-        middle, count = float(height), 1
-        while groups:
-            below, number = groups[-1]
-            if middle - (count - 1) * gap / 2 - (below + (number - 1) * gap / 2) >= gap:
-                break
-            middle, count = (middle * count + below * number) / (count + number), count + number
-            half = (count - 1) * gap / 2
-            middle = min(max(middle, half), max(1 - half, half))
-            groups.pop()
-        groups.append((middle, count))
-    return np.concatenate([middle + gap * (np.arange(count) - (count - 1) / 2) for middle, count in groups])
+    gaps = gap * np.arange(len(heights))
+    rising = isotonic_regression(np.clip(heights, 0, 1) - gaps).x
+    return np.clip(rising, 0, max(0, 1 - gaps[-1])) + gaps
 
 
 def closer(axes: Axes, drawn: Mapping[Look, tuple[np.ndarray, Middle]], finals: Sequence[float]) -> bool:

@@ -4,14 +4,13 @@ from collections.abc import Sequence
 
 import numpy as np
 from matplotlib import pyplot as plt
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from moca.looks import label, look, ordered
 from moca.studies.grid import parse_noise
 from moca.studies.plots.cells import TOP, Cells, by_kind, spaced
 from moca.studies.plots.looks import counted, legend, middle_of, titled
-from moca.studies.statistics import Estimate, bootstrap, iqm, mean_t, profile
+from moca.studies.statistics import bootstrap, iqm, mean_t, profile
 
 
 def against_noise(cells: Cells) -> Figure:
@@ -29,7 +28,11 @@ def against_noise(cells: Cells) -> Figure:
         for place, agent in enumerate(agents):
             own = [n for n in noises if (env, agent, n) in finals]
             shift = 0.012 * span * (place - (len(agents) - 1) / 2)  # so that bars do not overlap
-            _bars(axes, [levels[n] + shift for n in own], [mean_t(finals[env, agent, n]) for n in own], agent)
+            found = [mean_t(finals[env, agent, n]) for n in own]
+            axes.errorbar(
+                [levels[n] + shift for n in own], [each.value for each in found],
+                yerr=[each.half_width for each in found], elinewidth=1.2, markersize=5, capsize=2.5, **look(agent).line,
+            )  # fmt: skip
         axes.set_xticks(list(levels.values()), [f"{level:g}" for level in levels.values()])
         axes.set_xlim(min(levels.values()) - 0.12 * span, max(levels.values()) + 0.12 * span)
         kind = parse_noise(noises[0])[0]
@@ -42,11 +45,6 @@ def against_noise(cells: Cells) -> Figure:
     panels[0, 0].set_ylabel("return, last tenth of training")
     legend(figure, counted(finals), middle_of((each.size for each in finals.values()), typical=False))
     return titled(figure, f"Return against noise, preset {cells.preset}")
-
-
-def _bars(axes: Axes, places: Sequence[float], estimates: Sequence[Estimate], agent: str) -> None:
-    values, halves = ([getattr(each, name) for each in estimates] for name in ("value", "half_width"))
-    axes.errorbar(places, values, yerr=halves, elinewidth=1.2, markersize=5, capsize=2.5, **look(agent).line)
 
 
 def profiles(cells: Cells) -> Figure | None:

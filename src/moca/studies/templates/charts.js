@@ -77,18 +77,7 @@ class Chart {
   axes(width, spans) {
     const [left, right, top, bottom] = [MARGIN.left, width - MARGIN.right, MARGIN.top, HEIGHT - MARGIN.bottom];
     const rows = this.linear ? powers(...this.range, this.linear) : ticks(...this.range, 5);
-    for (const value of rows.values) {
-      const y = this.y(value);
-      shape("line", this.svg, { class: "grid", x1: left, x2: right, y1: y, y2: y });
-      shape("text", this.svg, { x: left - 6, y: y + 4, "text-anchor": "end" }, formatTick(value, rows.step));
-    }
-    const columns = ticks(spans[0], Math.max(spans[1], spans[0] + 1e-9), 5);
-    for (const value of columns.values) {
-      const x = this.x(value);
-      shape("line", this.svg, { class: "frame", x1: x, x2: x, y1: bottom, y2: bottom + 4 });
-      shape("text", this.svg, { x, y: bottom + 17, "text-anchor": "middle" }, formatTick(value, columns.step));
-    }
-    shape("line", this.svg, { class: "frame", x1: left, x2: right, y1: bottom, y2: bottom });
+    axes(this, { left, right, bottom }, rows, ticks(spans[0], Math.max(spans[1], spans[0] + 1e-9), 5));
     const middle = (left + right) / 2;
     shape("text", this.svg, { x: middle, y: HEIGHT - 6, "text-anchor": "middle" }, this.panel.xlabel);
     const turned = { transform: `translate(12 ${(top + bottom) / 2}) rotate(-90)`, "text-anchor": "middle" };
@@ -239,15 +228,7 @@ function common(group, linear = 0) {
 form.addEventListener("change", redraw);
 form.addEventListener("submit", (event) => event.preventDefault());
 
-// Text keeps its size when a chart gets wider or narrower: it is drawn anew.
-let width = 0;
-new ResizeObserver(() => {
-  const now = charts[0]?.figure.clientWidth ?? 0;
-  if (now !== width) {
-    width = now;
-    redraw();
-  }
-}).observe(document.querySelector("main"));
+redrawWhenResized();
 
 // On paper everything is open.
 const opened = [];

@@ -3,7 +3,6 @@
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const form = document.getElementById("controls");
-const SVG = "http://www.w3.org/2000/svg";
 const HEIGHT = 250;
 const MARGIN = { top: 10, right: 16, bottom: 40, left: 60 };
 const DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";

@@ -5,10 +5,6 @@ function powers(low, high, linear) {
   return { step: linear, values: found.filter((value) => value >= low && value <= high) };
 }
 
-function scale(from, to) {
-  return (value) => to[0] + ((value - from[0]) / (from[1] - from[0])) * (to[1] - to[0]);
-}
-
 // Two characters per value, in steps of 1/4094 of the range: plenty for a thin line.
 function decode(text, [low, high]) {
   const values = [];

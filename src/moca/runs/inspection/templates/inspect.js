@@ -188,13 +188,5 @@ for (const film of document.querySelectorAll("video")) {
   for (const event of ["loadedmetadata", "seeked"]) film.addEventListener(event, () => seek(film));
 }
 
-// Text keeps its size when a chart gets wider or narrower: it is drawn anew.
-let width = 0;
-new ResizeObserver(() => {
-  const now = document.querySelector("main").clientWidth;
-  if (now !== width) {
-    width = now;
-    redraw();
-  }
-}).observe(document.querySelector("main"));
+redrawWhenResized();
 redraw();

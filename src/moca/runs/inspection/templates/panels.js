@@ -2,7 +2,6 @@
 
 // Charts over time and pictures of one step. A chart knows its view (an agent) and how to draw itself.
 const data = JSON.parse(document.getElementById("data").textContent);
-const SVG = "http://www.w3.org/2000/svg";
 const HEIGHT = 170;
 const MARGIN = { top: 8, right: 12, bottom: 30, left: 52 };
 
@@ -19,11 +18,6 @@ const views = data.views.map((view, number) => {
   const arrays = Object.fromEntries(Object.entries(view.arrays).map(([name, array]) => [name, unpack(array)]));
   return { ...view, number, arrays, steps: arrays.value.shape[0], has: (name) => name in arrays };
 });
-
-function scale(from, to) {
-  const span = from[1] - from[0] || 1;
-  return (value) => to[0] + ((value - from[0]) / span) * (to[1] - to[0]);
-}
 
 // Some room above and below what is drawn.
 function padded([low, high]) {
@@ -60,20 +54,10 @@ class Picture {
   axes(xs, ys, xlabel, rising = true) {
     this.x = scale(xs, [MARGIN.left, this.right]);
     this.y = scale(ys, [this.bottom, MARGIN.top]);
-    const rows = ticks(...ys, 4);
-    for (const value of rising ? rows.values : []) {
-      const y = this.y(value);
-      const kind = Math.abs(value) < rows.step * 1e-6 ? "zero" : "grid";
-      shape("line", this.svg, { class: kind, x1: MARGIN.left, x2: this.right, y1: y, y2: y });
-      shape("text", this.svg, { x: MARGIN.left - 6, y: y + 4, "text-anchor": "end" }, formatTick(value, rows.step));
-    }
+    const rows = rising ? ticks(...ys, 4) : { values: [] };
     const columns = ticks(...xs, Math.max(2, Math.min(6, this.width / 90)));
-    for (const value of columns.values) {
-      const x = this.x(value);
-      shape("line", this.svg, { class: "frame", x1: x, x2: x, y1: this.bottom, y2: this.bottom + 4 });
-      shape("text", this.svg, { x, y: this.bottom + 16, "text-anchor": "middle" }, formatTick(value, columns.step));
-    }
-    shape("line", this.svg, { class: "frame", x1: MARGIN.left, x2: this.right, y1: this.bottom, y2: this.bottom });
+    const kind = (value) => (Math.abs(value) < rows.step * 1e-6 ? "zero" : "grid");
+    axes(this, { left: MARGIN.left, right: this.right, bottom: this.bottom }, rows, columns, kind);
     if (xlabel) shape("text", this.svg, { x: this.right, y: this.height - 3, "text-anchor": "end" }, xlabel);
   }
 

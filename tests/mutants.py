@@ -275,6 +275,7 @@ DIRECTORIES = [
     ("callbacks.py", 'if told and told != {files.digest(run.path / f"{BEST}.npz")}:', "if False:"),
     ("callbacks.py", '(run.path / f"{BEST}.json").unlink(missing_ok=True)', "pass"),
     ("callbacks.py", "return False if ended else None", "return None"),
+    ("callbacks.py", "if step <= self._warmup or not", "if not"),
     ("callbacks.py", 'row["step"] > since', 'row["step"] > 0'),
     ("callbacks.py", "elif scores and max(", "elif scores and 0 * max("),
     ("interrupts.py", "finally:  # exit whatever", "except ZeroDivisionError:  # exit whatever"),

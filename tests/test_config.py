@@ -85,6 +85,10 @@ def test_values_of_another_dimension_are_named():
         (["--set", "train.gama=1"], "Did you mean train.gamma, "),
         (["--sigma", "-1"], "noise.sigma = -1 is out of range"),
         (["--env", "Cartpole"], "Did you mean Cartpole"),
+        (["--env", "Pendulum"], "Did you mean PendulumSwingup or Pendulum-v1? "),
+        (["--env", "MountainCarContinuous"], "Did you mean MountainCarContinuous-v0? "),
+        (["--steps", "-5"], "train.steps = -5 is out of range: it must be at least 1\n"),
+        (["--seed", "9999999999"], "it must be at least 0 and at most 2147483647\n"),
         (["--preset", "tund"], "Did you mean tuned?"),
         (["--config", "nowhere.toml"], "cannot read the config file nowhere.toml"),
         (["--sgima", "1"], "Did you mean --sigma?"),
@@ -99,6 +103,12 @@ def test_the_command_line_refuses_before_importing_jax(arguments, message):
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.split() == ["2", "False"]
     assert message in run.stderr
+
+
+def test_without_gymnasium_its_names_are_not_suggested(monkeypatch):
+    monkeypatch.setitem(sys.modules, "gymnasium", None)
+    with pytest.raises(c.ConfigError, match=r"env.name = 'Pendulum' is unknown\. Did you mean PendulumSwingup\? Allow"):
+        c.override(c.Config(), {"env.name": "Pendulum"})
 
 
 def test_round_trip_through_json():

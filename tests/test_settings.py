@@ -50,6 +50,14 @@ def test_the_page_is_up_to_date():
     assert "settings.md" in (ROOT / "mkdocs.yml").read_text()
 
 
+def test_a_mistyped_section_is_told_its_neighbour():
+    with pytest.raises(c.ConfigError, match=r"there is no section 'crtic'\. Did you mean critic\?"):
+        settings.find("crtic")
+    for name in ("critic.l", "learning_rate"):  # a setting's name
+        with pytest.raises(c.ConfigError, match=r"there is no setting .* Did you mean critic\.lr"):
+            settings.find(name)
+
+
 def test_a_setting_in_full(capsys):
     main(["settings", "exploration.sigma"])
     told = capsys.readouterr().out

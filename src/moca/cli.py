@@ -114,8 +114,9 @@ def _add_benchmark(benchmark: Parser) -> None:
         "--agents",
         nargs="+",
         choices=[*AGENTS, *VARIANTS],
+        metavar="AGENT",
         default=agents,
-        help=f"agents to time (default: {' '.join(agents)})",
+        help=f"agents to time, any of {', '.join([*AGENTS, *VARIANTS])} (default: {' '.join(agents)})",
     )
     benchmark.add_argument(
         "--widths", nargs="+", type=at_least_one, help="widths of all networks (default: 64; on a GPU 64 256)"
@@ -124,7 +125,8 @@ def _add_benchmark(benchmark: Parser) -> None:
         "--runs", nargs="+", type=at_least_one, help="runs in one program (default: 1; on a GPU 10 240)"
     )
     tasks = sorted(presets.ENVIRONMENTS)
-    benchmark.add_argument("--envs", nargs="+", choices=tasks, default=tasks[:1], help=f"tasks (default: {tasks[0]})")
+    told = f"tasks, any of {', '.join(tasks)} (default: {tasks[0]})"
+    benchmark.add_argument("--envs", nargs="+", choices=tasks, metavar="TASK", default=tasks[:1], help=told)
 
 
 def _parser() -> tuple[Parser, dict[str, Parser]]:

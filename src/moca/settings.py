@@ -1,10 +1,11 @@
 """The text of `moca settings`, from the metadata of each config field. Nothing here imports jax."""
 
 import json
+from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from moca import presets
-from moca.config import Config, bounds_in_words, field_of, fields, flatten, plain, shown, words_allowed
+from moca.config import Config, ConfigError, bounds_in_words, field_of, fields, flatten, plain, shown, words_allowed
 
 TYPES: dict[Any, str] = {
     bool: "true or false",
@@ -39,7 +40,11 @@ def find(name: str | None = None) -> list[Setting]:
     """
     if name in sections():
         return sections()[str(name)]
-    return [_setting(each) for each in fields()] if name is None else [_setting(name)]
+    if name is None:
+        return [_setting(each) for each in fields()]
+    if name not in fields() and "." not in name and (near := get_close_matches(name, sections(), n=1, cutoff=0.7)):
+        raise ConfigError(f"there is no section {shown(name)}. Did you mean {near[0]}? moca settings lists all")
+    return [_setting(name)]
 
 
 def sections() -> dict[str, list[Setting]]:

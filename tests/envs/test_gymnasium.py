@@ -163,7 +163,7 @@ def spaces(observation=Box(-1, 1, (2,)), action=Box(-1, 1, (1,))):  # noqa: B008
             "must be low < high in every dimension, but dimension 1 has low = 1 and high = 1",
         ),
         ("Pendulum-v9", r"Gymnasium has no Pendulum-v9\. Did you mean Pendulum-v1\?"),
-        ("Pndlum-v1", r"Did you mean Pendulum-v1\?"),
+        ("Pndlum-v1", r"Did you mean Pendulum-v1\?$"),
         ("nowhere:Pendulum-v1", "Gymnasium cannot make nowhere:Pendulum-v1: .*nowhere"),
         (3, "or a function that creates one"),
     ],

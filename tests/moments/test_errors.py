@@ -193,8 +193,17 @@ for verb in verbs:
             verb(function, p)
         except TypeError as error:
             print(error)
+for call in (lambda: mm.decompose(f), lambda: mm.moment_match(p), lambda: mm.product(f, p, f)):
+    try:
+        call()
+    except TypeError as error:
+        print(error)
 """
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.splitlines()
+    *told, one, two, three = told
+    assert one == "decompose and moment_match need a GaussianMixture, got Polynomial"
+    assert two == "decompose and moment_match need a GaussianMixture, got DiagonalGaussian"
+    assert three.startswith("product: the distribution comes first, then the function, but got (Polynomial, Diagonal")
     assert len(told) == 14
     assert told[0] == (
         "expectation: the distribution comes first, then the function, but got (Polynomial, DiagonalGaussian)"

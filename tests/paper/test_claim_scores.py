@@ -99,8 +99,9 @@ def test_metrics():
     np.testing.assert_allclose(found.change("moca", "0.05", "epistemic_std"), 0, atol=1e-12)
     with pytest.raises(AbsentError, match="no target variance"):
         found.of("moca", "0.05", "target_variance")
-    with pytest.raises(AbsentError, match="not run"):
-        found.of("moca", "0.1", "final")
+    for agent, reason in (("moca", "not run at other noise levels"), ("sac", "not run")):
+        with pytest.raises(AbsentError, match=f"^{reason}$"):
+            found.of(agent, "0.1", "final")
 
 
 def test_rows_in_any_order():

@@ -1,7 +1,10 @@
 """The claims on the page of a study: the conclusion, and the tables of verdicts."""
 
+import numpy as np
+
 from moca.paper import claims
 from moca.paper import report as section
+from tests.studies import made
 from tests.studies.test_report import Parsed
 
 
@@ -31,6 +34,8 @@ def test_the_conclusion():
         "Of the paper’s 2 claims about these tasks, 2 are not measured. "
         "2 claims were not measured: MoCA has not learned (2)."
     )
+    alone = Parsed(section.conclusion(found[-2:])).all("p")  # of one preset, `tables` says why
+    assert [e["text"] for e in alone] == ["Of the paper’s 2 claims about these tasks, 2 are not measured."]
     items = [e["text"].replace("\u00a0", " ") for e in parsed.all("li")]
     assert items == [
         "says above-moca-ce (by a rule): ✓holds at σ 0.05 (48 ± 25), σ 0.1 (−9 ± 1); ?undecided at σ 0.025 (48 ± 25).",
@@ -68,3 +73,15 @@ def test_many_reasons_are_counted():
     assert told.startswith("7 claims were not measured: reason 0 (1), ")
     assert told.endswith("reason 4 (1), 2 other reasons")
     assert claims.not_measured(found[:1]) == "One claim was not measured: reason 0 (1)"
+
+
+def test_an_agent_that_was_run_at_another_noise_is_said_to_be():
+    """In the count of reasons; a row tells its noise itself."""
+    rows = made.table("CartpoleBalance", "moca", "0.05", np.full(5, 900.0))
+    found = [verdict for verdict in claims.judge(rows) if verdict.claim == "above-sac"]
+    elsewhere = next(verdict for verdict in found if verdict.noise == "0.025")
+    assert (elsewhere.measured, elsewhere.reason) == ("MoCA: not run", "MoCA: not run at other noise levels")
+    here = next(verdict for verdict in found if verdict.noise == "0.05")
+    assert here.measured == here.reason == "SAC: not run"
+    told = "2 claims were not measured: MoCA: not run at other noise levels (1), SAC: not run (1)"
+    assert claims.not_measured([[elsewhere], [here]]) == told

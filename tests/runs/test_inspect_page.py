@@ -1,7 +1,9 @@
 """The page about an episode in a real browser."""
 
 import dataclasses
+import re
 import warnings
+from pathlib import Path
 
 import imageio_ffmpeg
 import numpy as np
@@ -13,6 +15,8 @@ from moca.runs.sketch import Sketch
 from tests.browser import Chromium, find, opener
 from tests.runs.test_inspect import SMALL, Two, held, write
 
+ROOT = Path(__file__).parents[2]
+
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
@@ -23,12 +27,12 @@ def browser(tmp_path_factory):
 
 def film(path, frames):
     """As many grey pictures, each lighter than the one before."""
-    writer = imageio_ffmpeg.write_frames(str(path), (64, 48), fps=10, output_params=["-g", "1"])
+    writer = imageio_ffmpeg.write_frames(str(path), (64, 64), fps=10, output_params=["-g", "1"])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # JAX warns of any subprocess
         writer.send(None)
     for number in range(frames):
-        writer.send(np.full((48, 64, 3), 20 * number, np.uint8))
+        writer.send(np.full((64, 64, 3), 20 * number, np.uint8))
     writer.close()
     return path.read_bytes()
 
@@ -55,6 +59,13 @@ def path(page, tmp_path_factory):
 @pytest.fixture
 def opened(browser, path):
     yield from opener(browser, path)
+
+
+def test_the_docs_explain_every_panel(page):
+    """The table has a row for each heading, in order; a heading may say more after a colon."""
+    headings = [text.partition(":")[0] for text in re.findall(r"<h2 id=\"\w+\">(.*?)</h2>", page.html)]
+    table = (ROOT / "docs" / "inspect.md").read_text().partition("| panel | what is in it |\n|---|---|\n")[2]
+    assert headings == re.findall(r"^\| (.*?) \| ", table.partition("\n\n")[0], re.MULTILINE)
 
 
 def now(page):
@@ -210,6 +221,8 @@ def test_the_film_follows(opened):
     tab = opened()
     ready = "v.readyState ? done() : (v.onloadedmetadata = done)"
     tab(f"new Promise((done) => {{ const v = document.querySelector('video'); {ready} }})")
+    box = tab("(v => [v.clientWidth, v.clientHeight])(document.querySelector('video'))")
+    assert box[0] == box[1] > 100  # the film is square, and has no bars beside it
     duration = tab("document.querySelector('video').duration")
     tab("go(30)")
     tab("new Promise((done) => setTimeout(done, 300))")

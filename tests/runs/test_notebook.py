@@ -5,7 +5,9 @@ import re
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
 from types import SimpleNamespace
+from unittest.mock import Mock
 
+import gymnasium
 import IPython
 import IPython.display
 import numpy as np
@@ -16,6 +18,7 @@ import moca
 from moca.config import Config, override
 from moca.drivers import Report
 from moca.runs import BEST, notebook
+from moca.runs.answers import Model
 from moca.runs.directory import RunDirectory
 from moca.runs.display import Display, make_console, working
 from moca.runs.run import Run
@@ -64,7 +67,16 @@ def test_a_run_in_a_line(run):
         f"Run({str(run.path)!r}: SAC on CartpoleBalance, 2 runs, finished, 3,000 of 3,000 steps, "
         "σ = 0.05, return 30.0 ± 10.0)"
     )
-    assert "the best policies" in repr(Run(run.directory, which=BEST))
+    assert repr(Run(run.directory, which=BEST)).endswith("no best policies were kept)")
+    (run.path / "best.npz").touch()
+    assert repr(Run(run.directory, which=BEST)).endswith("the best policies)")
+
+
+def test_a_run_that_another_handle_made_longer(run):
+    assert "3,000 of 3,000 steps" in repr(run)
+    RunDirectory(run.path).note(extended=[5000])
+    RunDirectory(run.path).write_status("finished", 5000)
+    assert "5,000 of 5,000 steps" in repr(run)
 
 
 def test_a_run_as_html(run):
@@ -78,6 +90,7 @@ def test_a_run_as_html(run):
     lines = [each.get("points").split() for each in svg.iter("polyline")]
     assert [len(line) for line in lines] == [3, 2]
     assert lines[1][-1] == "300.0,2.0"  # the highest return, at the end
+    assert [each.text for each in svg.iter("text")] == ["40", "1", "0", "3,000 steps"]
 
 
 def test_a_directory_that_cannot_be_read_has_a_repr(tmp_path, run):
@@ -92,6 +105,15 @@ def test_an_agent_says_whether_it_has_learned():
     assert repr(moca.pretrained("CartpoleBalance")) == (
         "Policy(moca on CartpoleBalance: 5 numbers observed, 1 action, a filter)"
     )
+
+
+def test_what_is_asked_for_by_name_says_what_it_is(run):
+    assert repr(moca.EarlyStopping(3, goal=5)) == "EarlyStopping(3, rise=0, goal=5, metric='return_mean')"
+    assert repr(moca.KeepBest()) == "KeepBest(episodes=30, candidates=3)"
+    predicts = SimpleNamespace(path=run.path, config=Config(), learners=Mock(), environment=Mock(observation_size=5))
+    assert repr(Model(predicts)) == f"Model({str(run.path)!r}: 5 members, predicts 5 numbers as a Gaussian)"
+    assert repr(moca.SAC(gymnasium.make("Pendulum-v1"))).startswith("SAC('Pendulum-v1'): nothing learned yet")
+    assert repr(moca.SAC(gymnasium.make("Pendulum-v1", g=1.0))).startswith("SAC('Pendulum-v1'): nothing learned yet")
 
 
 def test_rows_are_a_list_and_a_table(run):

@@ -312,16 +312,18 @@ def _settings():
 
 
 def test_early_stopping_waits_for_a_rise():
-    fresh = SimpleNamespace(rows=[], directory=SimpleNamespace(runs=[{}, {}], begun=[]))
+    fresh = SimpleNamespace(rows=[], directory=SimpleNamespace(runs=[{}, {}], begun=[]), config=config(5))
     stop = moca.EarlyStopping(2, rise=1.0)
     stop.start(fresh)
     seen = [0.0, np.nan, 2.0, 2.5, 5.0, 4.0, 4.0]
-    answers = [stop(moca.Training(0, {"return_mean": np.array([x, x])}, None, None)) for x in seen]
+    answers = [stop(moca.Training(LENGTH, {"return_mean": np.array([x, x])}, None, None)) for x in seen]
     assert answers == [None] * 6 + [False]
+    assert stop.reason == "return_mean did not rise in 2 evaluations (--patience)"
     stop = moca.EarlyStopping(5, goal=3.0)
     stop.start(fresh)
-    assert stop(moca.Training(0, {"return_mean": np.array([2.0, np.nan])}, None, None)) is None
-    assert stop(moca.Training(0, {"return_mean": np.array([3.0, 3.0])}, None, None)) is False
+    assert stop(moca.Training(LENGTH, {"return_mean": np.array([2.0, np.nan])}, None, None)) is None
+    assert stop(moca.Training(LENGTH, {"return_mean": np.array([3.0, 3.0])}, None, None)) is False
+    assert stop.reason == "return_mean reached 3"
     with pytest.raises(ConfigError, match="metric = 'score' is unknown"):
         moca.EarlyStopping(metric="score")(moca.Training(0, {"return_mean": np.zeros(1)}, None, None))
     with pytest.raises(ConfigError, match=r"metric = \[\] must be the name of a metric"):
@@ -331,7 +333,7 @@ def test_early_stopping_waits_for_a_rise():
 def test_early_stopping_goes_on_counting_after_an_interruption():
     seen = [0.0, 1.0, None, 1.0, 0.5, 1.0, 1.0, 1.0, 1.0, 1.0]
     stop = moca.EarlyStopping(3)
-    answer = lambda x: stop(moca.Training(0, {"return_mean": np.full(2, np.nan if x is None else x)}, None, None))  # noqa: E731
+    answer = lambda x: stop(moca.Training(99, {"return_mean": np.full(2, np.nan if x is None else x)}, None, None))  # noqa: E731
     for held, begun, last in (
         (0, [], 5),
         (2, [], 5),
@@ -340,12 +342,25 @@ def test_early_stopping_goes_on_counting_after_an_interruption():
         (8, [2, 6], 9),
     ):  # after a stop, it counts anew
         rows = [{"step": step, "return_mean": x} for step, x in enumerate(seen[:held], 1) for _ in range(2)]
-        run = SimpleNamespace(rows=rows, directory=SimpleNamespace(runs=[{}, {}], begun=begun))
+        directory = SimpleNamespace(runs=[{}, {}], begun=begun)
+        run = SimpleNamespace(rows=rows, directory=directory, config=config(5, train__warmup=0))
         assert stop.start(run) is None
         answers = [answer(x) for x in seen[held:]]
         assert answers.index(False) + held == last, held
     run.rows, run.directory.begun = rows[:12], []  # it died before it could stop
     assert stop.start(run) is False
+
+
+def test_early_stopping_does_not_count_the_warm_up(tmp_path, capsys):
+    """What ended it is said. A run that died in the warm-up counts nothing of it either."""
+    env, falling = probes.Drift(), moca.EarlyStopping(1, rise=1e9)
+    run = moca.train(config(6, train__warmup=2 * LENGTH), tmp_path / "run", env=env, callback=falling, console=True)
+    assert run.directory.status == {"state": "stopped", "step": 4 * LENGTH}
+    told = "stopped by a callback at step 80: return_mean did not rise in 1 evaluation (--patience)"
+    assert told in " ".join(capsys.readouterr().out.split())
+    rows = SimpleNamespace(rows=run.rows[:6], directory=run.directory, config=run.config)
+    assert falling.start(rows) is None
+    assert falling(moca.Training(4 * LENGTH, {"return_mean": np.zeros(2)}, None, None)) is False
 
 
 def test_a_run_that_died_as_it_stopped_stops(tmp_path):

@@ -1,5 +1,6 @@
 """A study that was killed, starved of a worker or sent to a cluster has the results of one that nothing happened to."""
 
+import contextlib
 import io
 import json
 import os
@@ -17,8 +18,9 @@ import pytest
 from rich.console import Console
 
 import moca
+from moca import cli
 from moca.config import ConfigError
-from moca.studies import grid, launch, results, work
+from moca.studies import display, grid, launch, results, work
 from moca.studies.grid import Block, Grid
 
 SMALL = {
@@ -36,6 +38,17 @@ def whole(tmp_path_factory):
     directory = tmp_path_factory.mktemp("studies") / "whole"
     launch.study(STUDY, directory, options=QUICK)
     return directory
+
+
+def as_file(folder):
+    """The study as a TOML file."""
+    path = folder / "small.toml"
+    path.write_text(
+        f'name = "small"\npresets = ["told"]\nseed = 3\nseeds = 2\n[[blocks]]\nenv = "PendulumSwingup"\n'
+        f"agents = {list(AGENTS)}\nnoises = ['0', '0.05']\nsteps = 1500\n[blocks.settings]\n"
+        + "".join(f'"{name}" = {value}\n' for name, value in SMALL.items())
+    )
+    return path
 
 
 def same(directory, whole):
@@ -125,6 +138,31 @@ def test_what_is_only_half_done_is_not_finished(whole, tmp_path):
         assert not results.finished(directory, job)
 
 
+def test_a_study_of_which_nothing_is_left_says_so(whole, tmp_path, capsys):
+    """A line for each job whose runs diverged, and exit code 3 if that is true of every run."""
+    directory, (job,) = tmp_path / "lost", grid.plan(STUDY)
+    shutil.copytree(whole, directory)
+    status = directory / "cells" / job.name / "status.json"
+    causes = ["|Q| is above 1e6", "|Q| is above 1e6", "an action is not finite", "|Q| is above 1e6"]
+    before = json.loads(status.read_text())
+    for count, code in ((4, 3), (3, None)):
+        status.write_text(json.dumps(before | {"state": "running"}))
+        console = Console(record=True, file=io.StringIO(), width=200)
+        board = display.Board(console, directory, [job])
+        lost = [{"seed": 3, "step": 500, "cause": cause} for cause in causes[:count]]
+        status.write_text(json.dumps(before | {"state": "diverged" if code else "finished", "diverged": lost}))
+        board.refresh({})
+        told = f"{job.name}: {count} of 4 runs diverged: |Q| is above 1e6; an action is not finite"
+        assert console.export_text().splitlines() == [f"{job.name}: finished, 1 of 1 jobs", told]
+        with pytest.raises(SystemExit) if code else contextlib.nullcontext() as stopped:
+            cli.main(["study", str(as_file(tmp_path)), "--out", str(directory), "--device", "cpu"])
+        assert code is None or stopped.value.code == code
+        printed = capsys.readouterr().out
+        assert ("every run of the study diverged: |Q| is above 1e6; an action is not finite" in printed) == bool(code)
+    status.write_text(json.dumps(before | {"diverged": [{"cause": "\x1b[2J"}, {}, 3]}))
+    assert results.diverged(directory, job) == []
+
+
 def test_a_directory_of_results_alone_can_be_gone_on_with(whole, tmp_path):
     (tmp_path / results.PLAN).write_bytes((whole / results.PLAN).read_bytes())
     launch.prepare(tmp_path, STUDY)
@@ -187,14 +225,18 @@ def test_killed_twice_it_goes_on_to_the_same_table(tmp_path, whole):
 
 @pytest.mark.slow
 def test_asked_to_stop_it_saves_and_says_how_to_go_on(tmp_path, whole):
-    path = tmp_path / "small.toml"
-    path.write_text(
-        f'name = "small"\npresets = ["told"]\nseed = 3\nseeds = 2\n[[blocks]]\nenv = "PendulumSwingup"\n'
-        f"agents = {list(AGENTS)}\nnoises = ['0', '0.05']\nsteps = 1500\n[blocks.settings]\n"
-        + "".join(f'"{name}" = {value}\n' for name, value in SMALL.items())
-    )
     directory = tmp_path / "asked"
-    command = [sys.executable, "-m", "moca", "study", str(path), "--out", str(directory), "--device", "cpu"]
+    command = [
+        sys.executable,
+        "-m",
+        "moca",
+        "study",
+        str(as_file(tmp_path)),
+        "--out",
+        str(directory),
+        "--device",
+        "cpu",
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as study:
         wait_for_rows(directory, "bnaf", 4, study)
         study.send_signal(signal.SIGTERM)

@@ -102,12 +102,12 @@ def convert(name: str, value: Any, item: Field) -> Any:
     if kind is float:
         return _within(name, _real(name, value), limits)
     if kind is int:
-        return _within(name, _whole(name, value), {"high": INT32, **limits})
+        return _within(name, _whole(name, value), limits | {"high": limits.get("high", INT32)})
     if kind == tuple[float, ...]:
         return tuple(_within(name, number, limits) for number in _list(name, value))
     if kind == tuple[int, ...]:
         numbers = (_whole(name, number) for number in _list(name, value))
-        return tuple(_within(name, number, {"high": INT32, **limits}) for number in numbers)
+        return tuple(_within(name, number, limits | {"high": limits.get("high", INT32)}) for number in numbers)
     if kind is bool:
         word = str.lower(value) if isinstance(value, str) else value
         for answer, words in ((True, (True, "true", "yes", "1")), (False, (False, "false", "no", "0"))):
@@ -180,10 +180,30 @@ def _known(name: str, word: str, limits: Mapping[str, Any]) -> str:
         if isinstance(limits["among"], dict):
             allowed += ", or a name registered by a module in MOCA_PLUGINS"
         hint = nearest(word, limits["among"])
+        if prefixes and (also := _in_gymnasium(word)):
+            hint = f"{hint.removesuffix('?') or ' Did you mean'}{' or' * bool(hint)} {also}?"
         if prefixes and re.fullmatch(r"[^\W\d][\w.]*\.[^\W\d]\w*", word):
             hint = f" For a class of your own, write MODULE:CLASS: {':'.join(word.rsplit('.', 1))}."
         raise ConfigError(f"{name} = {shown(word)} is unknown.{hint} Allowed: {allowed}")
     return word
+
+
+def _in_gymnasium(word: str) -> str:
+    """Returns the newest environment of Gymnasium that `word` resembles but for the version.
+
+    An empty string if there is none, or if Gymnasium is not installed. Importing it takes a while.
+    """
+    try:
+        from gymnasium import registry
+    except ImportError:
+        return ""
+    versions: dict[str, list[int]] = {}
+    for name, _, version in (each.rpartition("-v") for each in registry):
+        if version.isdecimal():
+            versions.setdefault(name, []).append(int(version))
+    known = {name.lower(): name for name in versions}
+    match = difflib.get_close_matches(word[:100].lower(), known, n=1, cutoff=0.8)
+    return f"{known[match[0]]}-v{max(versions[known[match[0]]])}" if match else ""
 
 
 def words_allowed(limits: Mapping[str, Any]) -> str:
@@ -200,7 +220,8 @@ def bounds_in_words(limits: Mapping[str, Any]) -> list[str]:
 
 def _within(name: str, number: Any, limits: Mapping[str, Any]) -> Any:
     """Returns `number`; raises `ConfigError` if it, or its float32 value, is outside the limits."""
-    bounds, wanted = {key: bound for key, bound in limits.items() if key in _BOUNDS}, bounds_in_words(limits)
+    bounds = {key: bound for key, bound in limits.items() if key in _BOUNDS}
+    wanted = bounds_in_words({key: bound for key, bound in bounds.items() if bound != INT32 or number > INT32})
     inside = all(_BOUNDS[key][0](number, bound) for key, bound in bounds.items())
     if isinstance(number, float):
         least, most = SIZES

@@ -48,7 +48,7 @@ class Gymnasium(Described, HostEnvironment):
     make: Callable[..., gymnasium.Env] = eqx.field(static=True)
     max_steps: int | None = eqx.field(static=True)
     flattens: bool = eqx.field(static=True)
-    kind: str = eqx.field(static=True)  # the name of the environment's class
+    kind: str = eqx.field(static=True)  # the registered name, or that of the environment's class
     labels: tuple[str, ...] = eqx.field(static=True)  # of observed dimensions, if the class has observation_names
 
     def __init__(
@@ -74,7 +74,7 @@ class Gymnasium(Described, HostEnvironment):
         self.make = (lambda render_mode=None: FlattenObservation(make(render_mode=render_mode))) if flatten else make
         observed, acted = (FlattenObservation(one) if flatten else one).observation_space, one.action_space
         self.max_steps = one.spec.max_episode_steps if one.spec else None
-        self.kind = type(one.unwrapped).__name__
+        self.kind = one.spec.id if one.spec else type(one.unwrapped).__name__
         names = getattr(one.unwrapped, "observation_names", ())
         plain = isinstance(names, tuple | list) and all(isinstance(each, str) for each in names)
         self.labels = tuple(names) if plain else ()
@@ -185,7 +185,8 @@ def _named(name: str, settings: dict[str, Any], render_mode: str | None = None) 
     except ConfigError:
         raise
     except gymnasium.error.UnregisteredEnv as error:
-        raise ConfigError(f"Gymnasium has no {name}.{nearest(name, gymnasium.registry)} It says: {error}") from None
+        hint = nearest(name, gymnasium.registry) or f" It says: {error}"  # which may suggest something else
+        raise ConfigError(f"Gymnasium has no {name}.{hint}") from None
     except (gymnasium.error.Error, ImportError) as error:
         raise ConfigError(f"Gymnasium cannot make {name}: {_with_extra(error)}") from None
     except Exception as error:  # whatever its code raises

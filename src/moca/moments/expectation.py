@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from moca.moments.dispatch import CLOSED_FORMS, CROSS_COVARIANCES, VARIANCES, look_up, look_up_pair
+from moca.moments.dispatch import CLOSED_FORMS, CROSS_COVARIANCES, VARIANCES, check_order, look_up, look_up_pair
 from moca.moments.distributions import Distribution
 
 Map = Callable[[Array], Array]
@@ -69,6 +69,7 @@ def covariance(p: Distribution, f: Map, g: Map | None = None) -> Float[Array, "*
 
 def product(p: Distribution, f: Map, g: Map) -> Float[Array, "*both"]:
     """E[f(x) g(x)] for x ~ p, in closed form, with the shape of `covariance(p, f, g)`."""
+    check_order("product", p, f, g)
     return covariance(p, f, g) + jnp.multiply.outer(expectation(p, f), expectation(p, g))
 
 

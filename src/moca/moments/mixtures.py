@@ -86,6 +86,8 @@ def decompose(mixture: GaussianMixture, *, full: bool | None = None) -> Decompos
             components. `full=True` on diagonal components keeps the correlations in their
             disagreement.
     """
+    if not isinstance(mixture, GaussianMixture):
+        raise TypeError(f"decompose and moment_match need a GaussianMixture, got {type(mixture).__name__}")
     weights, components = mixture.weights, mixture.components
     mean = mixture.mean
     delta = components.mean - mean[..., None, :]

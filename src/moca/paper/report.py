@@ -41,14 +41,17 @@ def _template() -> Any:
 
 
 def conclusion(verdicts: Sequence[Verdict]) -> str:
-    """Returns, as markup, the counts of verdicts, and where the main claims hold."""
-    presets = []
-    for preset in _presets(verdicts):
+    """Returns, as markup, the counts of verdicts, and where the main claims hold.
+
+    With several presets it says why claims were not measured; with one, `tables` does.
+    """
+    presets: list[dict[str, Any]] = []
+    for preset in (names := _presets(verdicts)):
         own = [verdict for verdict in verdicts if verdict.preset == preset]
         paper, beyond = ([v for v in own if v.beyond == far] for far in (False, True))
         measured = {verdict.claim for verdict in own if verdict.verdict != claims.ABSENT}
         main = [[v for v in own if v.claim == name] for name in MAIN if name in measured]
-        absent = [[verdict] for verdict in own if verdict.verdict == claims.ABSENT]
+        absent = [[verdict] for verdict in own if verdict.verdict == claims.ABSENT and len(names) > 1]
         presets.append(
             {
                 "name": preset, "count": len(paper), "counted": _counted(paper), "claims": list(map(_main, main)),

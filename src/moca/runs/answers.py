@@ -114,6 +114,11 @@ class Model:
             )
         self._run = run
 
+    def __repr__(self) -> str:
+        run, size = self._run, self._run.environment.observation_size
+        numbers = f"{size} number{'s' * (size > 1)}"
+        return f"Model({str(run.path)!r}: {run.config.dynamics.members} members, predicts {numbers} as a Gaussian)"
+
     def predict(self, observation: Any, action: Any, run: int = 0) -> Prediction:
         """Returns a Gaussian over the next state, for one or n observations and actions.
 

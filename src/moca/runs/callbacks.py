@@ -35,6 +35,7 @@ class Callback:
     options = ""  # of `moca train`, with which a run goes on as it began
     ending = ""  # what `end` does, if it takes long
     keeps_best = False  # whether it writes best.json
+    reason = ""  # why it stopped training, for the line that says so
 
     def take(self, candidates: list[np.ndarray], like: Any) -> None:
         """Called before `start`, with the `candidates` in the checkpoint to resume from.
@@ -119,6 +120,10 @@ class _Several(Callback):
         self.ending = "; ".join(each.ending for each in callbacks if each.ending)
         self.keeps_best = any(each.keeps_best for each in callbacks)
 
+    @property
+    def reason(self) -> str:  # type: ignore[override]
+        return "; ".join(each.reason for each in self._callbacks if each.reason)
+
     def take(self, candidates: list[np.ndarray], like: Any) -> None:
         for each in self._callbacks:
             each.take(candidates, like)
@@ -142,6 +147,8 @@ class _Several(Callback):
 class EarlyStopping(Callback):
     """Stops when the mean over runs has not improved for `patience` evaluations, or reaches a goal.
 
+    Evaluations during the warm-up (`train.warmup`), when nothing is learned, do not count.
+
     Args:
         patience: Number of evaluations without improvement.
         rise: The smallest increase that counts as an improvement.
@@ -158,17 +165,22 @@ class EarlyStopping(Callback):
         self._goal = np.inf if goal is None else real("goal", goal, -np.inf)
         self.options = f"--patience {self._patience}"
 
+    def __repr__(self) -> str:
+        return f"EarlyStopping({self._patience}, rise={self._rise:g}, goal={self._goal:g}, metric={self._metric!r})"
+
     def start(self, run: Run) -> bool | None:
         """Replays the evaluations before an interruption, but not those before an end or a stop.
 
         Returns False if the last episode was one to stop at, and the run died before it did.
         """
-        self._best, self._since = -np.inf, 0
+        self._best, self._since, self._warmup = -np.inf, 0, run.config.train.warmup
         since, runs, ended = max(run.directory.begun, default=0), len(run.directory.runs), False
         rows = [row for row in run.rows if row["step"] > since]
         for first in range(0, len(rows), runs):
             values = np.array([row.get(self._metric) for row in rows[first : first + runs]], float)
-            if ended := self._stops(values):  # with less patience than before, it may have stopped earlier
+            if ended := self._stops(
+                rows[first]["step"], values
+            ):  # with less patience than before, it may have stopped earlier
                 self._best, self._since = -np.inf, 0
         return False if ended else None
 
@@ -177,15 +189,21 @@ class EarlyStopping(Callback):
         if self._metric not in training.metrics:
             known = ", ".join(sorted(training.metrics))
             raise ConfigError(f"metric = {shown(self._metric)} is unknown. Allowed: {known}")
-        return False if self._stops(training.metrics[self._metric]) else None
+        return False if self._stops(training.step, training.metrics[self._metric]) else None
 
-    def _stops(self, values: np.ndarray) -> bool:
-        if not np.isfinite(values).any():
+    def _stops(self, step: int, values: np.ndarray) -> bool:
+        self.reason = ""
+        if step <= self._warmup or not np.isfinite(values).any():
             return False
         mean = float(np.nanmean(values))
         rose = mean > self._best + self._rise or not np.isfinite(self._best)
         self._best, self._since = (mean, 0) if rose else (self._best, self._since + 1)
-        return mean >= self._goal or self._since >= self._patience
+        if mean >= self._goal:
+            self.reason = f"{self._metric} reached {self._goal:g}"
+        elif self._since >= self._patience:
+            count = f"{self._patience} evaluation{'s' * (self._patience > 1)}"
+            self.reason = f"{self._metric} did not rise in {count} (--patience)"
+        return bool(self.reason)
 
 
 class KeepBest(Callback):
@@ -208,6 +226,9 @@ class KeepBest(Callback):
         self._most = whole("candidates", candidates, 2, CANDIDATES)
         self.ending = f"Comparing the best policies over {self._episodes} new episodes each …"
         self._saved: tuple[list[np.ndarray], Any] = [], None
+
+    def __repr__(self) -> str:
+        return f"KeepBest(episodes={self._episodes}, candidates={self._most})"
 
     def take(self, candidates: list[np.ndarray], like: Any) -> None:
         """Stores the candidates of a checkpoint."""

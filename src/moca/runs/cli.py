@@ -38,7 +38,7 @@ def _add_training(command: Command) -> None:
         "--from", dest="start", type=a_path, metavar="DIR", help="start from the weights of the run in DIR"
     )
     train.add_argument("--patience", type=at_least_one, metavar="N", help="stop after N evaluations without a rise")
-    train.add_argument("--keep-best", action="store_true", help="keep each run's best policy: evaluate --which best")
+    train.add_argument("--keep-best", action="store_true", help="keep each run's best policy, used by --which best")
     train.add_argument(
         "--overlap", action="store_true", help="train one run on two CPU cores: faster, same result up to rounding"
     )

@@ -311,7 +311,7 @@ def _conclude(
             f"seed {lost['seed']} diverged in the episode that ended at step {lost['step']:,}: {lost['cause']}"
         )
     if state == "stopped":
-        console.print(f"stopped by a callback at step {step:,}")
+        console.print(f"stopped by a callback at step {step:,}{callback.reason and f': {callback.reason}'}")
     if state in ("stopped", "finished"):
         for sentence in _scores(run, callback):
             console.print(sentence)

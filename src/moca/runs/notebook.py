@@ -18,6 +18,7 @@ import numpy as np
 from moca import looks, pages
 from moca.names import OWN
 from moca.runs import BEST
+from moca.runs.directory import RunDirectory
 
 if TYPE_CHECKING:
     from moca.runs.run import Run
@@ -111,7 +112,7 @@ def _title(run: "Run") -> str:
 
 
 def _facts(run: "Run") -> dict[str, str]:
-    directory, config = run.directory, run.config
+    directory, config = RunDirectory.open(run.path), run.config  # as it is now: it may have been extended
     count, status = len(directory.runs), directory.status
     facts = {
         "runs": f"{count} run{'s' * (count > 1)}",
@@ -122,7 +123,8 @@ def _facts(run: "Run") -> dict[str, str]:
     if faults := config.sensor.faults:
         facts["sensor"] = ", ".join(faults)
     if run.which == BEST:
-        return facts | {"policies": "the best policies"}
+        kept = (run.path / f"{BEST}.npz").exists()
+        return facts | {"policies": "the best policies" if kept else "no best policies were kept"}
     last = [row["return_mean"] for row in run.rows if row["return_mean"] is not None][-count:]
     if last:
         spread = f" ± {np.std(last):.1f}" if len(last) > 1 else ""
@@ -130,8 +132,11 @@ def _facts(run: "Run") -> dict[str, str]:
     return facts
 
 
-def _curves(run: "Run") -> tuple[list[str], list[tuple[int, str]]]:
-    """Returns the points of each run's return against steps, and both ends of the axis."""
+def _curves(run: "Run") -> tuple[list[str], list[tuple[int, int, str, str]]]:
+    """Returns the points of each run's return against steps, and the ends of both axes.
+
+    An end is its place, how text is anchored there, and the text.
+    """
     rows, count = run.rows, len(run.directory.runs)
     curves = [
         [(r["step"], r["return_mean"]) for r in rows[i::count] if r["return_mean"] is not None] for i in range(count)
@@ -145,7 +150,9 @@ def _curves(run: "Run") -> tuple[list[str], list[tuple[int, str]]]:
         " ".join(f"{WIDTH * x / most:.1f},{2 + (HEIGHT - 4) * (1 - (y - low) / span):.1f}" for x, y in curve)
         for curve in curves
     ]
-    return lines, [(10, f"{high:.4g}"), (HEIGHT, f"{low:.4g}")]
+    right, below = [(10, f"{high:.4g}"), (HEIGHT, f"{low:.4g}")], HEIGHT + 14
+    ends = [(WIDTH + 4, place, "start", text) for place, text in right]
+    return lines, [*ends, (0, below, "start", "0"), (WIDTH, below, "end", f"{most:,.0f} steps")]
 
 
 def _measured(rows: Sequence[dict[str, Any]], name: str) -> bool:

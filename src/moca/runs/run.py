@@ -228,7 +228,7 @@ class Run:
 
     @cached_property
     def learners(self) -> Any:
-        """The learners of all runs, stacked: final ones, or those of the newest checkpoint."""
+        """The learners of all runs, stacked: final ones, or the newest checkpoint's; read once."""
         directory, like = self.directory, self._like
         if self.which == BEST:
             from moca.runs.callbacks import read_scores  # which needs this module

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from moca.arguments import Parser, a_path, add_device, add_trust, at_least_one, from_zero, seconds
 from moca.config import ConfigError, nearest, parse_assignment
+from moca.runs.interrupts import DivergedRun
 from moca.studies import grid, look, registry, results
 
 
@@ -45,7 +46,7 @@ def add_commands(command: Callable[[str, Callable[[argparse.Namespace], None], s
 
     figure = command("figure", _figure, "draw a figure of the paper, or of a study")
     made = [f"{name}: {figure.text}" for name, figure in registry.figures().items()]
-    own = f"{', '.join(registry.grids())}, your own TOML file, or a study's directory: the figures of that study"
+    own = "or the name of a study (see moca study --help), its TOML file or its directory"
     figure.add_argument("name", help=f"{'; '.join(made)}; {own}")
     figure.add_argument("--results", type=a_path, metavar="DIR", help="the study's directory (default: studies/NAME)")
     figure.add_argument("--out", type=a_path, default=Path("figures"), help="folder for the files (default: figures)")
@@ -103,6 +104,8 @@ def _study(arguments: argparse.Namespace) -> None:
 
     print(report.write(out))
     print(table)
+    if causes := results.all_diverged(out, jobs):
+        raise DivergedRun(f"every run of the study diverged: {causes}")
 
 
 def _figure(arguments: argparse.Namespace) -> None:

@@ -57,7 +57,10 @@ class Board:
             over = name not in self._finished and name not in running and results.finished(self._directory, job)
             if over:
                 self._finished.add(name)
-                self._bar.console.print(f"{name}: finished, {len(self._finished)} of {len(self._jobs)} jobs")
+                self.note(f"{name}: finished, {len(self._finished)} of {len(self._jobs)} jobs")
+                if lost := results.diverged(self._directory, job):
+                    causes = "; ".join(dict.fromkeys(lost))
+                    self.note(f"{name}: {len(lost)} of {job.runs} runs diverged: {causes}")
             if name in running and own:
                 if name not in self._lines:
                     self._lines[name] = self._bar.add_task(name, total=job.config.train.steps, note="")

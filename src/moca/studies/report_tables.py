@@ -158,8 +158,8 @@ def _improvements(blocks: Iterable[_Block]) -> list[Group]:
     """Returns the probability that MoCA scores above each other agent, where both were run."""
     tables = []
     for block in blocks:
-        others = [agent for agent in block.agents if agent != "moca"]
-        if "moca" in block.agents and others:
+        others, seeds = [agent for agent in block.agents if agent != "moca"], next(iter(block.scores.values())).size
+        if "moca" in block.agents and others and seeds >= FEW:
             rows = {agent: [_probability(block, agent, noise) for noise in block.noises] for agent in others}
             tables.append(block.table("P(MoCA > agent): ", block.head, rows))
     note = (
@@ -173,8 +173,6 @@ def _probability(block: _Block, agent: str, noise: str) -> Cell | str:
     ours, theirs = (block.scores.get((each, noise)) for each in ("moca", agent))
     if ours is None or theirs is None:
         return "–"
-    if min(ours.size, theirs.size) < FEW:
-        return "too few runs"
     found = statistics.improvement(ours, theirs)
     if not math.isfinite(found.low):
         word = {0.0: "no pairs", 1.0: "all pairs"}.get(found.value, "ties alone")

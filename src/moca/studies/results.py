@@ -71,6 +71,24 @@ def finished(directory: Path, job: Job) -> bool:
         return False
 
 
+def diverged(directory: Path, job: Job) -> list[str]:
+    """Returns the cause for each run of a job that diverged."""
+    try:
+        status = read_json(directory / CELLS / job.name / "status.json")
+        causes = [str(lost["cause"]) for lost in status.get("diverged", ())]
+    except (OSError, ConfigError, LookupError, TypeError, AttributeError):
+        return []
+    return [cause for cause in causes if cause.isprintable()]  # the file may come from elsewhere
+
+
+def all_diverged(directory: Path, jobs: Sequence[Job]) -> str:
+    """Returns the causes if every run of every job diverged, otherwise an empty string."""
+    found = [diverged(directory, job) for job in jobs]
+    if any(len(causes) < job.runs for causes, job in zip(found, jobs, strict=True)):
+        return ""
+    return "; ".join(dict.fromkeys(cause for causes in found for cause in causes))
+
+
 def load_results(path: Path | str) -> "pd.DataFrame":
     """Returns the results of a study, or the metrics of a run, as a DataFrame.
 

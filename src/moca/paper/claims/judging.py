@@ -11,7 +11,7 @@ from moca.config import ConfigError
 from moca.looks import label
 from moca.paper.claims import rules
 from moca.paper.claims.rules import ABSENT, EQUAL, HOLDS, REFUTED, UNDECIDED, Comparison, Tested
-from moca.paper.claims.scores import NOTHING, AbsentError, Scores
+from moca.paper.claims.scores import NOT_RUN, NOTHING, AbsentError, Scores
 from moca.paper.claims.statements import Claim, Difference, Region, Side, claims
 from moca.paper.tasks import CARTPOLE, PENDULUM, TASKS
 from moca.studies import statistics
@@ -31,7 +31,8 @@ class Verdict(NamedTuple):
     """The verdict on a claim under one preset.
 
     For a claim of several parts, the numbers are those of the decisive part. `p` and `p_equal` are
-    corrected.
+    corrected. `measured` is for a row with the noise; `reason` says why nothing was measured where
+    many claims are counted.
     """
 
     claim: str
@@ -49,6 +50,7 @@ class Verdict(NamedTuple):
     p: float = np.nan
     p_equal: float = np.nan
     beyond: bool = False
+    reason: str = ""
 
 
 class Part(NamedTuple):
@@ -165,7 +167,8 @@ class _Preset:
             text = _ranking(self.scores[claim.task], claim)
         keys = (claim.name, claim.statement, claim.rule, claim.task, claim.noise, self.preset)
         numbers = (part.delta, part.p, part.p_equal)
-        return Verdict(*keys, text, *part.estimate[:3], verdict, *numbers, claim.beyond)
+        measured, reason = text.replace(NOT_RUN, "not run"), text if verdict == ABSENT else ""
+        return Verdict(*keys, measured, *part.estimate[:3], verdict, *numbers, claim.beyond, reason)
 
     def _judged(self, claim: Claim, part: Difference | Region) -> list[Part]:
         if (claim.task, part) in self.reasons:

@@ -45,9 +45,14 @@ def to_markdown(verdicts: Sequence[Verdict]) -> str:
 
 def not_measured(rows: Sequence[Sequence[Verdict]]) -> str:
     """Returns the number of claims that were not measured, and the reasons."""
-    found = Counter(why for row in rows for why in {re.sub(r" \([^()]*\)$", "", verdict.measured) for verdict in row})
+    found = Counter(why for row in rows for why in {_reason(verdict) for verdict in row})
     often = sorted(found.items(), key=lambda item: (-item[1], item[0]))  # ties in a fixed order
     told = [f"{why} ({count})" for why, count in often[:REASONS]]
     more = len(found) - REASONS
     told += [f"{more} other reason{'s' * (more > 1)}"] if more > 0 else []
     return f"{'One claim was' if len(rows) == 1 else f'{len(rows)} claims were'} not measured: {', '.join(told)}"
+
+
+def _reason(verdict: Verdict) -> str:
+    """Returns the reason without the numbers of one claim, so that equal reasons can be counted."""
+    return re.sub(r" \([^()]*\)$", "", verdict.reason or verdict.measured)

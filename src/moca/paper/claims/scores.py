@@ -40,6 +40,7 @@ NOTHING = {CARTPOLE: 697.6, PENDULUM: 0.8}  # the mean return of the zero action
 LEARNED = 0.1  # fraction of the way from doing nothing to the largest return
 LAST = 0.1  # the fraction of training over which final returns are averaged
 SECOND_HALF = ", second half"
+NOT_RUN = "not run at other noise levels"  # though at some
 
 
 class AbsentError(Exception):
@@ -102,7 +103,7 @@ class Scores:
         key = (agent, noise, score)
         if key not in self._known:
             if (agent, noise) not in self.cells:
-                raise AbsentError("not run")
+                raise AbsentError(NOT_RUN if any(each == agent for each, _ in self.cells) else "not run")
             self._known[key] = self._scored(*key).dropna()
         return self._known[key]
 

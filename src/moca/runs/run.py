@@ -21,7 +21,7 @@ from moca.agents import make_agent
 from moca.arguments import MOST
 from moca.belief import Belief
 from moca.config import INT32, Config, ConfigError, as_path, shown, whole
-from moca.drivers import make_env
+from moca.drivers import make_env, state_shapes
 from moca.drivers.host_evaluation import evaluate_on_host
 from moca.elsewhere import answered
 from moca.envs.environment import Spaces
@@ -31,7 +31,7 @@ from moca.envs.sensors import make_sensor
 from moca.envs.trust import import_trusted
 from moca.evaluation import evaluate as evaluate_learner
 from moca.evaluation import rollout
-from moca.loop import PolicyState, agent_steps, init_run, policy_start, policy_step
+from moca.loop import PolicyState, agent_steps, policy_start, policy_step
 from moca.names import OWN
 from moca.pytrees import alike
 from moca.runs import BEST, LAST, export, film, forecast_film, inspection, learned, notebook, saving
@@ -242,11 +242,7 @@ class Run:
     @cached_property
     def _like(self) -> Any:
         """The shapes of the states of all runs, stacked."""
-        config, env = self.config, self.environment
-        return jax.eval_shape(
-            jax.vmap(lambda key: init_run(config, env, key)),
-            jax.eval_shape(lambda: jax.random.split(jax.random.key(0), len(self.directory.runs))),
-        )
+        return state_shapes(self.config, self.environment, len(self.directory.runs))
 
     @cached_property
     def environment(self) -> Any:

@@ -7,7 +7,7 @@ import numpy as np
 
 from moca import files
 from moca.config import Config, ConfigError, shown
-from moca.drivers import make_env, refuse_overlap
+from moca.drivers import make_env, refuse_overlap, refuse_unfit_settings, state_shapes
 from moca.envs.environment import Spaces
 from moca.loop import init_run
 from moca.runs import checkpoint, learned, origin
@@ -17,15 +17,14 @@ FILE = "start.npz"
 
 
 def refuse_unfit(config: Config, count: int, env: Spaces | None, start: Any, overlap: bool) -> None:
-    """Raises if that many runs cannot start from the weights of another, or not with `overlap`.
+    """Raises if that many runs do not fit their environment, the memory or two cores.
 
-    Called before anything is written.
+    Or if they cannot start from the weights of another. Called before anything is written.
     """
     if start is not None and not (hasattr(start, "learners") and hasattr(start, "directory")):
         raise ConfigError(f"start = {shown(start)} must be a run, as moca.load returns it")
-    if start is None and not overlap:
-        return
     whole = make_env(config, env)
+    refuse_unfit_settings(config, whole, count, lambda: state_shapes(config, whole, count))
     if overlap:
         refuse_overlap(config, count, whole)
     if start is not None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from moca import presets, sweep
+from moca import files, presets, sweep
 from moca.arguments import Parser, a_path, add_device, add_trust, at_least_one, from_zero
 from moca.config import Config, ConfigError, checked, flatten, shown, to_json, whole
 from moca.runs import BEST, LAST
@@ -19,6 +19,7 @@ from moca.runs.options import (
     run_directory,
 )
 
+OTHER = "choose another --out"
 Command = Callable[[str, Callable[[argparse.Namespace], None], str], Parser]
 
 
@@ -306,6 +307,10 @@ def _inspect(arguments: argparse.Namespace) -> None:
 
 
 def _export(arguments: argparse.Namespace) -> None:
+    if arguments.out:
+        files.refuse_odd(arguments.out, advice=OTHER)
+    else:
+        files.refuse_odd(arguments.directory / "inspect.html")
     run = _load(arguments)
     number = run.best_run if arguments.run is None else arguments.run
     path = run.export(arguments.out, number)
@@ -314,3 +319,5 @@ def _export(arguments: argparse.Namespace) -> None:
         chosen = "" if arguments.run is not None else f", the one with the highest {score}"
         print(f"run {number} of {len(run.directory.runs)} (seed {run.directory.runs[number]['seed']}){chosen}")
     print(path)
+    _refuse_no_run(arguments.directory)
+    files.refuse_odd(arguments.out, advice=OTHER)

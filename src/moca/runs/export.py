@@ -49,7 +49,7 @@ def write(path: Path | str, agent: Agent, learner: Any, origin: Mapping[str, Any
     path = Path(path)
     model = graph.model(policy).SerializeToString() if path.suffix == ".onnx" else None
     with files.writing(path):
-        files.refuse_odd(path)
+        files.refuse_odd(path, advice="choose another file")
         return files.save_arrays(path, arrays) if model is None else files.save(path, model)
 
 

@@ -23,6 +23,7 @@ class Plan(NamedTuple):
     config: Config
     env: Spaces | None  # if not the one named in the config
     runs: list[dict[str, float]]  # seed and varied settings of each run
+    notes: list[str]  # on the environment
 
 
 def begin(
@@ -46,13 +47,13 @@ def begin(
         import_trusted(out, config.env.name, trust)
     else:
         config = override(config, {"env.name": OWN + env.title})
-    if checked := env or found(config.env.name, config.env.flatten):
-        refuse_broken(checked, config.sensor.gaps)
+    checked = env or found(config.env.name, config.env.flatten)
+    notes = refuse_broken(checked, config.sensor.gaps) if checked else []
     _refuse_partial(config, checked)
     runs = [{"seed": config.seed + i, **settings} for settings in varied for i in range(config.seeds)]
     starting.refuse_unfit(config, len(runs), env, start, overlap)
     RunDirectory(out).refuse(config, runs)  # before there is even a lock
-    return Plan(config, env, runs)
+    return Plan(config, env, runs, notes)
 
 
 def resume(

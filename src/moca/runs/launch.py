@@ -69,6 +69,8 @@ def train(
     env = as_environment(env, config.env.flatten)
     options = _checked(env, console, callback, checkpoint_every, keep)
     plan = before.begin(config, out, varied, env, start=start, trust=trust, overlap=overlap)
+    for note in plan.notes:
+        options.console.print(f"note: {note}", markup=False, soft_wrap=True)
     directory = RunDirectory(out)
     with directory.locked():
         directory.begin(plan.config, plan.runs, start.path if start else None, preset)

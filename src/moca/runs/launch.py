@@ -308,9 +308,20 @@ def _scores(run: Run, callback: Callback) -> Iterator[str]:
         last = [row["return_mean"] for row in evaluated if row["step"] == evaluated[-1]["step"]]
         yield f"last evaluation: return {np.mean(last):.1f} at step {evaluated[-1]['step']:,}{several}"
     if callback.keeps_best and (run.path / f"{BEST}.json").exists():
-        best = [row["return_mean"] for row in read_scores(run) if row["return_mean"] is not None]
+        best = [row for row in read_scores(run) if row["return_mean"] is not None]
         if best:
-            yield f"best policy: return {np.mean(best):.1f}{several}, used by --which best"
+            yield _best(best, several)
+
+
+def _best(scores: list[dict[str, Any]], several: str) -> str:
+    """Returns the highest score of the best policies as text, with its interval and step."""
+    top = max(scores, key=lambda row: row["return_mean"])
+    interval = "" if top.get("interval") is None else f" ± {top['interval']:.2g}"
+    found = f"return {top['return_mean']:.1f}{interval} on new episodes, at step {top['step']:,}"
+    if not several:
+        return f"best policy: {found}, used by --which best"
+    mean = np.mean([row["return_mean"] for row in scores])
+    return f"best policies: return {mean:.1f}{several}; the highest: {found} (seed {top['seed']}), used by --which best"
 
 
 def _diverged(directory: RunDirectory) -> list[dict[str, Any]]:

@@ -505,7 +505,8 @@ def test_a_run_that_replaces_its_checkpoint_is_asked_again(half, monkeypatch):
         return load(path, expected)
 
     monkeypatch.setattr(checkpoint, "load", later)
-    np.testing.assert_array_equal(saving.newest_learners(directory, state).weights, arrays[0] + 1)
+    learners, _ = saving.newest_policies(directory, state)
+    np.testing.assert_array_equal(learners.weights, arrays[0] + 1)
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENOMEM])

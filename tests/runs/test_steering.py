@@ -558,8 +558,8 @@ def test_a_run_can_be_asked_before_it_has_ended(tmp_path):
         moca.load(tmp_path / "run", env=env, which="worst")
 
 
-def test_a_run_can_be_asked_after_its_first_episode(tmp_path):
-    """However seldom it is saved: a first checkpoint is written at once, the others as before."""
+def test_a_run_can_be_asked_after_its_first_episode(tmp_path, monkeypatch):
+    """However seldom it is saved: a first checkpoint is written at once, the others later."""
     env, path, asked = probes.Drift(), tmp_path / "run", []
 
     def names():
@@ -573,10 +573,11 @@ def test_a_run_can_be_asked_after_its_first_episode(tmp_path):
             asked.append(moca.load(path, env=env).evaluate(2))
         return training.step != 60
 
-    run = moca.train(config(6), path, env=env, callback=look, keep=9)
+    monkeypatch.setattr(saving, "SOON", 1000.0)
+    run = moca.train(config(6), path, env=env, callback=look, keep=9, checkpoint_every=1000)
     assert len(asked[0]) == 2
     assert names() == [20, 60]
-    moca.resume(run.path, env=env, keep=9)
+    moca.resume(run.path, env=env, keep=9, checkpoint_every=1000)
     assert names() == [20, 60, 120]
 
 

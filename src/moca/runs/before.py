@@ -17,7 +17,7 @@ from moca.runs.directory import RunDirectory
 from moca.runs.run import Run
 
 
-class Plan(NamedTuple):
+class NewRun(NamedTuple):
     """A run that can begin."""
 
     config: Config
@@ -35,8 +35,8 @@ def begin(
     start: Any = None,
     trust: bool = False,
     overlap: bool = False,
-) -> Plan:
-    """Returns what a call of `train` would begin; raises if it would be refused."""
+) -> NewRun:
+    """Returns the run that `train` would begin; raises if it would refuse to."""
     refuse_foreign(out)
     if isinstance(env, HostEnvironment) and env.name:
         same = {"env.name": env.name, "env.flatten": env.flatten}
@@ -53,7 +53,7 @@ def begin(
     runs = [{"seed": config.seed + i, **settings} for settings in varied for i in range(config.seeds)]
     starting.refuse_unfit(config, len(runs), env, start, overlap)
     RunDirectory(out).refuse(config, runs)  # before there is even a lock
-    return Plan(config, env, runs, notes)
+    return NewRun(config, env, runs, notes)
 
 
 def resume(
@@ -64,7 +64,7 @@ def resume(
     trust: bool = False,
     overlap: bool = False,
 ) -> Config:
-    """Returns the settings that a call of `resume` would go on with; raises if it would be refused."""
+    """Returns the settings of a run that `resume` would continue; raises if it would refuse to."""
     import_trusted(directory.path, directory.config.env.name, trust)
     use_all_cores()
     keep_compiled()

@@ -130,7 +130,10 @@ def _train(arguments: argparse.Namespace) -> None:
 
 
 def _asked(arguments: argparse.Namespace) -> tuple[Config, Path]:
-    """Returns the settings and the directory; an unfit --out is refused before anything is measured."""
+    """Returns the settings and the directory.
+
+    Raises if --out is unfit, before anything is measured.
+    """
     refuse_other_out(arguments.out)
     config = make_config(arguments)
     return config, run_directory(arguments, config)
@@ -275,10 +278,19 @@ def _busy(text: str) -> Any:
     return working(Console(stderr=True), text)
 
 
+def _tell_steps(run: Any, before: str = "") -> None:
+    """Prints how many steps the policies in use learned for, which may be fewer than the run's."""
+    from moca.runs import policies
+
+    print(f"{before}{policies.told(run)}")
+
+
 def _evaluate(arguments: argparse.Namespace) -> None:
     _refuse_no_run(arguments.directory)
     with _busy(f"Compiling, then evaluating {arguments.episodes} episodes …"):
-        rows = _load(arguments).evaluate(arguments.episodes, arguments.seed)
+        run = _load(arguments)
+        rows = run.evaluate(arguments.episodes, arguments.seed)
+    _tell_steps(run)
     for row in rows:
         print(", ".join(f"{name} {value:g}" for name, value in row.items() if value == value))  # without NaN
 
@@ -286,7 +298,9 @@ def _evaluate(arguments: argparse.Namespace) -> None:
 def _render(arguments: argparse.Namespace) -> None:
     _refuse_no_run(arguments.directory)
     with _busy("Compiling, then filming an episode …"):
-        path, how, total = _load(arguments).render(arguments.run, arguments.seed, ahead=arguments.ahead)
+        run = _load(arguments)
+        path, how, total = run.render(arguments.run, arguments.seed, ahead=arguments.ahead)
+    _tell_steps(run)
     print(f"return {total:.1f}, {how}")
     print(path)
 
@@ -296,28 +310,31 @@ def _inspect(arguments: argparse.Namespace) -> None:
         raise ConfigError("--beside-run needs --beside DIR, the directory that holds it")
     for directory in filter(None, (arguments.directory, arguments.beside)):
         _refuse_no_run(directory)
+    if arguments.out:
+        files.refuse_odd(arguments.out, advice=OTHER)
+    else:
+        files.refuse_odd(arguments.directory / "inspect.html")
     with _busy("Compiling, then playing an episode …"):
         run, beside = _load(arguments), arguments.beside and _load(arguments, arguments.beside)
         which = {"run": arguments.run, "steps": arguments.steps, "beside": beside, "beside_run": arguments.beside_run}
         which |= {} if arguments.ahead is None else {"ahead": arguments.ahead}
         page = run.inspect(arguments.episode, **which)
+    for each in filter(None, (run, beside)):
+        _tell_steps(each, f"{each.path}: " * (beside is not None))
     for view in page.views:
         print(f"{view.look.label}: {view.told}")
     print(page.save(arguments.out or arguments.directory / "inspect.html"))
 
 
 def _export(arguments: argparse.Namespace) -> None:
-    if arguments.out:
-        files.refuse_odd(arguments.out, advice=OTHER)
-    else:
-        files.refuse_odd(arguments.directory / "inspect.html")
+    _refuse_no_run(arguments.directory)
+    files.refuse_odd(arguments.out, advice=OTHER)
     run = _load(arguments)
     number = run.best_run if arguments.run is None else arguments.run
     path = run.export(arguments.out, number)
+    _tell_steps(run)
     if len(run.directory.runs) > 1:
         score = "score in best.json" if arguments.which == BEST else "return"
         chosen = "" if arguments.run is not None else f", the one with the highest {score}"
         print(f"run {number} of {len(run.directory.runs)} (seed {run.directory.runs[number]['seed']}){chosen}")
     print(path)
-    _refuse_no_run(arguments.directory)
-    files.refuse_odd(arguments.out, advice=OTHER)

@@ -38,7 +38,7 @@ def in_use(folder: Path, owner: str) -> InHandError:
 
 
 def owner(folder: Path) -> str:
-    """Returns the number of the process that is training in the directory; empty if there is none."""
+    """Returns the number of the process that trains in the directory; empty if there is none."""
     import fcntl
 
     try:

@@ -230,7 +230,7 @@ def test_mistakes_are_sentences(agent, tmp_path):
 def test_two_agents_side_by_side_and_in_a_few_words(agent):
     page = agent.inspect(2, steps=3, beside=agent, beside_run=1)
     assert repr(page) == "Inspection(episode 2 of Wide: MoCA, MoCA; 3 steps)"
-    assert repr(page.views[1]).startswith("View(MoCA: seed 1, homoscedastic noise")
+    assert repr(page.views[1]).startswith("View(MoCA: seed 1, σ = 0.1")
     assert len(repr(page.views)) < 300
 
 

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from moca.config import ConfigError
+from moca.config import ConfigError, parsed
 
 SETTINGS = 2**24  # largest file of settings, in bytes
 RECORDS = 2**31  # largest file with a line per episode, in bytes
@@ -28,21 +28,17 @@ def read_text(path: Path, most: int = SETTINGS, length: int | None = None) -> st
             return file.read(most if length is None else length).decode()
     except FileNotFoundError:
         raise
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from None
-    except ValueError as error:
-        raise ConfigError(f"{path} cannot be read: {error}") from None
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
 
 def read_json(path: Path) -> Any:
     """Returns the content of a JSON file; raises `FileNotFoundError` if it does not exist."""
     text = read_text(path)
     try:
-        return json.loads(text)
-    except ValueError as error:
-        raise ConfigError(f"{path} cannot be read as JSON: {error}") from None
-    except RecursionError:
-        raise ConfigError(f"{path} cannot be read as JSON: it is nested too deeply") from None
+        return parsed(text)
+    except ConfigError as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from None
 
 
 def read_rows(path: Path, length: int | None = None) -> list[dict[str, Any]]:

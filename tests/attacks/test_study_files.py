@@ -117,7 +117,7 @@ FILES = {
     "table: everything twice": ("results.parquet", table_with(pd.concat([whole_table()] * 2)), "occurs twice"),
     # Where it comes from
     "origin: a list": ("origin.json", b"[]", "must contain a JSON object"),
-    "origin: no JSON": ("origin.json", b"{", "as JSON"),
+    "origin: no JSON": ("origin.json", b"{", "not JSON"),
     "origin: no UTF-8": ("origin.json", b"\xff", "utf-8"),
     "origin: nested": ("origin.json", b'{"a":' * 100_000, "nested too deeply"),
     "origin: a job of numbers": ("origin.json", b'{"a": 5}', "has an invalid entry for 'a'"),

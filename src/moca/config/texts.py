@@ -4,7 +4,6 @@ import dataclasses
 import json
 import math
 import tomllib
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,17 +41,21 @@ def read_settings(path: Path) -> dict[str, Any]:
         raise error if str(path) in str(error) else ConfigError(f"the config file {path}: {error}") from None
 
 
-def settings_of(text: str, toml: bool = False) -> dict[str, Any]:
-    """Returns the settings in the text of a JSON or TOML file, by dotted name."""
-    read: Any = tomllib.loads if toml else partial(json.loads, object_pairs_hook=_once, parse_constant=_no_constant)
+def parsed(text: str, toml: bool = False, **hooks: Any) -> Any:
+    """Returns the content of a text in JSON, read with these hooks of `json`, or in TOML."""
     try:
-        tree = read(text)
+        return tomllib.loads(text) if toml else json.loads(text, **hooks)
     except RecursionError:
-        raise ConfigError("it is nested too deeply: settings must be a table of tables") from None
+        raise ConfigError("it is nested too deeply") from None
     except ConfigError:
         raise
     except ValueError as error:
-        raise ConfigError(f"it is not valid {'TOML' if toml else 'JSON'}: {error}") from None
+        raise ConfigError(f"it is not {'TOML' if toml else 'JSON'}: {error}") from None
+
+
+def settings_of(text: str, toml: bool = False) -> dict[str, Any]:
+    """Returns the settings in the text of a JSON or TOML file, by dotted name."""
+    tree = parsed(text, toml, object_pairs_hook=_once, parse_constant=_no_constant)
     if not isinstance(tree, dict):
         raise ConfigError(f'settings must be a table, such as {{"train": {{"gamma": 0.98}}}}, got {shown(tree)}')
     pairs: list[tuple[str, Any]] = []

@@ -7,6 +7,7 @@ run's seed and the episode's number, so that a resumed run equals an uninterrupt
 """
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -125,14 +126,8 @@ class HostTrainer(Trainer):
 
     def _lowered_finish(self, before: RunState, state: LoopState, totals: StepInfo, steps: int) -> Any:
         """The program that ends an episode of so many steps."""
-
-        def finish(
-            config: Config, run: RunState, state: LoopState, totals: StepInfo, number: Any, first: Any
-        ) -> tuple[RunState, Info]:
-            return finish_episode(self._parts(config)[0], run, state, number, totals, first, steps)
-
         arguments = (self.configs, before, state, totals, np.int32(0), np.int32(0))
-        return lowered(finish, arguments, len(self._seeds), shared=[4, 5], donated=[2])[0]
+        return lowered(partial(self._finish, steps), arguments, len(self._seeds), shared=[4, 5], donated=[2])[0]
 
     def memory(self) -> int:
         return self._memory_of(self._compile_later()[0])
@@ -239,3 +234,16 @@ class HostTrainer(Trainer):
         current, ended = jnp.asarray(outcome.current), jnp.asarray(outcome.ended)
         sensor_state, belief = restart(agent, sensor, state.learner, sensed, current, ended, noise_key)
         return agent, state._replace(belief=belief, sensor=sensor_state), transition, drawn
+
+    def _finish(
+        self,
+        steps: int,
+        config: Config,
+        run: RunState,
+        state: LoopState,
+        totals: StepInfo,
+        number: Int[Array, ""],
+        first: Int[Array, ""],
+    ) -> tuple[RunState, Info]:
+        """Returns the run after the episode, and its metrics."""
+        return finish_episode(self._parts(config)[0], run, state, number, totals, first, steps)

@@ -123,12 +123,7 @@ class GreedyEpisodes:
         yield lowered(self._stepping, later, self._runs, shared=[4], donated=[2])[0]
         each: Any = np.zeros((self._runs, episodes, self._steps), np.float32)
         played = Episode(each, each > 0, each > 0, each, each, each)
-
-        def judging(config: Config, episodes: Episode) -> Float[Array, "episodes three"]:
-            agent = make_agent(config, self._env)
-            return jax.vmap(lambda episode: judge(agent, episode))(episodes)
-
-        yield lowered(judging, (configs, played), self._runs)[0]
+        yield lowered(self._judging, (configs, played), self._runs)[0]
 
     def play(
         self,
@@ -186,6 +181,10 @@ class GreedyEpisodes:
         judged = np.asarray(self.compiled[-1](configs, seen))
         by_run = [summary(*each) for each in zip(judged, clean.reward.sum(axis=-1), strict=True)]
         return {name: np.array([scores[name] for scores in by_run]) for name in by_run[0]}
+
+    def _judging(self, config: Config, episodes: Episode) -> Float[Array, "episodes three"]:
+        agent = make_agent(config, self._env)
+        return jax.vmap(lambda episode: judge(agent, episode))(episodes)
 
     def _starting(
         self,

@@ -7,7 +7,6 @@ differ only in the noise share a compiled program and a run directory. Together 
 import json
 import re
 import reprlib
-import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from moca import presets
-from moca.config import AGENTS, CONSTANT, NOISES, Config, ConfigError, full_name, nearest, override, plain
+from moca.config import AGENTS, CONSTANT, NOISES, Config, ConfigError, full_name, nearest, override, parsed, plain
 from moca.names import folder_name
 from moca.presets import SAC_USUAL
 from moca.received import read_text
@@ -238,13 +237,7 @@ def to_json(grid: Grid) -> str:
 
 def from_json(text: str) -> Grid:
     """Returns the grid that `to_json` wrote."""
-    try:
-        content = json.loads(text)
-    except ValueError as error:
-        raise ConfigError(f"it is not JSON: {error}") from None
-    except RecursionError:
-        raise ConfigError("it is nested too deeply") from None
-    return _build(content, "study.json")
+    return _build(parsed(text), "study.json")
 
 
 def _config(grid: Grid, block: Block, preset: str, agent: str) -> Config:
@@ -291,13 +284,11 @@ def _settings(grid: Grid, block: Block, agent: str) -> dict[str, Any]:
 
 def _read(path: Path) -> Grid:
     try:
-        return _build(tomllib.loads(read_text(path)), str(path))
+        return _build(parsed(read_text(path), toml=True), str(path))
     except FileNotFoundError as error:
         raise ConfigError(f"cannot read the study {path}: {error.strerror}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path} is not TOML: {error}") from None
-    except RecursionError:
-        raise ConfigError(f"{path} is nested too deeply") from None
+    except ConfigError as error:
+        raise error if str(path) in str(error) else ConfigError(f"{path}: {error}") from None
 
 
 def _build(content: Mapping[str, Any], source: str) -> Grid:

@@ -313,14 +313,8 @@ if __name__ == "__main__":
         import_plugins()
         options = Options(1, None if device == "any" else device, float(seconds), trust=bool(trust))
         work(Path(folder), name, options, console)
-    except InterruptedRun as stopped:
+    except (InterruptedRun, InHandError, DiskError) as stopped:
         print(stopped)
-        sys.exit(RESUMABLE)
-    except InHandError as error:
-        print(error)
-        sys.exit(IN_HAND)
-    except DiskError as error:
-        print(error)
-        sys.exit(error.code)
+        sys.exit(IN_HAND if isinstance(stopped, InHandError) else stopped.code)
     except ConfigError as error:
         sys.exit(str(error))

@@ -14,7 +14,7 @@ import numpy as np
 
 from moca.envs.check.faults import Findings, line_of, said
 from moca.envs.check.results import good_reset, good_step
-from moca.envs.check.trial import SCALE, SOON, Actions, action_sequences, actions_matter, restarted
+from moca.envs.check.trial import SOON, Actions, action_sequences, actions_matter, find_large, find_restarts
 from moca.envs.environment import Step
 from moca.envs.host import HostEnvironment
 
@@ -43,7 +43,9 @@ def check_hosted(env: HostEnvironment, steps: int, seed: int, found: Findings) -
     sequences = action_sequences(env, steps, np.random.default_rng(seed))
     if played := _find_faults(env, sequences, seed, found):
         _repeatable(env, sequences, seed, played, found)
-        _look_over(env, sequences, played, found)
+        trial = _trial(sequences, played)
+        find_large(np.nan_to_num(trial.step.observation), found)
+        actions_matter(env, trial, found)
 
 
 def check_quickly(env: HostEnvironment, found: Findings) -> None:
@@ -66,10 +68,7 @@ def _find_faults(
     """
     played = _play_all(env, sequences, seed, found, deadline)
     if _complete(sequences, played):
-        trial = _trial(sequences, played)
-        if trial.step.terminated.any() and (how := restarted(env, trial)):
-            what = f"at the end of an episode step() seems to return the first observation of another ({how})"
-            found.fault("auto-reset", what)
+        find_restarts(env, _trial(sequences, played), found)
     return [] if found.of("fault") else played
 
 
@@ -216,12 +215,3 @@ def _trial(sequences: Actions, played: list[_Played]) -> Any:
     firsts = np.array([first for each in played[sequences.alike - 1 :] for first in each.firsts])
     step: Any = (observation, reward, ended)
     return SimpleNamespace(actions=sequences, shown=shown, step=Step(*step), firsts=firsts, keys=[])
-
-
-def _look_over(env: HostEnvironment, sequences: Actions, played: list[_Played], found: Findings) -> None:
-    """Finds large observations, and actions without effect."""
-    trial = _trial(sequences, played)
-    largest = np.abs(np.nan_to_num(trial.step.observation)).max(axis=(0, 1))
-    if largest.max() > SCALE:
-        found.note("scale", f"dimension {largest.argmax()} of the observation reaches {largest.max():.0e}")
-    actions_matter(env, trial, found)

@@ -193,7 +193,12 @@ def _finite(trial: _Trial, found: Findings) -> None:
         if (hits := counted & ~finite).any():
             where = _first(hits, trial.actions)
             found.fault(f"{name}-not-finite", f"the {name} of step() is not finite {where}", fix)
-    largest = np.abs(np.where(counted[..., None] & np.isfinite(observation), observation, 0)).max(axis=(0, 1))
+    find_large(np.where(counted[..., None] & np.isfinite(observation), observation, 0), found)
+
+
+def find_large(observations: np.ndarray, found: Findings) -> None:
+    """Finds observations that are too large."""
+    largest = np.abs(observations).max(axis=(0, 1))
     if largest.max() > SCALE:
         found.note("scale", f"dimension {largest.argmax()} of the observation reaches {largest.max():.0e}")
 
@@ -225,13 +230,18 @@ def _ends(env: Environment, trial: _Trial, found: Findings) -> None:
         found.fault("undeclared-end", f"terminates is False, but terminated was True {where}")
     elif env.terminates and not ended.any():
         found.note("never-ends", f"terminates is True, but no episode ended within {ended.shape[1]} steps")
-    elif env.terminates and (how := restarted(env, trial)):
-        found.fault(
-            "auto-reset", f"at the end of an episode step() seems to return the first observation of another ({how})"
-        )
+    else:
+        find_restarts(env, trial, found)
 
 
-def restarted(env: Spaces, trial: _Trial) -> str:
+def find_restarts(env: Spaces, trial: _Trial, found: Findings) -> None:
+    """Finds last observations of episodes that are first ones of others."""
+    if how := _restarted(env, trial):
+        what = "at the end of an episode step() seems to return the first observation of another"
+        found.fault("auto-reset", f"{what} ({how})")
+
+
+def _restarted(env: Spaces, trial: _Trial) -> str:
     """Returns the evidence that most last observations are those of resets; empty if there is none.
 
     A restart shows the episode's own first observation (a cached one), or the result of `reset` for

@@ -103,21 +103,15 @@ class Inspection:
 
 
 def inspect(
-    run: "Run",
-    number: int = 0,
-    episode: int = 0,
-    steps: int | None = None,
-    beside: "Run | None" = None,
-    beside_number: int | None = None,
-    ahead: int = AHEAD,
+    run: "Run", number: int, episode: int, steps: int | None, beside: "Run | None", other: int | None, ahead: int
 ) -> Inspection:
-    """See `Run.inspect`."""
+    """Returns the page about an episode: see `Run.inspect`; `other` is the number in `beside`."""
     ahead = whole("ahead", ahead, 0, FURTHEST)
     episode, number = whole("episode", episode), run._refuse_run(number)
     shown_runs: list[tuple[Run, int]] = [(run, number)]
     if beside is not None:
-        other = number if beside_number is None else beside_number
-        shown_runs.append((_refuse_stranger(run, beside), beside._refuse_run(other)))
+        _refuse_stranger(run, beside)
+        shown_runs.append((beside, beside._refuse_run(number if other is None else other)))
     most = min(agent_steps(each.config) for each, _ in shown_runs)
     steps = most if steps is None else whole("steps", steps, 1, most)
     views = []
@@ -133,8 +127,8 @@ def inspect(
     return Inspection(name, episode, names, run.environment, tuple(views), ahead)
 
 
-def _refuse_stranger(run: "Run", beside: Any) -> "Run":
-    """Returns the run to show beside another; raises unless it is a run in the same environment."""
+def _refuse_stranger(run: "Run", beside: Any) -> None:
+    """Raises unless `beside` is a run in the same environment."""
     if not isinstance(beside, type(run)):
         raise ConfigError(f"beside = {shown(beside)} must be a run, as moca.load returns it")
     for name, ours, theirs in (
@@ -143,7 +137,6 @@ def _refuse_stranger(run: "Run", beside: Any) -> "Run":
     ):
         if ours != theirs:
             raise ConfigError(f"beside: {beside.path} has {name} = {theirs}, {run.path} has {ours}: they must be equal")
-    return beside
 
 
 def watched(run: "Run", number: int, episode: int, steps: int, ahead: int) -> tuple[View, Any]:

@@ -198,7 +198,7 @@ DIRECTORIES = [
         "    with directory.locked():\n        directory.begin(plan.config, plan.runs, start.path if start else None, preset)\n",
         "    directory.path.mkdir(parents=True, exist_ok=True)\n    directory.begin(plan.config, plan.runs, start.path if start else None, preset)\n    with directory.locked():\n",
     ),
-    ("before.py", "RunDirectory(out).refuse(config, runs)  # before there", "pass  # before there"),
+    ("before.py", "directory.refuse(config, runs)  # before there", "pass  # before there"),
     ("before.py", "directory.refuse_other(config, directory.runs)  # before there", "pass  # before there"),
     ("directory.py", '(self.path / "config.json").unlink(missing_ok=True)', "pass"),
     ("checkpoint.py", "if error.errno in (None, ", "if True or error.errno in (None, "),

@@ -9,8 +9,9 @@ from moca import memory
 from moca.cli import main
 from moca.drivers import trainer
 from moca.envs import defaults
-from moca.runs import lock
+from moca.runs import lock, starting
 from moca.runs.directory import RunDirectory
+from moca.runs.run import Run
 from tests.envs.hosted import Linear
 from tests.runs.test_cli import refused, resumed, run  # noqa: F401, fixtures
 
@@ -81,6 +82,16 @@ def test_a_run_that_cannot_be_resumed_is_refused(run, capsys, monkeypatch, dry):
         same = ["--preset", "raw", "--env", "PendulumSwingup", "--agent", "sac", "--sigma", "0.1", "--seeds", "2"]
         same += ["--steps", "3000", "--set", "sac.width=8", "--out", run]
         assert f"{run} is in use: process " in refused(capsys, "train", *same, *dry)
+    (run / "best.json").write_text("[]")
+    told = refused(capsys, "train", "--resume", run, "--keep-best", *dry)
+    assert "best.json does not list a score for each run" in told
+    (run / "best.json").unlink()
+    monkeypatch.setattr(starting, "_refuse_other_shapes", lambda *_: None)
+    monkeypatch.setattr(Run, "learners", None)
+    (run / "checkpoints").mkdir()
+    (run / "checkpoints" / "000000001000.checkpoint").touch()  # it has begun to learn
+    assert "already has a run, which did not start from another" in refused(capsys, "train", *same, "--from", run, *dry)
+    (run / "checkpoints" / "000000001000.checkpoint").unlink()
     assert "train.steps = 3500 must be" in refused(capsys, "train", "--resume", run, "--steps", "3500", *dry)
     monkeypatch.setattr(memory, "available", lambda: 10**5)
     assert "training needs at least " in refused(capsys, "train", "--resume", run, "--steps", "9000", *dry)

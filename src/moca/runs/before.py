@@ -13,6 +13,7 @@ from moca.envs.named import found
 from moca.envs.trust import import_trusted
 from moca.names import OWN
 from moca.runs import lock, refuse_foreign, starting
+from moca.runs.callbacks import as_callback, refuse_other_scores
 from moca.runs.directory import RunDirectory
 from moca.runs.run import Run
 
@@ -52,7 +53,10 @@ def begin(
     _refuse_partial(config, checked)
     runs = [{"seed": config.seed + i, **settings} for settings in varied for i in range(config.seeds)]
     starting.refuse_unfit(config, len(runs), env, start, overlap)
-    RunDirectory(out).refuse(config, runs)  # before there is even a lock
+    directory = RunDirectory(out)
+    directory.refuse(config, runs)  # before there is even a lock
+    if directory.holds_a_run():
+        starting.copied(directory, start)
     return NewRun(config, env, runs, notes)
 
 
@@ -77,10 +81,14 @@ def resume(
     return config
 
 
-def refuse_in_use(out: Path) -> None:
-    """Raises if a process is training in the directory, where training would try to lock it."""
+def refuse_held(out: Path, callback: Any = None) -> None:
+    """Raises for what training refuses while it holds the lock: a dry run does not take it.
+
+    Another process may be training in the directory, or its best policies may be damaged.
+    """
     if owner := lock.owner(out):
         raise lock.in_use(out, owner)
+    refuse_other_scores(as_callback(callback), Run(RunDirectory(out)))
 
 
 def _refuse_partial(config: Config, env: Spaces | None) -> None:

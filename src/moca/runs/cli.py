@@ -155,7 +155,7 @@ def _resume(arguments: argparse.Namespace, directory: Path) -> None:
     launch, options = _start(arguments)
     if arguments.dry_run:
         config = launch.before.resume(run, total, trust=arguments.trust, overlap=arguments.overlap)
-        launch.before.refuse_in_use(directory)
+        launch.before.refuse_held(directory, options["callback"])
         print(to_json(config))
         return
     print(launch.resume(directory, steps=total, trust=arguments.trust, **options).path)
@@ -211,7 +211,7 @@ def _launch(arguments: argparse.Namespace, config: Config, out: Path, points: li
     if arguments.dry_run:
         asked = {name: options[name] for name in ("start", "overlap") if name in options}
         launch.before.begin(config, out, points, **asked)
-        launch.before.refuse_in_use(out)
+        launch.before.refuse_held(out, options["callback"])
         print(to_json(config) if points == [{}] else "\n".join(map(sweep.label, points)))
         return
     run = launch.train(config, out, varied=points, preset=arguments.preset or PRESET, **options)

@@ -54,20 +54,27 @@ def _shapes(learner: Any) -> dict[str, str]:
     return {path: f"{leaf.dtype}{list(leaf.shape)}" for path, leaf in leaves}
 
 
-def keep(directory: RunDirectory, start: Any) -> None:
-    """Copies the weights of another run, if any, into a locked directory, unless already copied."""
+def copied(directory: RunDirectory, start: Any) -> bool:
+    """Returns True if no weights are left to be copied; raises if the run started from others."""
     told: Any = directory.meta.get("start")
     if start is None:
         if told is not None:
             raise ConfigError(f"{directory.path} has a run that started from another run's weights: use --resume")
-        return
+        return True
     same = isinstance(told, dict) and told.get("run") == str(start.path)
     if same and told.get("sha256"):
-        return
+        return True
     if told is not None and not same:
         raise ConfigError(f"{directory.path} has a run that started from other weights than those of {start.path}")
     if any(directory.checkpoints.glob("*")) or directory.rows():
         raise ConfigError(f"{directory.path} already has a run, which did not start from another run's weights")
+    return False
+
+
+def keep(directory: RunDirectory, start: Any) -> None:
+    """Copies the weights of another run, if any, into a locked directory, unless already copied."""
+    if copied(directory, start):
+        return
     count = len(start.directory.runs)
     taken = np.arange(len(directory.runs)) % count
     path = directory.save_policy(jax.tree.map(lambda leaf: np.asarray(leaf)[taken], start.learners), FILE)

@@ -195,11 +195,11 @@ CLAIMS = [
 DIRECTORIES = [
     (
         "launch.py",
-        "    with directory.locked():\n        directory.begin(config, runs, start.path if start else None, preset)\n",
-        "    directory.path.mkdir(parents=True, exist_ok=True)\n    directory.begin(config, runs, start.path if start else None, preset)\n    with directory.locked():\n",
+        "    with directory.locked():\n        directory.begin(plan.config, plan.runs, start.path if start else None, preset)\n",
+        "    directory.path.mkdir(parents=True, exist_ok=True)\n    directory.begin(plan.config, plan.runs, start.path if start else None, preset)\n    with directory.locked():\n",
     ),
-    ("launch.py", "directory.refuse(config, runs)  # before there", "pass  # before there"),
-    ("launch.py", "directory.refuse_other(directory.config, directory.runs)  # before there", "pass  # before there"),
+    ("before.py", "directory.refuse(config, runs)  # before there", "pass  # before there"),
+    ("before.py", "directory.refuse_other(config, directory.runs)  # before there", "pass  # before there"),
     ("directory.py", '(self.path / "config.json").unlink(missing_ok=True)', "pass"),
     ("checkpoint.py", "if error.errno in (None, ", "if True or error.errno in (None, "),
     ("received.py", 'if rows and number == len(lines) and not text.endswith("\\n"):', "if False:"),

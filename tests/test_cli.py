@@ -130,10 +130,10 @@ def test_an_option_wins_over_the_file_and_set_over_both(tmp_path, capsys):
         assert shown["seed"] == 3
 
 
-def test_the_filter_can_be_asked_for_and_declined():
+def test_the_filter_can_be_asked_for_and_declined(capsys):
     for option, wanted in (("--filter", True), ("--no-filter", False)):
-        settings = json.loads(moca("train", "--preset", "paper" if wanted else "tuned", option, "--dry-run").stdout)
-        assert settings["belief"]["filter"] is wanted
+        main(["train", "--preset", "paper" if wanted else "tuned", option, "--dry-run"])
+        assert json.loads(capsys.readouterr().out)["belief"]["filter"] is wanted
     refused = moca("train", "--set", "belief.filter=perhaps")
     assert refused.returncode == 2
     assert "belief.filter must be true or false, got 'perhaps'" in refused.stderr

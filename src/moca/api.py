@@ -28,6 +28,7 @@ from moca.envs.trust import import_module_of
 from moca.names import OWN
 from moca.runs import OVER
 from moca.runs.answers import FollowingPolicy, Model
+from moca.runs.export import Exported
 from moca.runs.inspection import Inspection
 from moca.runs.launch import train
 from moca.runs.notebook import Film
@@ -242,7 +243,7 @@ class MoCA:
         """See `Run.save`."""
         return self.run.save(path)
 
-    def export(self, path: Path | str, run: int | None = None) -> Path:
+    def export(self, path: Path | str, run: int | None = None) -> Exported:
         """See `Run.export`."""
         return self.run.export(path, run)
 

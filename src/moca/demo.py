@@ -17,8 +17,10 @@ from rich.table import Table
 
 from moca import benchmark, figures
 from moca import moments as mm
+from moca.config import ConfigError
 from moca.looks import look
 from moca.paper import toy
+from moca.runs import refuse_foreign
 from moca.studies import launch, results, statistics
 from moca.studies.grid import Block, Grid
 
@@ -41,11 +43,19 @@ GRID = Grid(
     seeds=3,
     films=("moca", "moca-ce"),
 )
+FIRST, STUDY = toy.NAME, "pendulum"  # the first picture that is drawn, and the folder of the study
 TITLES = {"moca": "MoCA, targets hold E[V(s′)]", "moca-ce": "MoCA-CE, targets hold V(E[s′])"}
 
 
 def run(folder: Path, console: Console) -> list[Path]:
-    """Prints a table, makes pictures and videos, and returns their paths."""
+    """Prints a table, makes pictures and videos, and returns their paths.
+
+    Raises if the folder holds something else, or its study another one.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{folder} exists and is not a directory: choose another")
+    refuse_foreign(folder, "demo", tuple(f"{FIRST}.{suffix}" for suffix in figures.FORMATS), STUDY)
+    results.refuse_other(folder / STUDY, GRID)
     console.print("[bold]MoCA[/bold]: the expectation of a value function, in closed form\n")
     console.print(_table())
     console.print("\nDrawing Figure 1: the effect of sampling on a decision …")
@@ -55,7 +65,7 @@ def run(folder: Path, console: Console) -> list[Path]:
         "targets contain the expectation of V over the predicted next state (moca), or V at\n"
         "the mean of that prediction (moca-ce). A good controller's return is 830.\n"
     )
-    directory = folder / "pendulum"
+    directory = folder / STUDY
     options = launch.Options(parallel=2, device="cpu")
     launch.study(GRID, directory, options=options, console=console)
     table = results.load_results(directory)

@@ -145,8 +145,11 @@ def open_lock(path: Path) -> Any:
     return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | _SAFE, 0o666), "r+b", buffering=0)
 
 
-def refuse_odd(path: Path, folder: bool = False) -> None:
-    """Raises unless the path is an ordinary file (or folder), or does not exist."""
+def refuse_odd(path: Path, folder: bool = False, advice: str = "remove it") -> None:
+    """Raises unless the path is an ordinary file (or folder), or does not exist.
+
+    `advice` says what to do; a path that the user chose may be one to keep.
+    """
     try:
         found = path.lstat()
     except FileNotFoundError:
@@ -158,5 +161,5 @@ def refuse_odd(path: Path, folder: bool = False) -> None:
         kind = "a hard link"
     if kind != ("a folder" if folder else "a file"):
         raise ConfigError(
-            f"{path} should be {'a folder' if folder else 'an ordinary file'}, but it is {kind}: remove it"
+            f"{path} should be {'a folder' if folder else 'an ordinary file'}, but it is {kind}: {advice}"
         )

@@ -243,7 +243,7 @@ def serve():
     launch.learning_curve = lambda *_: None
     origin.describe = lambda: {"versions": {}}
     checkpoint.from_host = checkpoint.unflatten
-    starting.make_env = lambda *_: None
+    starting.make_env = starting.refuse_unfit_settings = lambda *_: None
     starting.init_run = lambda config, *_: jax.tree.map(lambda leaf: leaf[0], Trainer([config], [0], None).state)
     Run.environment = Run._programs = None
     Run._like = property(_like)

@@ -20,7 +20,7 @@ from rich.console import Console
 from moca import files
 from moca.config import ConfigError
 from moca.drivers.trainer import Report
-from moca.runs import checkpoint, interrupts, launch, origin, saving
+from moca.runs import checkpoint, interrupts, launch, origin, saving, starting
 from moca.runs.checkpoint import Checkpoint
 from moca.runs.directory import LOGS, RunDirectory
 from moca.runs.display import learning_curve
@@ -303,13 +303,13 @@ def test_settings_that_changed_before_the_lock_was_held_are_read_again(server, t
     stub.wait_until_held(path, held.pid)
     server.end(held)
 
-    def meanwhile():
+    def meanwhile(*_):
         held = server("train", path=str(path), **B, hold="compiling")
         stub.wait_until_held(path, held.pid)
         server.end(held)
 
     found = []
-    monkeypatch.setattr(launch, "use_all_cores", meanwhile)
+    monkeypatch.setattr(starting, "refuse_unfit", meanwhile)  # the last of what is checked before
     monkeypatch.setattr(launch, "_train", lambda directory, *_: found.append(directory.config.train.gamma))
     launch.resume(path)
     assert found == [B["gamma"]]
@@ -505,7 +505,8 @@ def test_a_run_that_replaces_its_checkpoint_is_asked_again(half, monkeypatch):
         return load(path, expected)
 
     monkeypatch.setattr(checkpoint, "load", later)
-    np.testing.assert_array_equal(saving.newest_learners(directory, state).weights, arrays[0] + 1)
+    learners, _ = saving.newest_policies(directory, state)
+    np.testing.assert_array_equal(learners.weights, arrays[0] + 1)
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENOMEM])

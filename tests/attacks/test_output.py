@@ -23,13 +23,13 @@ def started(*command, stderr=subprocess.PIPE, **streams):
 
 
 def test_output_to_a_full_disk_is_one_sentence(full):
-    done = started("-m", "moca", "train", "--dry-run", stdout=full)
-    assert done.stderr == "moca train: cannot print: No space left on device\n"
+    done = started("-m", "moca", "settings", stdout=full)
+    assert done.stderr == "moca settings: cannot print: No space left on device\n"
     assert done.returncode == 74
 
 
 def test_the_exit_code_is_right_though_nothing_can_be_said(full):
-    assert started("-m", "moca", "train", "--dry-run", stdout=full, stderr=full).returncode == 74
+    assert started("-m", "moca", "settings", stdout=full, stderr=full).returncode == 74
     assert started("-m", "moca", "train", "--dry-run", "--seed=x", stdout=full, stderr=full).returncode == 2
 
 
@@ -37,7 +37,7 @@ def test_a_reader_that_has_left_is_no_fault():
     read, write = os.pipe()
     os.close(read)
     with os.fdopen(write, "w") as nobody:
-        done = started("-m", "moca", "train", "--dry-run", stdout=nobody)
+        done = started("-m", "moca", "settings", stdout=nobody)
     assert done.stderr == ""
     assert done.returncode == 74
 
@@ -56,7 +56,7 @@ except SystemExit:
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_streams_that_are_closed_are_no_fault(closed):
     """As a daemon may have them. The next file that is opened must not take the number of one of them."""
-    for arguments, code in (("train --dry-run", 0), ("train --dry-run --seed=x", 2)):
+    for arguments, code in (("settings", 0), ("train --dry-run --seed=x", 2)):
         done = subprocess.run(f"{sys.executable} -m moca {arguments} {closed}", shell=True, capture_output=True)
         assert done.returncode == code, done
         assert b"Traceback" not in done.stdout + done.stderr

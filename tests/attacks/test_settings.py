@@ -186,7 +186,8 @@ def run(arguments):
     code = 0
     measured = {"sensor.scales": (1.0,), "value.low": (-1.0,), "value.high": (1.0,), "value.lengthscales": (1.0,)}
     no_measuring = mock.patch("moca.envs.defaults.defaults", return_value=measured)  # which takes minutes
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), no_measuring:
+    no_tracing = mock.patch("moca.runs.starting.refuse_unfit")  # of networks, thousands of times
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), no_measuring, no_tracing:
         try:
             cli.main(arguments)
         except SystemExit as stopped:

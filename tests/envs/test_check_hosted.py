@@ -1,5 +1,7 @@
 """Gymnasium environments with one fault each, all of which are found and named; and healthy ones, in which none is."""
 
+from unittest import mock
+
 import gymnasium
 import numpy as np
 import pytest
@@ -7,7 +9,8 @@ from gymnasium.spaces import Box, Dict, Discrete
 
 import moca
 from moca.cli import main
-from moca.config import ConfigError
+from moca.config import Config, ConfigError, override
+from moca.envs.check import refuse_broken
 from moca.envs.gymnasium import Gymnasium
 from moca.runs import launch
 from tests import probes
@@ -387,7 +390,8 @@ def test_what_training_bears_is_noted(cls, kind, words):
     (note,) = moca.check_env(cls())
     assert (note.kind, note.severity) == (kind, "note")
     assert words in note.message
-    launch.refuse_broken(Gymnasium(cls))
+    quick = refuse_broken(Gymnasium(cls))
+    assert [words in each for each in quick] == [True] * (kind not in ("scale", "ignores-action"))  # these take longer
 
 
 def test_a_value_out_of_range_is_named_with_its_bounds():
@@ -449,11 +453,11 @@ def test_missing_values_hide_no_large_ones():
 )
 def test_with_missing_values_everything_else_is_checked(cls, words):
     assert moca.check_env(Gaps(), gaps=True) == []
-    launch.refuse_broken(Gymnasium(Gaps), gaps=True)
+    refuse_broken(Gymnasium(Gaps), gaps=True)
     (fault,) = moca.check_env(cls(), gaps=True)
     assert words in fault.message
     with pytest.raises(ConfigError, match="cannot be trained on"):
-        launch.refuse_broken(Gymnasium(cls), gaps=True)
+        refuse_broken(Gymnasium(cls), gaps=True)
 
 
 # Before a run is spent on it
@@ -493,8 +497,18 @@ def test_a_slow_environment_is_not_kept_waiting(monkeypatch):
             return super().step(action)
 
     monkeypatch.setattr("moca.envs.check.hosted.PATIENCE", 0.0)
-    launch.refuse_broken(Gymnasium(Slow))
-    assert len(steps) == 2  # the bare one's, and one of the first sequence
+    refuse_broken(Gymnasium(Slow))
+    assert len(steps) == 3  # the bare one's, one of the first sequence, and the same again
+
+
+def test_notes_are_printed_once_when_training_starts(tmp_path, capsys):
+    config = override(Config(), {"agent": "sac", "train.steps": 40, "env.episode_length": 20, "train.eval_episodes": 1})
+    with mock.patch("moca.runs.launch._train"):
+        for cls, count in ((Chance, 1), (Cart, 0)):
+            moca.train(config, tmp_path / cls.__name__, env=Gymnasium(cls), console=True)
+            told = capsys.readouterr().out
+            assert told.count("note: two resets with seed=0 differ: observation[0] is") == count
+            assert told.count("can be neither repeated nor resumed exactly") == count
 
 
 def test_strict_raises_and_names_are_known():

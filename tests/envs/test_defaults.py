@@ -148,6 +148,7 @@ FOUND = RANGES | {"value.least": 0.0, "noise.scales": (1.0,) * 3}
 def test_the_command_line_looks_where_nothing_is_known(monkeypatch, capsys):
     looked = []
     monkeypatch.setattr("moca.envs.defaults.defaults", lambda env, **_: looked.append(env.name) or FOUND)
+    monkeypatch.setattr("moca.runs.starting.refuse_unfit", lambda *_: None)  # what was found here fits no task
 
     def shown(*arguments):
         cli.main(["train", "--dry-run", *arguments])

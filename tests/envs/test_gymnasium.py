@@ -30,7 +30,7 @@ from moca.drivers import HostTrainer, ScanTrainer, Schedule, make_trainer
 from moca.envs.defaults import defaults
 from moca.envs.gymnasium import Gymnasium
 from moca.envs.named import named
-from moca.runs import launch
+from moca.runs import before, launch
 from moca.runs.interrupts import InterruptedRun
 from moca.runs.options import run_directory
 from tests import probes
@@ -690,7 +690,7 @@ def test_different_seeds_are_different_runs(run):
 
 def test_an_interrupted_run_goes_on_and_equal_seeds_agree(run, tmp_path, monkeypatch):
     """Stopped by a signal in the second episode, then told again: the run that nothing happened to."""
-    monkeypatch.setattr(launch, "refuse_broken", lambda env, gaps: None)  # whose steps are not counted
+    monkeypatch.setattr(before, "refuse_broken", lambda env, gaps: [])  # whose steps are not counted
     taken = []
 
     class Stopping(hosted.Walk):

@@ -18,7 +18,7 @@ import moca
 from moca.config import ConfigError
 from moca.drivers import make_trainer
 from moca.files import DiskError
-from moca.runs import checkpoint, saving
+from moca.runs import checkpoint, launch, saving
 from moca.runs.callbacks import as_callback, stops
 from moca.runs.checkpoint import SUFFIX
 from moca.runs.directory import LOGS, RunDirectory
@@ -205,7 +205,15 @@ def test_a_run_goes_on_keeping_its_best_policies(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(moca.KeepBest, "__init__", partialmethod(moca.KeepBest.__init__, episodes=2))
     moca.resume(path, env=env, console=True)
     assert all(row["episodes"] == 2 for row in json.loads((path / "best.json").read_text()))
-    assert "Comparing the best policies over 2 new episodes each" in capsys.readouterr().out
+    said, rows = capsys.readouterr().out, json.loads((path / "best.json").read_text())
+    assert "Comparing the best policies over 2 new episodes each" in said
+    mean, best = np.mean([row["return_mean"] for row in rows]), max(rows, key=lambda row: row["return_mean"])
+    score = f"{best['return_mean']:.1f} ± {best['interval']:.2g} on new episodes, at step {best['step']:,}"
+    told = f"best policies: return {mean:.1f}, mean of 2 runs; the highest: return {score} (seed {best['seed']})"
+    assert f"{told}, used by --which best" in " ".join(said.split())
+    (one,) = launch._best(rows[:1], "").split(", used by")[:1]
+    assert one.startswith(f"best policy: return {rows[0]['return_mean']:.1f} ± ")
+    assert one.endswith(f"at step {rows[0]['step']:,}")
 
 
 def test_damaged_best_policies_do_not_stop_a_run(copy, capsys):
@@ -565,8 +573,8 @@ def test_a_run_can_be_asked_before_it_has_ended(tmp_path):
         moca.load(tmp_path / "run", env=env, which="worst")
 
 
-def test_a_run_can_be_asked_after_its_first_episode(tmp_path):
-    """However seldom it is saved: a first checkpoint is written at once, the others as before."""
+def test_a_run_can_be_asked_after_its_first_episode(tmp_path, monkeypatch):
+    """However seldom it is saved: a first checkpoint is written at once, the others later."""
     env, path, asked = probes.Drift(), tmp_path / "run", []
 
     def names():
@@ -580,10 +588,11 @@ def test_a_run_can_be_asked_after_its_first_episode(tmp_path):
             asked.append(moca.load(path, env=env).evaluate(2))
         return training.step != 60
 
-    run = moca.train(config(6), path, env=env, callback=look, keep=9)
+    monkeypatch.setattr(saving, "SOON", 1000.0)
+    run = moca.train(config(6), path, env=env, callback=look, keep=9, checkpoint_every=1000)
     assert len(asked[0]) == 2
     assert names() == [20, 60]
-    moca.resume(run.path, env=env, keep=9)
+    moca.resume(run.path, env=env, keep=9, checkpoint_every=1000)
     assert names() == [20, 60, 120]
 
 

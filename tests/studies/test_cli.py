@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from moca.cli import main
-from moca.studies import grid, launch
+from moca.studies import grid, launch, look
 from tests.studies import synthetic
 
 MINE = """
@@ -62,6 +62,14 @@ def test_a_dry_run_refuses_what_the_study_would(mine, capsys, arguments, told, d
     assert stopped.value.code == 2
     assert told in capsys.readouterr().err
     assert not (mine.parent / "studies").exists()
+
+
+def test_a_directory_is_looked_at_before_tasks_are_measured(mine, capsys, monkeypatch):
+    monkeypatch.setattr(look, "complete", lambda *_: pytest.fail("they were measured"))
+    for out in ("thesis", "file"):
+        with pytest.raises(SystemExit):
+            main(["study", "mine.toml", "--out", out])
+        assert f"{out} " in capsys.readouterr().err
 
 
 def test_a_dry_run_shows_the_jobs_that_would_be_run(mine, capsys):

@@ -42,8 +42,8 @@ def pretrained(name: str) -> "Policy":
 class Policy:
     """A greedy policy, with the filter over the state it was trained with, if any.
 
-    `facts` holds the file's statements about its origin: agent, task, seed, noise. `missing` counts
-    the missing values in observations so far, over all episodes.
+    `facts` holds the file's statements about its origin: agent, task, seed, step, noise. `missing`
+    counts the missing values in observations so far, over all episodes.
     """
 
     def __init__(self, facts: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> None:

@@ -9,13 +9,24 @@ from moca.config import Config, ConfigError
 from moca.drivers import overlap as two_cores
 from moca.drivers.host import HostTrainer
 from moca.drivers.scan import ScanTrainer
-from moca.drivers.trainer import Report, Schedule, Trainer, make_env
+from moca.drivers.trainer import Report, Schedule, Trainer, make_env, refuse_unfit_settings, state_shapes
 from moca.envs.environment import Spaces
 from moca.envs.host import HostEnvironment
 from moca.envs.named import named
 from moca.loop import init_run
 
-__all__ = ["HostTrainer", "Report", "ScanTrainer", "Schedule", "Trainer", "make_env", "make_trainer", "refuse_overlap"]
+__all__ = [
+    "HostTrainer",
+    "Report",
+    "ScanTrainer",
+    "Schedule",
+    "Trainer",
+    "make_env",
+    "make_trainer",
+    "refuse_overlap",
+    "refuse_unfit_settings",
+    "state_shapes",
+]
 
 _ON_HOST = "overlap needs a compiled environment, but this one is stepped on the host"
 

@@ -88,6 +88,27 @@ def make_env(config: Config, env: Spaces | None = None) -> Spaces:
     return with_history(env, sensor.history, sensor.scales)
 
 
+def state_shapes(config: Config, env: Spaces, runs: int) -> Any:
+    """Returns the shapes of the states of that many runs, stacked; `env` is from `make_env`."""
+    keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), runs))
+    return jax.eval_shape(jax.vmap(lambda key: init_run(config, env, key)), keys)
+
+
+def refuse_unfit_settings(config: Config, env: Spaces, runs: int, shapes: Callable[[], Any]) -> None:
+    """Raises if settings do not fit the environment, or the runs do not fit into memory.
+
+    Args:
+        config: Settings shared by the runs.
+        env: The environment as agents see it, from `make_env`.
+        runs: Number of runs.
+        shapes: Returns the shapes of their states.
+    """
+    make_sensor(config, env)  # checks lists of one number per dimension
+    if config.value.low:  # a learner that has no V does not look at it
+        refuse_other_count("value.low", config.value.low, env.observation_size)
+    refuse_too_large(config, shapes(), runs, env.observation_size, env.action_size)
+
+
 class Trainer(ABC):
     """Trains many runs side by side, one episode per iteration.
 
@@ -108,9 +129,6 @@ class Trainer(ABC):
             raise ConfigError("the runs of one program may differ only in their seeds and in settings of type float")
         self.config = configs[0]
         self.env: Any = make_env(self.config, env)
-        make_sensor(self.config, self.env)  # checks lists of one number per dimension
-        if self.config.value.low:  # a learner that has no V does not look at it
-            refuse_other_count("value.low", self.config.value.low, self.env.observation_size)
         self.episode = 0
         self.schedule = Schedule(self.config.env.episode_length, [self.config.train.steps])
         stacked = jax.tree.map(lambda *numbers: jnp.asarray(numbers, jnp.float32), *configs)
@@ -118,8 +136,7 @@ class Trainer(ABC):
         self._spread, self._everywhere = over_devices(len(configs))
         self.configs, keys = jax.device_put((stacked, keys), self._spread)
         begin = self._beginning(self.env)
-        sizes = (len(configs), self.env.observation_size, self.env.action_size)
-        refuse_too_large(self.config, jax.eval_shape(begin, self.configs, keys), *sizes)
+        refuse_unfit_settings(self.config, self.env, len(configs), lambda: jax.eval_shape(begin, self.configs, keys))
         self.state = begin(self.configs, keys)
 
     @property

@@ -19,6 +19,7 @@ from matplotlib.axes import Axes
 from moca import figures
 from moca import moments as mm
 
+NAME = "figure1"  # of the files
 SAMPLES = tuple(2**k for k in range(11))  # K = 1 … 1024
 TRIALS = 10_000
 
@@ -78,7 +79,7 @@ def draw(folder: Path, formats: tuple[str, ...] = figures.FORMATS, toy: Toy | No
         _panel_a(a, toy)
         _panel_b(b, toy)
         _panel_c(c, toy)
-        return figures.save(figure, folder, "figure1", formats)
+        return figures.save(figure, folder, NAME, formats)
 
 
 def _panel_a(axes: Axes, toy: Toy) -> None:

@@ -135,9 +135,12 @@ class Model:
         return Prediction(*(np.array(part).reshape(*lead, *part.shape[1:]) for part in parts))
 
 
-def last_returns(directory: RunDirectory) -> list[float]:
-    """Returns each run's mean return over the last tenth of its steps; −∞ if it has none."""
-    rows, runs = directory.rows(), len(directory.runs)
+def last_returns(directory: RunDirectory, until: float = np.inf) -> list[float]:
+    """Returns each run's mean return over the last tenth of its steps; −∞ if it has none.
+
+    Later rows than those of the step `until` are not counted.
+    """
+    rows, runs = [row for row in directory.rows() if row["step"] <= until], len(directory.runs)
     late = [(i % runs, row["return_mean"]) for i, row in enumerate(rows) if row["step"] > 0.9 * rows[-1]["step"]]
     each = [[value for own, value in late if own == run and value is not None] for run in range(runs)]
     return [float(np.mean(values)) if values else -np.inf for values in each]

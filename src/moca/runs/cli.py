@@ -5,12 +5,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from moca import presets, sweep
+from moca import files, presets, sweep
 from moca.arguments import Parser, a_path, add_device, add_trust, at_least_one, from_zero
 from moca.config import Config, ConfigError, checked, flatten, shown, to_json, whole
 from moca.runs import BEST, LAST
-from moca.runs.options import PRESET, add_run_options, given_options, given_settings, make_config, run_directory
+from moca.runs.options import (
+    PRESET,
+    add_run_options,
+    given_options,
+    given_settings,
+    make_config,
+    refuse_other_out,
+    run_directory,
+)
 
+OTHER = "choose another --out"
 Command = Callable[[str, Callable[[argparse.Namespace], None], str], Parser]
 
 
@@ -116,14 +125,18 @@ def _train(arguments: argparse.Namespace) -> None:
         return
     if arguments.start:
         _refuse_no_run(arguments.start)
-    config = make_config(arguments)
-    out = run_directory(arguments, config)
-    if arguments.dry_run:
-        _refuse_unfit(arguments, config, out, config.seeds)
-        _refuse_other_run(out, config, [{}])
-        print(to_json(config))
-        return
+    config, out = _asked(arguments)
     _launch(arguments, config, out, [{}])
+
+
+def _asked(arguments: argparse.Namespace) -> tuple[Config, Path]:
+    """Returns the settings and the directory.
+
+    Raises if --out is unfit, before anything is measured.
+    """
+    refuse_other_out(arguments.out)
+    config = make_config(arguments)
+    return config, run_directory(arguments, config)
 
 
 def _resume(arguments: argparse.Namespace, directory: Path) -> None:
@@ -139,14 +152,12 @@ def _resume(arguments: argparse.Namespace, directory: Path) -> None:
     arguments.steps = None  # a new total makes the run longer
     _refuse_contradictions(arguments, run.config, run.meta.get("preset"))
     total = None if steps is None else whole("--steps", steps, 1)
+    launch, options = _start(arguments)
     if arguments.dry_run:
-        config = run.config if total is None else run.longer(total)
-        if config == run.config:
-            run.refuse_other(config, run.runs)
-        _refuse_unfit(arguments, config, directory, len(run.runs))
+        config = launch.before.resume(run, total, trust=arguments.trust, overlap=arguments.overlap)
+        launch.before.refuse_held(directory, options["callback"])
         print(to_json(config))
         return
-    launch, options = _start(arguments)
     print(launch.resume(directory, steps=total, trust=arguments.trust, **options).path)
 
 
@@ -184,18 +195,12 @@ def _refuse_contradictions(arguments: argparse.Namespace, config: Config, began:
 
 
 def _sweep(arguments: argparse.Namespace) -> None:
-    config = make_config(arguments)
+    config, out = _asked(arguments)
     axes, ranges = sweep.parse_axes(arguments.grid, arguments.random)
     if not axes and not ranges:
         raise ConfigError("nothing to sweep: give --grid NAME=A,B,… or --random NAME=LOW:HIGH")
     random_points = sweep.draws(ranges, arguments.samples, config.seed) if ranges else [{}]
     points = sweep.points(config, [{**point, **extra} for point in sweep.grid(axes) for extra in random_points])
-    out = run_directory(arguments, config)
-    if arguments.dry_run:
-        _refuse_other_run(out, config, points)
-        for point in points:
-            print(sweep.label(point))
-        return
     _launch(arguments, config, out, points)
 
 
@@ -203,35 +208,17 @@ def _launch(arguments: argparse.Namespace, config: Config, out: Path, points: li
     launch, options = _start(arguments)
     if getattr(arguments, "start", None):  # sweep has no --from
         options["start"] = _load_start(arguments)
+    if arguments.dry_run:
+        asked = {name: options[name] for name in ("start", "overlap") if name in options}
+        launch.before.begin(config, out, points, **asked)
+        launch.before.refuse_held(out, options["callback"])
+        print(to_json(config) if points == [{}] else "\n".join(map(sweep.label, points)))
+        return
     run = launch.train(config, out, varied=points, preset=arguments.preset or PRESET, **options)
     if len(points) > 1:
         for text in sweep.ranking(run.rows, points):
             print(text)
     print(run.path)
-
-
-def _refuse_other_run(out: Path, config: Config, points: list[dict[str, float]]) -> None:
-    """Raises if the directory has another or a finished run, as training would."""
-    if out.exists():
-        from moca.runs.directory import RunDirectory
-
-        seeds = range(config.seed, config.seed + config.seeds)
-        RunDirectory(out).refuse(config, [{"seed": seed, **point} for point in points for seed in seeds])
-
-
-def _refuse_unfit(arguments: argparse.Namespace, config: Config, out: Path, count: int) -> None:
-    """Raises if --from or --overlap do not fit, as training would."""
-    if not arguments.start and not arguments.overlap:
-        return
-    from moca.devices import use_all_cores, use_device
-    from moca.envs.trust import import_trusted
-    from moca.runs import starting
-
-    use_device(arguments.device)
-    use_all_cores()
-    import_trusted(out, config.env.name, arguments.trust)
-    start = _load_start(arguments) if arguments.start else None
-    starting.refuse_unfit(config, count, None, start, arguments.overlap)
 
 
 def _load_start(arguments: argparse.Namespace) -> Any:
@@ -291,10 +278,19 @@ def _busy(text: str) -> Any:
     return working(Console(stderr=True), text)
 
 
+def _tell_steps(run: Any, before: str = "") -> None:
+    """Prints how many steps the policies in use learned for, which may be fewer than the run's."""
+    from moca.runs import policies
+
+    print(f"{before}{policies.told(run)}")
+
+
 def _evaluate(arguments: argparse.Namespace) -> None:
     _refuse_no_run(arguments.directory)
     with _busy(f"Compiling, then evaluating {arguments.episodes} episodes …"):
-        rows = _load(arguments).evaluate(arguments.episodes, arguments.seed)
+        run = _load(arguments)
+        rows = run.evaluate(arguments.episodes, arguments.seed)
+    _tell_steps(run)
     for row in rows:
         print(", ".join(f"{name} {value:g}" for name, value in row.items() if value == value))  # without NaN
 
@@ -302,7 +298,9 @@ def _evaluate(arguments: argparse.Namespace) -> None:
 def _render(arguments: argparse.Namespace) -> None:
     _refuse_no_run(arguments.directory)
     with _busy("Compiling, then filming an episode …"):
-        path, how, total = _load(arguments).render(arguments.run, arguments.seed, ahead=arguments.ahead)
+        run = _load(arguments)
+        path, how, total = run.render(arguments.run, arguments.seed, ahead=arguments.ahead)
+    _tell_steps(run)
     print(f"return {total:.1f}, {how}")
     print(path)
 
@@ -312,20 +310,29 @@ def _inspect(arguments: argparse.Namespace) -> None:
         raise ConfigError("--beside-run needs --beside DIR, the directory that holds it")
     for directory in filter(None, (arguments.directory, arguments.beside)):
         _refuse_no_run(directory)
+    if arguments.out:
+        files.refuse_odd(arguments.out, advice=OTHER)
+    else:
+        files.refuse_odd(arguments.directory / "inspect.html")
     with _busy("Compiling, then playing an episode …"):
         run, beside = _load(arguments), arguments.beside and _load(arguments, arguments.beside)
         which = {"run": arguments.run, "steps": arguments.steps, "beside": beside, "beside_run": arguments.beside_run}
         which |= {} if arguments.ahead is None else {"ahead": arguments.ahead}
         page = run.inspect(arguments.episode, **which)
+    for each in filter(None, (run, beside)):
+        _tell_steps(each, f"{each.path}: " * (beside is not None))
     for view in page.views:
         print(f"{view.look.label}: {view.told}")
     print(page.save(arguments.out or arguments.directory / "inspect.html"))
 
 
 def _export(arguments: argparse.Namespace) -> None:
+    _refuse_no_run(arguments.directory)
+    files.refuse_odd(arguments.out, advice=OTHER)
     run = _load(arguments)
     number = run.best_run if arguments.run is None else arguments.run
     path = run.export(arguments.out, number)
+    _tell_steps(run)
     if len(run.directory.runs) > 1:
         score = "score in best.json" if arguments.which == BEST else "return"
         chosen = "" if arguments.run is not None else f", the one with the highest {score}"

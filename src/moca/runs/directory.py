@@ -81,7 +81,7 @@ class RunDirectory:
 
     def refuse(self, config: Config, runs: list[dict[str, float]]) -> None:
         """Raises if this run can be neither started nor resumed here."""
-        if self._holds_a_run():
+        if self.holds_a_run():
             self.refuse_other(config, runs)
         elif not self._is_ours():
             raise ConfigError(
@@ -94,7 +94,7 @@ class RunDirectory:
     ) -> None:
         """Writes the settings to a locked directory; raises if it has another or a finished run."""
         self.refuse(config, runs)
-        if self._holds_a_run():
+        if self.holds_a_run():
             return
         self._forget()
         text = to_json(config)
@@ -106,7 +106,7 @@ class RunDirectory:
             files.write(self.path / "meta.json", (json.dumps(meta, indent=2) + "\n").encode())
             files.write(self.path / "config.json", (text + "\n").encode())
 
-    def _holds_a_run(self) -> bool:
+    def holds_a_run(self) -> bool:
         """True if something was learned or measured here."""
         names = ("metrics.jsonl", "policy.npz")
         return any((self.path / name).exists() for name in names) or any(self.checkpoints.glob("*"))

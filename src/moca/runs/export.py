@@ -3,12 +3,12 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from moca import __version__, files
-from moca.agents import Agent
+from moca.agents import Agent, make_agent
 from moca.agents.quadratic import QuadraticAgent
 from moca.agents.sac import SACAgent
 from moca.belief import KalmanFilter, Unfiltered
@@ -17,9 +17,44 @@ from moca.critic import QuadraticCritic, first
 from moca.delay import Delayed
 from moca.deploy import FORMAT, Policy, graph
 from moca.dynamics import LOG_VARIANCE, Calibration, ModelState
+from moca.names import OWN
 from moca.nets import MLP
 
+if TYPE_CHECKING:
+    from moca.runs.run import Run
+
 Parts = tuple[dict[str, Any], dict[str, Any]]  # facts and arrays
+
+
+class Exported(type(Path())):  # type: ignore[misc]
+    """The path of an exported policy, with the run, its seed, and the steps it learned for."""
+
+    run: int | None = None
+    seed: int | None = None
+    step: int | None = None
+
+    def __repr__(self) -> str:
+        if self.run is None:  # a path made from this one
+            return super().__repr__()
+        after = "" if self.step is None else f", after step {self.step:,}"
+        return f"{type(self).__name__}({str(self)!r}: run {self.run}, seed {self.seed}{after})"
+
+
+def of_run(run: "Run", number: int, path: Path | str) -> Exported:
+    """Writes the policy of one run, with its origin: see `Run.export`."""
+    config, seed, steps = run.directory.configs[number], int(run.directory.runs[number]["seed"]), run.policy_steps
+    noise, step = config.noise, steps[number] if steps else None
+    origin = {
+        "env": config.env.name.removeprefix(OWN),
+        "seed": seed,
+        "noise": {"kind": noise.kind, "sigma": noise.sigma, "sigma_min": noise.sigma_min}
+        | ({"sigmas": noise.sigmas} if noise.sigmas else {}),
+        **({} if step is None else {"step": step}),
+    }
+    traced, learner = run._at(number)
+    exported = Exported(write(path, make_agent(traced, run.environment), learner, origin))
+    exported.run, exported.seed, exported.step = number, seed, step
+    return exported
 
 
 def write(path: Path | str, agent: Agent, learner: Any, origin: Mapping[str, Any]) -> Path:
@@ -49,7 +84,7 @@ def write(path: Path | str, agent: Agent, learner: Any, origin: Mapping[str, Any
     path = Path(path)
     model = graph.model(policy).SerializeToString() if path.suffix == ".onnx" else None
     with files.writing(path):
-        files.refuse_odd(path)
+        files.refuse_odd(path, advice="choose another file")
         return files.save_arrays(path, arrays) if model is None else files.save(path, model)
 
 

@@ -30,7 +30,7 @@ def episode(run: "Run", number: int, seed: int, path: Path, ahead: int) -> tuple
     if "ahead" in view.lacks:
         raise ConfigError(view.lacks["ahead"])
     inner, seconds, every = film.pace(run.environment)
-    steps = run.directory.status["step"]
+    steps = run.policy_steps[number]
     title = f"{view.look.label} on {name}, learned in {steps:,} steps ({steps * inner.env.dt:.0f} s), {view.told}"
     film.encode(path, draw(view, view.sketch, seconds, title, every), 1 / (every * seconds))
     return f"drawn with {view.arrays['ahead'].shape[1]} decisions ahead", float(view.arrays["reward"].sum())

@@ -12,18 +12,16 @@ from rich.console import Console
 
 from moca import sweep
 from moca.arguments import MOST
-from moca.config import Config, ConfigError, as_path, override, real, refuse_partial, shown, whole
-from moca.devices import is_caching, keep_compiled, use_all_cores
+from moca.config import Config, ConfigError, as_path, override, real, shown, whole
+from moca.devices import is_caching
 from moca.divergence import CAUSES
 from moca.drivers import Schedule, Trainer, make_trainer
-from moca.envs.check import refuse_broken
-from moca.envs.environment import Environment, Spaces
+from moca.envs.environment import Spaces
 from moca.envs.host import HostEnvironment
-from moca.envs.named import as_environment, found
-from moca.envs.trust import import_trusted, remember
+from moca.envs.named import as_environment
+from moca.envs.trust import remember
 from moca.moments import NoClosedFormError
-from moca.names import OWN
-from moca.runs import BEST, interrupts, refuse_foreign, starting
+from moca.runs import BEST, before, interrupts, starting
 from moca.runs.callbacks import Callback, Training, as_callback, keeping_best, read_scores, refuse_other_scores, stops
 from moca.runs.directory import RunDirectory
 from moca.runs.display import Display, learning_curve, make_console, title, working
@@ -70,28 +68,15 @@ def train(
     config, out, varied = override(config, {}), as_path("out", out), sweep.points(config, varied)
     env = as_environment(env, config.env.flatten)
     options = _checked(env, console, callback, checkpoint_every, keep)
-    refuse_foreign(out)
-    if isinstance(env, HostEnvironment) and env.name:
-        same = {"env.name": env.name, "env.flatten": env.flatten}
-        config, env = override(config, same), None  # so that the directory is self-contained
-    use_all_cores()  # before checks of the environment, or meta.json, start JAX
-    keep_compiled()
-    if env is None:
-        import_trusted(out, config.env.name, trust)
-    else:
-        config = override(config, {"env.name": OWN + env.title})
-    if checked := env or found(config.env.name, config.env.flatten):
-        refuse_broken(checked, config.sensor.gaps)
-    _refuse_partial(config, checked)
-    runs = [{"seed": config.seed + i, **settings} for settings in varied for i in range(config.seeds)]
-    starting.refuse_unfit(config, len(runs), env, start, overlap)
+    plan = before.begin(config, out, varied, env, start=start, trust=trust, overlap=overlap)
+    for note in plan.notes:
+        options.console.print(f"note: {note}", markup=False, soft_wrap=True)
     directory = RunDirectory(out)
-    directory.refuse(config, runs)  # before there is even a lock
     with directory.locked():
-        directory.begin(config, runs, start.path if start else None, preset)
-        remember(directory.path, config.env.name)
+        directory.begin(plan.config, plan.runs, start.path if start else None, preset)
+        remember(directory.path, plan.config.env.name)
         starting.keep(directory, start)
-        return _train(directory, env, overlap, options)
+        return _train(directory, plan.env, overlap, options)
 
 
 def resume(
@@ -117,24 +102,13 @@ def resume(
     options = _checked(env, console, callback, checkpoint_every, keep)
     directory = RunDirectory.open(as_path("path", path))
     env = as_environment(env, directory.config.env.flatten)
-    import_trusted(directory.path, directory.config.env.name, trust)
-    use_all_cores()
-    keep_compiled()
-    if steps is None:
-        directory.refuse_other(directory.config, directory.runs)  # before there is even a lock
+    steps = None if steps is None else whole("steps", steps, 1)
+    before.resume(directory, steps, env, trust=trust, overlap=overlap)
     with directory.locked():
         if steps is not None:
-            steps = whole("steps", steps, 1)
-            _refuse_partial(directory.longer(steps), env)
             directory.extend(steps)
         directory.refuse_other(directory.config, directory.runs)
         return _train(directory, env, overlap, options)
-
-
-def _refuse_partial(config: Config, env: Spaces | None) -> None:
-    """Raises if a compiled environment would end with a partial episode; nothing is written yet."""
-    if isinstance(env or found(config.env.name, config.env.flatten), Environment):
-        refuse_partial(config)
 
 
 class _Options(NamedTuple):
@@ -334,9 +308,20 @@ def _scores(run: Run, callback: Callback) -> Iterator[str]:
         last = [row["return_mean"] for row in evaluated if row["step"] == evaluated[-1]["step"]]
         yield f"last evaluation: return {np.mean(last):.1f} at step {evaluated[-1]['step']:,}{several}"
     if callback.keeps_best and (run.path / f"{BEST}.json").exists():
-        best = [row["return_mean"] for row in read_scores(run) if row["return_mean"] is not None]
+        best = [row for row in read_scores(run) if row["return_mean"] is not None]
         if best:
-            yield f"best policy: return {np.mean(best):.1f}{several}, used by --which best"
+            yield _best(best, several)
+
+
+def _best(scores: list[dict[str, Any]], several: str) -> str:
+    """Returns the highest score of the best policies as text, with its interval and step."""
+    top = max(scores, key=lambda row: row["return_mean"])
+    interval = "" if top.get("interval") is None else f" ± {top['interval']:.2g}"
+    found = f"return {top['return_mean']:.1f}{interval} on new episodes, at step {top['step']:,}"
+    if not several:
+        return f"best policy: {found}, used by --which best"
+    mean = np.mean([row["return_mean"] for row in scores])
+    return f"best policies: return {mean:.1f}{several}; the highest: {found} (seed {top['seed']}), used by --which best"
 
 
 def _diverged(directory: RunDirectory) -> list[dict[str, Any]]:

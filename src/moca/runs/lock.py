@@ -32,6 +32,30 @@ class Lock:
         raise OSError(errno.ESTALE, "it, or its lock, was moved or removed during training")
 
 
+def in_use(folder: Path, owner: str) -> InHandError:
+    """Returns the error of a command that needs a directory in which that process is training."""
+    return InHandError(f"{folder} is in use: process {owner} is training there")
+
+
+def owner(folder: Path) -> str:
+    """Returns the number of the process that trains in the directory; empty if there is none."""
+    import fcntl
+
+    try:
+        with files.open_to_read(folder / "lock") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return _read(file)
+    except OSError:  # missing, or not a lock file
+        pass
+    return ""
+
+
+def _read(file: Any) -> str:
+    return file.read(20).decode(errors="replace").strip() or "?"
+
+
 @contextmanager
 def held(folder: Path) -> Iterator[Lock]:
     """Creates the directory if needed, and locks it; nothing else is written before."""
@@ -47,8 +71,7 @@ def held(folder: Path) -> Iterator[Lock]:
             with files.writing(f"to {folder}, which cannot be locked"):
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            owner = file.read(20).decode(errors="replace").strip()
-            raise InHandError(f"{folder} is in use: process {owner or '?'} is training there") from None
+            raise in_use(folder, _read(file)) from None
         with suppress(OSError):  # a full disk; the lock itself holds
             file.truncate(0)
             file.write(str(os.getpid()).encode())

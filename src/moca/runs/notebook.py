@@ -17,7 +17,7 @@ import numpy as np
 
 from moca import looks, pages
 from moca.names import OWN
-from moca.runs import BEST
+from moca.runs import BEST, policies
 from moca.runs.directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -113,10 +113,10 @@ def _title(run: "Run") -> str:
 
 def _facts(run: "Run") -> dict[str, str]:
     directory, config = RunDirectory.open(run.path), run.config  # as it is now: it may have been extended
-    count, status = len(directory.runs), directory.status
+    count, state, step = len(directory.runs), directory.status["state"], policies.progress(directory)
     facts = {
         "runs": f"{count} run{'s' * (count > 1)}",
-        "state": f"{status['state']}, {status['step']:,} of {directory.totals[-1]:,} steps",
+        "state": f"{state}, {step:,} of {directory.totals[-1]:,} steps",
     }
     if config.noise.level or config.noise.action:
         facts["noise"] = config.noise.words
@@ -125,6 +125,8 @@ def _facts(run: "Run") -> dict[str, str]:
     if run.which == BEST:
         kept = (run.path / f"{BEST}.npz").exists()
         return facts | {"policies": "the best policies" if kept else "no best policies were kept"}
+    if "_policies" in vars(run) and run.policy_steps[0] < step:  # they were used already
+        facts["policies"] = f"policies after step {run.policy_steps[0]:,}"
     last = [row["return_mean"] for row in run.rows if row["return_mean"] is not None][-count:]
     if last:
         spread = f" ± {np.std(last):.1f}" if len(last) > 1 else ""

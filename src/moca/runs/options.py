@@ -122,12 +122,18 @@ def _found(arguments: argparse.Namespace, preset: str, env: Any, settings: dict[
     return measured(preset, env, settings, before=tell)
 
 
+def refuse_other_out(out: Path | None) -> None:
+    """Raises if --out is something else than a directory for a run."""
+    if out is None:
+        return
+    if out.exists() and not out.is_dir():
+        raise ConfigError(f"--out {out} exists and is not a directory: choose another")
+    refuse_foreign(out)
+
+
 def run_directory(arguments: argparse.Namespace, config: Config) -> Path:
     """Returns --out, or an unused directory named after the run."""
     if arguments.out:
-        if arguments.out.exists() and not arguments.out.is_dir():
-            raise ConfigError(f"--out {arguments.out} exists and is not a directory: choose another")
-        refuse_foreign(arguments.out)
         return arguments.out
     level = "each" if config.noise.sigmas else f"{config.noise.sigma:g}"
     name = f"{folder_name(config.env.name)}-{config.agent}-{config.noise.kind}-{level}"

@@ -21,7 +21,7 @@ from moca.agents import make_agent
 from moca.arguments import MOST
 from moca.belief import Belief
 from moca.config import INT32, Config, ConfigError, as_path, shown, whole
-from moca.drivers import make_env
+from moca.drivers import make_env, state_shapes
 from moca.drivers.host_evaluation import evaluate_on_host
 from moca.elsewhere import answered
 from moca.envs.environment import Spaces
@@ -31,10 +31,10 @@ from moca.envs.sensors import make_sensor
 from moca.envs.trust import import_trusted
 from moca.evaluation import evaluate as evaluate_learner
 from moca.evaluation import rollout
-from moca.loop import PolicyState, agent_steps, init_run, policy_start, policy_step
+from moca.loop import PolicyState, agent_steps, policy_start, policy_step
 from moca.names import OWN
 from moca.pytrees import alike
-from moca.runs import BEST, LAST, export, film, forecast_film, inspection, learned, notebook, saving
+from moca.runs import BEST, LAST, export, film, forecast_film, inspection, learned, notebook, policies
 from moca.runs.answers import FollowingPolicy, Model, as_rows, last_returns
 from moca.runs.directory import RunDirectory
 
@@ -103,25 +103,17 @@ class Run:
         """The model of the next state; raises if the agent has no model."""
         return Model(self)
 
-    def export(self, path: Path | str, run: int | None = None) -> Path:
+    def export(self, path: Path | str, run: int | None = None) -> export.Exported:
         """Writes one run's policy, by default that of `best_run`, as a file for `moca.deploy`.
 
-        A name that ends in .onnx gives an ONNX model, as `Policy.to_onnx` does.
+        A name that ends in .onnx gives an ONNX model, as `Policy.to_onnx` does. The path that is
+        returned says which policy it is: `run`, `seed` and `step`.
         """
-        run = self.best_run if run is None else self._refuse_run(run)
-        noise = self.directory.configs[run].noise
-        origin = {
-            "env": self.config.env.name.removeprefix(OWN),
-            "seed": self.directory.runs[run]["seed"],
-            "noise": {"kind": noise.kind, "sigma": noise.sigma, "sigma_min": noise.sigma_min}
-            | ({"sigmas": noise.sigmas} if noise.sigmas else {}),
-        }
-        config, learner = self._at(run)
-        return export.write(path, make_agent(config, self.environment), learner, origin)
+        return export.of_run(self, self.best_run if run is None else self._refuse_run(run), path)
 
     @property
     def best_run(self) -> int:
-        """The number of the run with the highest return over the last tenth of its steps.
+        """The number of the run with the highest return over the last tenth of its policy's steps.
 
         With `which="best"`, the one whose kept policy has the highest score.
         """
@@ -131,7 +123,7 @@ class Run:
             kept = [row["return_mean"] for row in read_scores(self)]
             scores = [-np.inf if score is None else score for score in kept]
         else:
-            scores = last_returns(self.directory)
+            scores = last_returns(self.directory, self.policy_steps[0])
         return scores.index(max(scores))
 
     @answered
@@ -226,27 +218,26 @@ class Run:
         best.__dict__.update(environment=self.environment, _programs=self._programs)  # share compiled programs
         return best
 
-    @cached_property
+    @property
     def learners(self) -> Any:
         """The learners of all runs, stacked: final ones, or the newest checkpoint's; read once."""
-        directory, like = self.directory, self._like
-        if self.which == BEST:
-            from moca.runs.callbacks import read_scores  # which needs this module
+        return self._policies.learners
 
-            if not (self.path / f"{BEST}.npz").exists() or (self.path / f"{BEST}.json").exists():
-                read_scores(self)  # raises if there are none, or if it scores other policies
-            return directory.load_policy(like.learner, f"{BEST}.npz")
-        found = None if directory.ended else saving.newest_learners(directory, like)
-        return directory.load_policy(like.learner) if found is None else found
+    @property
+    def policy_steps(self) -> list[int]:
+        """The environment steps behind each run's policy; until the run ends, of a checkpoint."""
+        if self.which == LAST and self.directory.ended and "_policies" not in self.__dict__:
+            return policies.steps_at_end(self.directory)
+        return self._policies.steps
+
+    @cached_property
+    def _policies(self) -> policies.Policies:
+        return policies.found(self, self._like)
 
     @cached_property
     def _like(self) -> Any:
         """The shapes of the states of all runs, stacked."""
-        config, env = self.config, self.environment
-        return jax.eval_shape(
-            jax.vmap(lambda key: init_run(config, env, key)),
-            jax.eval_shape(lambda: jax.random.split(jax.random.key(0), len(self.directory.runs))),
-        )
+        return state_shapes(self.config, self.environment, len(self.directory.runs))
 
     @cached_property
     def environment(self) -> Any:

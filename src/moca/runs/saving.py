@@ -14,7 +14,7 @@ from rich.console import Console
 
 from moca.config import ConfigError
 from moca.divergence import plausible
-from moca.drivers import Trainer
+from moca.drivers import Schedule, Trainer
 from moca.envs.sensors import may_miss
 from moca.files import writing
 from moca.loop import replay_size
@@ -23,6 +23,7 @@ from moca.runs import checkpoint, starting
 from moca.runs.directory import LOGS, RunDirectory
 from moca.runs.shapes import is_row, is_time
 
+SOON = 1.0  # seconds between the first two checkpoints
 CANDIDATES = 100  # the most policies of a run among which `KeepBest` chooses
 Leaves = list[np.ndarray]
 
@@ -30,14 +31,17 @@ Leaves = list[np.ndarray]
 class Saver:
     """Saves the trainer from time to time, in a thread, without delaying training.
 
-    The first save of a run is due at once, so that its policies can be used from then on. The
-    arrays that `candidates` returns are saved with it.
+    The first save of a run is due at once, so that its policies can be used from then on, and the
+    next ones after intervals that double until they are `every` seconds: what answers in the middle
+    of a run is never much older than half of it. The arrays that `candidates` returns are saved
+    with it.
     """
 
     def __init__(
         self, trainer: Trainer, directory: RunDirectory, every: float, keep: int, candidates: Callable[[], Leaves]
     ) -> None:
         self._trainer, self._directory, self._every, self._keep = trainer, directory, every, keep
+        self._interval = min(SOON, every)
         self._candidates = candidates
         self._thread = ThreadPoolExecutor(1)
         self._copy = checkpoint.HostCopy(trainer.state)
@@ -46,7 +50,8 @@ class Saver:
 
     def save_if_due(self) -> None:
         """Starts a save if the last is finished and old enough; raises its error if it failed."""
-        if time.perf_counter() - self._last >= self._every and (self._pending is None or self._pending.done()):
+        if time.perf_counter() - self._last >= self._interval and (self._pending is None or self._pending.done()):
+            self._interval = self._interval if self._last == -math.inf else min(2 * self._interval, self._every)
             self.save()
 
     def save(self) -> None:
@@ -102,8 +107,8 @@ def _parts(arrays: Leaves, like: Any) -> tuple[Leaves, Leaves]:
     return arrays[:count], arrays[count:]
 
 
-def newest_learners(directory: RunDirectory, like: Any) -> Any | None:
-    """Returns the learners of the newest valid checkpoint, or None.
+def newest_policies(directory: RunDirectory, like: Any) -> tuple[Any, int] | None:
+    """Returns the learners of the newest valid checkpoint and their step, or None.
 
     Changes nothing in the directory.
     """
@@ -112,11 +117,12 @@ def newest_learners(directory: RunDirectory, like: Any) -> Any | None:
             found = checkpoint.load(path, layouts(directory, like))
         except checkpoint.DamagedError:
             if not os.path.lexists(path):  # the run goes on, and has replaced it by a newer one
-                return newest_learners(directory, like)
+                return newest_policies(directory, like)
             continue
         state = checkpoint.unflatten(_parts(found.arrays, like)[0], like)
         if found.facts.identity == directory.meta.get("identity") and plausible(state, may_miss(directory.config)):
-            return state.learner
+            schedule = Schedule(directory.config.env.episode_length, directory.totals)
+            return state.learner, schedule.steps(found.facts.episode)
     return None
 
 

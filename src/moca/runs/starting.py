@@ -7,7 +7,7 @@ import numpy as np
 
 from moca import files
 from moca.config import Config, ConfigError, flatten, shown
-from moca.drivers import make_env, refuse_overlap
+from moca.drivers import make_env, refuse_overlap, refuse_unfit_settings, state_shapes
 from moca.envs.environment import Spaces
 from moca.loop import init_run
 from moca.runs import checkpoint, learned, origin
@@ -18,15 +18,14 @@ NETWORKS = ("critic.", "value.", "dynamics.", "belief.", "sac.", "plan.", "senso
 
 
 def refuse_unfit(config: Config, count: int, env: Spaces | None, start: Any, overlap: bool) -> None:
-    """Raises if that many runs cannot start from the weights of another, or not with `overlap`.
+    """Raises if that many runs do not fit their environment, the memory or two cores.
 
-    Called before anything is written.
+    Or if they cannot start from the weights of another. Called before anything is written.
     """
     if start is not None and not (hasattr(start, "learners") and hasattr(start, "directory")):
         raise ConfigError(f"start = {shown(start)} must be a run, as moca.load returns it")
-    if start is None and not overlap:
-        return
     whole = make_env(config, env)
+    refuse_unfit_settings(config, whole, count, lambda: state_shapes(config, whole, count))
     if overlap:
         refuse_overlap(config, count, whole)
     if start is not None:
@@ -59,20 +58,27 @@ def _shapes(learner: Any) -> dict[str, str]:
     return {path: f"{leaf.dtype}{list(leaf.shape)}" for path, leaf in leaves}
 
 
-def keep(directory: RunDirectory, start: Any) -> None:
-    """Copies the weights of another run, if any, into a locked directory, unless already copied."""
+def copied(directory: RunDirectory, start: Any) -> bool:
+    """Returns True if no weights are left to be copied; raises if the run started from others."""
     told: Any = directory.meta.get("start")
     if start is None:
         if told is not None:
             raise ConfigError(f"{directory.path} has a run that started from another run's weights: use --resume")
-        return
+        return True
     same = isinstance(told, dict) and told.get("run") == str(start.path)
     if same and told.get("sha256"):
-        return
+        return True
     if told is not None and not same:
         raise ConfigError(f"{directory.path} has a run that started from other weights than those of {start.path}")
     if any(directory.checkpoints.glob("*")) or directory.rows():
         raise ConfigError(f"{directory.path} already has a run, which did not start from another run's weights")
+    return False
+
+
+def keep(directory: RunDirectory, start: Any) -> None:
+    """Copies the weights of another run, if any, into a locked directory, unless already copied."""
+    if copied(directory, start):
+        return
     count = len(start.directory.runs)
     taken = np.arange(len(directory.runs)) % count
     path = directory.save_policy(jax.tree.map(lambda leaf: np.asarray(leaf)[taken], start.learners), FILE)

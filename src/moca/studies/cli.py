@@ -74,6 +74,7 @@ def _study(arguments: argparse.Namespace) -> None:
         settings=dict(map(parse_assignment, arguments.set)),
     )
     out = arguments.out or Path("studies") / plan.name
+    results.refuse_no_study(out)  # before tasks are measured
     plan = look.complete(plan, out, arguments.trust, arguments.dry_run)
     jobs = grid.chosen(grid.plan(plan), arguments.only)
     results.refuse_other(out, plan)

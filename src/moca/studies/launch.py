@@ -22,7 +22,8 @@ from rich.console import Console
 from moca.config import ConfigError
 from moca.envs.trust import SAFE_PATH, remember
 from moca.extending import PLUGINS, import_plugins, plugins
-from moca.files import DiskError, open_to_append, open_to_read, refuse_odd, save, writing
+from moca.files import DiskError, open_to_append, refuse_odd, save, writing
+from moca.runs import lock
 from moca.runs.interrupts import RESUMABLE, InterruptedRun, noted, own_process
 from moca.runs.lock import InHandError
 from moca.studies import grid, results
@@ -190,14 +191,7 @@ def _last_line(directory: Path, name: str) -> str:
 
 def _in_hand(directory: Path, job: Job) -> bool:
     """Returns True if a process is training in the job's directory."""
-    try:
-        with open_to_read(directory / results.CELLS / job.name / "lock") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:  # missing, or not a lock file
-        return False
-    return False
+    return bool(lock.owner(directory / results.CELLS / job.name))
 
 
 def _ray(directory: Path, jobs: Sequence[Job], options: Options, board: Board) -> tuple[Failures, str | None]:

@@ -134,11 +134,16 @@ def load_grid(directory: Path) -> grid.Grid:
         raise ConfigError(str(error) if str(path) in str(error) else f"{path} cannot be read: {error}") from None
 
 
-def refuse_other(directory: Path, plan: grid.Grid) -> None:
-    """Raises if the path is not a directory, or has another study or something else."""
+def refuse_no_study(directory: Path) -> None:
+    """Raises if the path is not a directory, or has something else than a study."""
     if directory.exists() and not directory.is_dir():
         raise ConfigError(f"{directory} exists and is not a directory: choose another --out")
     refuse_foreign(directory, "study", (PLAN,), CELLS)
+
+
+def refuse_other(directory: Path, plan: grid.Grid) -> None:
+    """Raises if the path is not a directory, or has another study or something else."""
+    refuse_no_study(directory)
     if not (directory / PLAN).exists():
         return
     there = load_grid(directory)

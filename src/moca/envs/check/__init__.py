@@ -99,8 +99,10 @@ def _name(env: Any) -> str:
     return env.title if isinstance(env, Spaces) else type(env).__name__
 
 
-def refuse_broken(env: Spaces, gaps: bool = False) -> None:
-    """Raises a `ConfigError` with the faults that can be found quickly.
+def refuse_broken(env: Spaces, gaps: bool = False) -> list[str]:
+    """Returns notes on an environment on the host, such as that no run on it can be repeated.
+
+    Raises a `ConfigError` with the faults that can be found quickly.
 
     On the host these are all that `check_env` reports, unless the environment is slow. For compiled
     environments, they are those that need no step: bounds, shapes, types, impurity. `gaps` is as
@@ -114,3 +116,4 @@ def refuse_broken(env: Spaces, gaps: bool = False) -> None:
         else:
             check_contract(cast(Environment, env), jax.random.key(0), found)
     found.refuse(f"{_name(env)} cannot be trained on (moca.check_env may find more)")
+    return [note.message for note in found.of("note")] if isinstance(env, HostEnvironment) else []

@@ -49,9 +49,13 @@ def check_hosted(env: HostEnvironment, steps: int, seed: int, found: Findings) -
 
 
 def check_quickly(env: HostEnvironment, found: Findings) -> None:
-    """Finds the faults for which training refuses an environment, in two seconds at most."""
+    """Finds the faults for which training refuses an environment, in two seconds or little more.
+
+    It also notes if a run on it could not be repeated.
+    """
     sequences = action_sequences(env, STEPS, np.random.default_rng(0))
-    _find_faults(env, sequences, 0, found, deadline=time.monotonic() + PATIENCE)
+    if played := _find_faults(env, sequences, 0, found, deadline=time.monotonic() + PATIENCE):
+        _repeatable(env, sequences, 0, played, found)
 
 
 def _find_faults(
@@ -60,13 +64,17 @@ def _find_faults(
     """Plays the action sequences, and adds every fault to `found`; some problems are notes.
 
     If the environment returns something invalid, the check ends at once. Returns the outcome of
-    each sequence, or an empty list if there is a fault or the deadline has passed.
+    each sequence that was played until the deadline, or an empty list if there is a fault.
     """
     played = _play_all(env, sequences, seed, found, deadline)
-    if sum(len(each.ended) for each in played) < sequences.sequences[..., 0].size:
-        return []
-    find_restarts(env, _trial(sequences, played), found)
+    if _complete(sequences, played):
+        find_restarts(env, _trial(sequences, played), found)
     return [] if found.of("fault") else played
+
+
+def _complete(sequences: Actions, played: list[_Played]) -> bool:
+    """Returns True if every sequence was played to its end."""
+    return sum(len(each.ended) for each in played) == sequences.sequences[..., 0].size
 
 
 def _play_all(
@@ -169,10 +177,10 @@ def _play(
 
 def _repeatable(env: HostEnvironment, sequences: Actions, seed: int, played: list[_Played], found: Findings) -> None:
     """Finds results that differ between two runs with the same seed and actions."""
-    lane = sequences.names.index("drawn uniformly")
+    lane = min(sequences.names.index("drawn uniformly"), len(played) - 1)
     once = played[lane]
     try:
-        again = _play(env, sequences.sequences[lane][:SOON], seed, "", found)
+        again = _play(env, sequences.sequences[lane][: min(SOON, len(once.shown))], seed, "", found)
     except _Broken:
         return
     if difference := _difference(once.firsts[0], again.firsts[0]):
@@ -187,7 +195,7 @@ def _repeatable(env: HostEnvironment, sequences: Actions, seed: int, played: lis
             what = f"the same seed and actions give different results at step {number + 1}: {difference}"
             found.once("unrepeatable", what, "note")
             return
-    if len(np.unique([each.firsts[0] for each in played], axis=0)) == 1:
+    if _complete(sequences, played) and len(np.unique([each.firsts[0] for each in played], axis=0)) == 1:
         found.once("same-start", "reset() returns the same observation for every seed", "note")
 
 

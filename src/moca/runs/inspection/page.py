@@ -91,7 +91,7 @@ class Inspection:
         """Writes the page to a file."""
         path = as_path("path", path)
         content = self.html.encode()
-        files.refuse_odd(path)
+        files.refuse_odd(path, advice="choose another file")
         with files.writing(f"the page {path}"):
             return files.save(path, content)
 

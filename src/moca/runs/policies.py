@@ -1,0 +1,66 @@
+"""The policies of a run that answer questions, and the steps behind them."""
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from moca.runs import BEST, saving
+from moca.runs.directory import RunDirectory
+
+if TYPE_CHECKING:
+    from moca.runs.run import Run
+
+
+class Policies(NamedTuple):
+    """The learners of all runs, stacked, and the environment steps behind each."""
+
+    learners: Any
+    steps: list[int]  # empty if unknown: a run died as it wrote its best policies
+
+
+def found(run: "Run", like: Any) -> Policies:
+    """Returns the policies that a run answers with, in the structure of `like`.
+
+    They are the best ones, the final ones, or those of the newest checkpoint.
+    """
+    directory = run.directory
+    if run.which == BEST:
+        steps = _best_steps(run)
+        return Policies(directory.load_policy(like.learner, f"{BEST}.npz"), steps)
+    newest = None if directory.ended else saving.newest_policies(directory, like)
+    if newest is None:
+        return Policies(directory.load_policy(like.learner), steps_at_end(directory))
+    learners, step = newest
+    return Policies(learners, [step] * len(directory.runs))
+
+
+def _best_steps(run: "Run") -> list[int]:
+    from moca.runs.callbacks import read_scores  # which needs the module of `Run`
+
+    if (run.path / f"{BEST}.npz").exists() and not (run.path / f"{BEST}.json").exists():
+        return []
+    return [row["step"] for row in read_scores(run)]  # raises if there are none, or if they are of other policies
+
+
+def steps_at_end(directory: RunDirectory) -> list[int]:
+    """Returns the steps behind each policy in policy.npz, which is written when training ends."""
+    step = directory.status["step"] if directory.ended else max(directory.begun, default=0)
+    return [step] * len(directory.runs)
+
+
+def progress(directory: RunDirectory) -> int:
+    """Returns the environment steps done; of a run in training, those of its newest row.
+
+    status.json then has the step at which training began.
+    """
+    status = directory.status
+    rows = directory.rows() if status["state"] in ("running", "unknown") else []
+    return rows[-1]["step"] if rows else status["step"]
+
+
+def told(run: "Run") -> str:
+    """Returns the steps behind the policies as text, and those of the run if it is further."""
+    steps, at = sorted(set(run.policy_steps)), progress(run.directory)
+    name = "best policies" if run.which == BEST else "policies"
+    if not steps:
+        return f"{name} after an unknown number of steps"
+    text = f"{name} after step {steps[0]:,}" + f" to {steps[-1]:,}" * (len(steps) > 1)
+    return f"{text}; the run is at {at:,}" if at > steps[-1] and run.which != BEST else text

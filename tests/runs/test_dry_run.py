@@ -5,7 +5,7 @@ import json
 import jax
 import pytest
 
-from moca import memory
+from moca import memory_estimate
 from moca.cli import main
 from moca.drivers import trainer
 from moca.envs import defaults
@@ -59,7 +59,7 @@ def test_an_environment_that_does_not_fit_is_refused(untrained, capsys, options,
 @pytest.mark.parametrize("dry", [["--dry-run"], []])
 def test_too_little_memory_and_a_missing_device_are_refused(untrained, capsys, monkeypatch, command, dry):
     """Before there is a directory."""
-    monkeypatch.setattr(memory, "available", lambda: 10**6)
+    monkeypatch.setattr(memory_estimate, "available", lambda: 10**6)
     told = refused(capsys, *command, *HOSTED, "--steps", "100000", "--out", "new", *dry)
     assert "training needs at least " in told
     assert "lower train.capacity" in told
@@ -93,7 +93,7 @@ def test_a_run_that_cannot_be_resumed_is_refused(run, capsys, monkeypatch, dry):
     assert "already has a run, which did not start from another" in refused(capsys, "train", *same, "--from", run, *dry)
     (run / "checkpoints" / "000000001000.checkpoint").unlink()
     assert "train.steps = 3500 must be" in refused(capsys, "train", "--resume", run, "--steps", "3500", *dry)
-    monkeypatch.setattr(memory, "available", lambda: 10**5)
+    monkeypatch.setattr(memory_estimate, "available", lambda: 10**5)
     assert "training needs at least " in refused(capsys, "train", "--resume", run, "--steps", "9000", *dry)
     assert [each for each in files(run) if not each[0].endswith("lock")] == [
         each for each in held if not each[0].endswith("lock")

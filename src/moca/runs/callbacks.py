@@ -178,9 +178,8 @@ class EarlyStopping(Callback):
         rows = [row for row in run.rows if row["step"] > since]
         for first in range(0, len(rows), runs):
             values = np.array([row.get(self._metric) for row in rows[first : first + runs]], float)
-            if ended := self._stops(
-                rows[first]["step"], values
-            ):  # with less patience than before, it may have stopped earlier
+            # With less patience than before, it may have stopped earlier.
+            if ended := self._stops(rows[first]["step"], values):
                 self._best, self._since = -np.inf, 0
         return False if ended else None
 

@@ -18,7 +18,7 @@ import moca
 from moca.config import ConfigError
 from moca.drivers import make_trainer
 from moca.files import DiskError
-from moca.runs import checkpoint, launch, saving
+from moca.runs import checkpoint, launch, policies, saving
 from moca.runs.callbacks import as_callback, stops
 from moca.runs.checkpoint import SUFFIX
 from moca.runs.directory import LOGS, RunDirectory
@@ -202,10 +202,13 @@ def test_a_run_goes_on_keeping_its_best_policies(tmp_path, monkeypatch, capsys):
     with pytest.raises(InterruptedRun, match=rf"moca train --resume {path} --patience 9 --keep-best$"):
         moca.train(config(4), path, env=env, callback=callbacks)
     assert json.loads((path / "best.json").read_text())[0]["episodes"] == 0
+    candidates = moca.load(path, env=env, which="best")
+    assert policies.told(candidates).endswith(": candidates, not yet compared over new episodes")
     monkeypatch.setattr(moca.KeepBest, "__init__", partialmethod(moca.KeepBest.__init__, episodes=2))
     moca.resume(path, env=env, console=True)
     assert all(row["episodes"] == 2 for row in json.loads((path / "best.json").read_text()))
     said, rows = capsys.readouterr().out, json.loads((path / "best.json").read_text())
+    assert "compared" not in policies.told(moca.load(path, env=env, which="best"))
     assert "Comparing the best policies over 2 new episodes each" in said
     mean, best = np.mean([row["return_mean"] for row in rows]), max(rows, key=lambda row: row["return_mean"])
     score = f"{best['return_mean']:.1f} ± {best['interval']:.2g} on new episodes, at step {best['step']:,}"

@@ -211,7 +211,7 @@ def test_a_run_goes_on_keeping_its_best_policies(tmp_path, monkeypatch, capsys):
     assert "compared" not in policies.told(moca.load(path, env=env, which="best"))
     assert "Comparing the best policies over 2 new episodes each" in said
     mean, best = np.mean([row["return_mean"] for row in rows]), max(rows, key=lambda row: row["return_mean"])
-    score = f"{best['return_mean']:.1f} ± {best['interval']:.2g} on new episodes, at step {best['step']:,}"
+    score = f"{best['return_mean']:.1f} ± {best['interval']:.2g} (95 %) on new episodes, at step {best['step']:,}"
     told = f"best policies: return {mean:.1f}, mean of 2 runs; the highest: return {score} (seed {best['seed']})"
     assert f"{told}, used by --which best" in " ".join(said.split())
     (one,) = launch._best(rows[:1], "").split(", used by")[:1]

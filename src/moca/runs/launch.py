@@ -316,7 +316,7 @@ def _scores(run: Run, callback: Callback) -> Iterator[str]:
 def _best(scores: list[dict[str, Any]], several: str) -> str:
     """Returns the highest score of the best policies as text, with its interval and step."""
     top = max(scores, key=lambda row: row["return_mean"])
-    interval = "" if top.get("interval") is None else f" ± {top['interval']:.2g}"
+    interval = "" if top.get("interval") is None else f" ± {top['interval']:.2g} (95 %)"
     found = f"return {top['return_mean']:.1f}{interval} on new episodes, at step {top['step']:,}"
     if not several:
         return f"best policy: {found}, used by --which best"

@@ -564,6 +564,10 @@ def module(tmp_path, monkeypatch):
     ("name", "sentence"),
     [
         ("moca_nowhere:Walk", "cannot import 'moca_nowhere', ModuleNotFoundError.*PYTHONPATH=. moca"),
+        (
+            "moca_own_tasks.py:Walk",
+            r"cannot import 'moca_own_tasks.py'.* Name the module without .py: moca_own_tasks:Walk",
+        ),
         ("moca_own_tasks:Wlk", r"nor defines it\. Did you mean Walk\? \(its environments are Walk, Unlucky, Sized\)"),
         ("moca_own_tasks:Unlucky", "cannot be made: it raises RuntimeError: no licence .line 8 of moca_own_tasks.py"),
         ("moca_own_tasks:Sized", "needs size: give defaults, or name a function without arguments"),

@@ -333,6 +333,7 @@ def _inspect(arguments: argparse.Namespace) -> None:
 def _export(arguments: argparse.Namespace) -> None:
     _refuse_no_run(arguments.directory)
     files.refuse_odd(arguments.out, advice=OTHER)
+    files.refuse_no_policy(arguments.out)
     run = _load(arguments)
     number = run.best_run if arguments.run is None else arguments.run
     path = run.export(arguments.out, number)

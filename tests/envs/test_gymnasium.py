@@ -420,6 +420,15 @@ def test_a_length_that_no_environment_declares_is_announced():
     assert said == "the environment declares no time limit: an episode has 30 steps (env.episode_length = 30)"
 
 
+def test_a_length_that_was_found_in_trial_episodes_is_no_guess():
+    agent = moca.SAC(hosted.Linear())
+    told = "all trial episodes ended at step 50, which is taken for the time limit (env.episode_length)"
+    assert told in launch._reconciled(agent._build(100), Gymnasium(hosted.Linear))
+    other = override(agent._build(100), {"env.episode_length": 20})
+    *_, said = launch._reconciled(other, Gymnasium(hosted.Linear))
+    assert said.startswith("the environment declares no time limit: an episode has 20 steps")
+
+
 def test_a_time_limit_that_is_not_declared_is_found():
     """In a random rollout, if all episodes are truncated at the same step."""
     assert defaults(Gymnasium(hosted.Linear), steps=120)["env.episode_length"] == 50

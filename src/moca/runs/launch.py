@@ -16,6 +16,7 @@ from moca.config import Config, ConfigError, as_path, override, real, shown, who
 from moca.devices import is_caching
 from moca.divergence import CAUSES
 from moca.drivers import Schedule, Trainer, make_trainer
+from moca.envs.defaults import found_in_trials
 from moca.envs.environment import Spaces
 from moca.envs.host import HostEnvironment
 from moca.envs.named import as_environment
@@ -193,7 +194,12 @@ def _reconciled(config: Config, where: Spaces) -> Iterator[str]:
     if isinstance(where, HostEnvironment) and repeat > 1:
         yield f"every action is repeated for {repeat} steps (env.action_repeat = {repeat})"
     if isinstance(where, HostEnvironment) and not limit:
-        yield f"the environment declares no time limit: an episode has {length} steps (env.episode_length = {length})"
+        if found_in_trials(where.title, length):
+            yield f"all trial episodes ended at step {length}, which is taken for the time limit (env.episode_length)"
+        else:
+            yield (
+                f"the environment declares no time limit: an episode has {length} steps (env.episode_length = {length})"
+            )
     if limit and limit != length:
         yield (
             f"the environment ends its episodes after {limit} steps, but env.episode_length is {length}: episodes in "

@@ -191,7 +191,7 @@ def test_a_comparison_of_metrics_stops(tmp_path):
 
 
 def test_a_run_goes_on_keeping_its_best_policies(tmp_path, monkeypatch, capsys):
-    """Its own command says how, and the directory remembers by itself."""
+    """By itself, as soon as it has kept some: until then its own command says how."""
     path, env = tmp_path / "run", probes.Drift()
 
     def interrupt(training):
@@ -199,9 +199,10 @@ def test_a_run_goes_on_keeping_its_best_policies(tmp_path, monkeypatch, capsys):
             os.kill(os.getpid(), signal.SIGINT)
 
     callbacks = [interrupt, moca.EarlyStopping(9), moca.KeepBest(episodes=2)]
-    with pytest.raises(InterruptedRun, match=rf"moca train --resume {path} --patience 9 --keep-best$"):
+    with pytest.raises(InterruptedRun, match=rf"moca train --resume {path} --patience 9$"):
         moca.train(config(4), path, env=env, callback=callbacks)
     assert json.loads((path / "best.json").read_text())[0]["episodes"] == 0
+    assert launch._again(Mock(path=tmp_path), as_callback(callbacks[1:])).endswith("--patience 9 --keep-best")
     candidates = moca.load(path, env=env, which="best")
     assert policies.told(candidates).endswith(": candidates, not yet compared over new episodes")
     monkeypatch.setattr(moca.KeepBest, "__init__", partialmethod(moca.KeepBest.__init__, episodes=2))

@@ -143,8 +143,7 @@ def _train(directory: RunDirectory, env: Spaces | None, overlap: bool, options: 
 
     def leave(signal: str) -> None:
         directory.write_status("interrupted", step)
-        command = f"moca train --resume {directory.path} {callback.options}".rstrip()
-        print(f"\nstopped by {signal} while compiling; resume with: {command}")
+        print(f"\nstopped by {signal} while compiling; resume with: {_again(run, callback)}")
 
     with interrupts.noted() as request:
         with request.at_once(leave):
@@ -296,14 +295,20 @@ def _conclude(
         for sentence in _scores(run, callback):
             console.print(sentence)
     if state == "interrupted":
-        command = f"moca train --resume {run.path} {callback.options}".rstrip()
-        raise interrupts.InterruptedRun(f"stopped by {signal} at step {step:,}; resume with: {command}")
+        raise interrupts.InterruptedRun(f"stopped by {signal} at step {step:,}; resume with: {_again(run, callback)}")
     if state == "diverged":
         last, which = diverged[-1], "every run" if len(run.directory.runs) > 1 else "the run"
         raise interrupts.DivergedRun(
             f"{which} diverged, the last one (seed {last['seed']}) by step {last['step']:,}: {last['cause']}; what "
             f"was learned before is in {run.path}"
         )
+
+
+def _again(run: Run, callback: Callback) -> str:
+    """Returns the command that resumes a run."""
+    kept = (run.path / f"{BEST}.json").exists()  # it then goes on keeping the best policies by itself
+    options = [each for each in callback.options.split() if not (kept and each == "--keep-best")]
+    return " ".join(["moca train --resume", str(run.path), *options])
 
 
 def _scores(run: Run, callback: Callback) -> Iterator[str]:

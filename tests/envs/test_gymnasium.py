@@ -184,7 +184,7 @@ def test_settings_go_to_gymnasium_and_only_a_plain_name_is_one_for_the_config():
 def test_the_config_takes_the_name_and_names_what_is_wrong_with_others():
     assert override(Config(), {"agent": "sac", "env.name": "gymnasium:Pendulum-v1"}).env.name == "gymnasium:Pendulum-v1"
     assert override(Config(), {"agent": "sac", "env.name": "Pendulum-v1"}).env.name == "gymnasium:Pendulum-v1"
-    for wrong, words in (("gymnasium:", ", with letters"), ("Pendulum-v", " or MODULE:CLASS")):
+    for wrong, words in (("gymnasium:", ", with letters"), ("Xyzzy-v", " or MODULE:CLASS")):
         with pytest.raises(ConfigError, match=f"or gymnasium:NAME{words}"):
             override(Config(), {"env.name": wrong})
     with pytest.raises(ConfigError, match="or gymnasium:NAME"):

@@ -191,7 +191,8 @@ def _known(name: str, word: str, limits: Mapping[str, Any]) -> str:
 def _nearest_environment(word: str, known: Iterable[str]) -> str:
     """Returns what an unknown environment's name may have meant, or an empty string."""
     stem = word.removesuffix(".py")
-    own = f" For a class of your own: {stem}:CLASS." if stem != word or _is_module(stem) else ""
+    named = stem.isidentifier() and is_name(stem)
+    own = f" For a class of your own: {stem}:CLASS." if named and (stem != word or _is_module(stem)) else ""
     if not own and re.fullmatch(r"[^\W\d][\w.]*\.[^\W\d]\w*", word):
         return f" For a class of your own, write MODULE:CLASS: {':'.join(word.rsplit('.', 1))}."
     hint, also = nearest(word, known), _in_gymnasium(word)
@@ -202,12 +203,9 @@ def _nearest_environment(word: str, known: Iterable[str]) -> str:
 
 def _is_module(word: str) -> bool:
     """Returns True if a module of that name can be found, here or on the path; imports nothing."""
-    if not word.isidentifier():
-        return False
-    if Path(f"{word}.py").is_file() or Path(word, "__init__.py").is_file():
-        return True
-    with suppress(ImportError, ValueError):
-        return find_spec(word) is not None
+    with suppress(ImportError, OSError, ValueError):
+        here = Path(f"{word}.py").is_file() or Path(word, "__init__.py").is_file()
+        return here or find_spec(word) is not None
     return False
 
 

@@ -35,7 +35,9 @@ FAULTS = {
     "train.warmup=-1": "train.warmup = -1 is out of range",
     "train.eval_every=0": "train.eval_every = 0 is out of range",
     "env.name=CartpoleBalnce": "Did you mean CartpoleBalance?",
-    "env.name=point.Point": "is unknown. For a class of your own, write MODULE:CLASS: point:Point. Allowed: ",
+    "env.name=point.Point": "is unknown. For a class of your own, write MODULE:CLASS: point:Point. moca settings",
+    "env.name=json": "is unknown. For a class of your own: json:CLASS. moca settings env.name lists all",
+    "env.name=nowhere": "is unknown. Allowed: AcrobotSwingup, ",
     "env.action_repeat=3": "env.episode_length = 1000: try env.episode_length = 999 and train.steps = 99900",
     "env.episode_length=0": "env.episode_length = 0 is out of range",
     "agent=sca": "Did you mean sac?",
@@ -107,8 +109,21 @@ def test_the_command_line_refuses_before_importing_jax(arguments, message):
 
 def test_without_gymnasium_its_names_are_not_suggested(monkeypatch):
     monkeypatch.setitem(sys.modules, "gymnasium", None)
-    with pytest.raises(c.ConfigError, match=r"env.name = 'Pendulum' is unknown\. Did you mean PendulumSwingup\? Allow"):
+    with pytest.raises(c.ConfigError, match=r"env.name = 'Pendulum' is unknown\. Did you mean PendulumSwingup\? moca"):
         c.override(c.Config(), {"env.name": "Pendulum"})
+
+
+def test_a_module_without_its_class_is_recognised(tmp_path, monkeypatch):
+    """In the current directory, where `moca` does not look by itself, without importing it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pointmass.py").write_text("raise RuntimeError")
+    own = r"is unknown\. For a class of your own: pointmass:CLASS\. Did you mean PointMass\? moca settings env.name"
+    for name in ("pointmass", "pointmass.py"):
+        with pytest.raises(c.ConfigError, match=own):
+            c.override(c.Config(), {"env.name": name})
+    (tmp_path / "pointmass.py").unlink()
+    with pytest.raises(c.ConfigError, match=r"is unknown\. Did you mean PointMass\?"):
+        c.override(c.Config(), {"env.name": "pointmass"})
 
 
 def test_round_trip_through_json():

@@ -156,11 +156,11 @@ def stored(path, config, env, count=1):
 def test_the_command_and_the_file_alone(tmp_path, capsys):
     config = override(Config(), {"agent": "sac", "sac.width": 8, "env.action_repeat": 2, "noise.sigma": 0.05})
     run = stored(tmp_path / "run", config, ActionRepeat(Playground("CartpoleBalance"), 2), count=2)
-    main(["export", str(run.path), "--run", "1", "--out", str(tmp_path / "policy")])
-    assert capsys.readouterr().out.splitlines()[-1] == str(tmp_path / "policy")
+    main(["export", str(run.path), "--run", "1", "--out", str(tmp_path / "policy.npz")])
+    assert capsys.readouterr().out.splitlines()[-1] == str(tmp_path / "policy.npz")
     shutil.copytree(Path(deploy.__file__).parent, tmp_path / "deploy")
     code = (
-        "import sys; sys.modules['moca'] = None; from deploy import Policy; policy = Policy.load('policy')\n"
+        "import sys; sys.modules['moca'] = None; from deploy import Policy; policy = Policy.load('policy.npz')\n"
         "print(policy.facts['env'], policy.facts['seed'], policy.facts['noise']['sigma'], policy.action_repeat)\n"
         "print(*policy([0, 1, 0, 0, 0.5]))"
     )

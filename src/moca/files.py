@@ -145,6 +145,12 @@ def open_lock(path: Path) -> Any:
     return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | _SAFE, 0o666), "r+b", buffering=0)
 
 
+def refuse_no_policy(path: Path) -> None:
+    """Raises unless the name is that of an exported policy."""
+    if path.suffix not in (".npz", ".onnx"):
+        raise ConfigError(f"{path} must end in .npz (for NumPy) or .onnx (an ONNX model)")
+
+
 def refuse_odd(path: Path, folder: bool = False, advice: str = "remove it") -> None:
     """Raises unless the path is an ordinary file (or folder), or does not exist.
 

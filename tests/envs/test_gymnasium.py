@@ -184,7 +184,7 @@ def test_settings_go_to_gymnasium_and_only_a_plain_name_is_one_for_the_config():
 def test_the_config_takes_the_name_and_names_what_is_wrong_with_others():
     assert override(Config(), {"agent": "sac", "env.name": "gymnasium:Pendulum-v1"}).env.name == "gymnasium:Pendulum-v1"
     assert override(Config(), {"agent": "sac", "env.name": "Pendulum-v1"}).env.name == "gymnasium:Pendulum-v1"
-    for wrong, words in (("gymnasium:", ", with letters"), ("Pendulum-v", " or MODULE:CLASS")):
+    for wrong, words in (("gymnasium:", ", with letters"), ("Xyzzy-v", " or MODULE:CLASS")):
         with pytest.raises(ConfigError, match=f"or gymnasium:NAME{words}"):
             override(Config(), {"env.name": wrong})
     with pytest.raises(ConfigError, match="or gymnasium:NAME"):
@@ -420,6 +420,15 @@ def test_a_length_that_no_environment_declares_is_announced():
     assert said == "the environment declares no time limit: an episode has 30 steps (env.episode_length = 30)"
 
 
+def test_a_length_that_was_found_in_trial_episodes_is_no_guess():
+    agent = moca.SAC(hosted.Linear())
+    told = "all trial episodes ended at step 50, which is taken for the time limit (env.episode_length)"
+    assert told in launch._reconciled(agent._build(100), Gymnasium(hosted.Linear))
+    other = override(agent._build(100), {"env.episode_length": 20})
+    *_, said = launch._reconciled(other, Gymnasium(hosted.Linear))
+    assert said.startswith("the environment declares no time limit: an episode has 20 steps")
+
+
 def test_a_time_limit_that_is_not_declared_is_found():
     """In a random rollout, if all episodes are truncated at the same step."""
     assert defaults(Gymnasium(hosted.Linear), steps=120)["env.episode_length"] == 50
@@ -564,6 +573,10 @@ def module(tmp_path, monkeypatch):
     ("name", "sentence"),
     [
         ("moca_nowhere:Walk", "cannot import 'moca_nowhere', ModuleNotFoundError.*PYTHONPATH=. moca"),
+        (
+            "moca_own_tasks.py:Walk",
+            r"cannot import 'moca_own_tasks.py'.* Name the module without .py: moca_own_tasks:Walk",
+        ),
         ("moca_own_tasks:Wlk", r"nor defines it\. Did you mean Walk\? \(its environments are Walk, Unlucky, Sized\)"),
         ("moca_own_tasks:Unlucky", "cannot be made: it raises RuntimeError: no licence .line 8 of moca_own_tasks.py"),
         ("moca_own_tasks:Sized", "needs size: give defaults, or name a function without arguments"),

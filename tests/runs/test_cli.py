@@ -127,7 +127,34 @@ def test_a_dry_run_refuses_the_directory_of_another_run(run, capsys):
     assert f"longer with moca train --resume {run} --steps N, N above 3000" in told
     told = refused(capsys, *same, "--steps", "5000")
     assert f"directory, or give it that total with moca train --resume {run} --steps 5000" in told
-    assert "(train.steps): choose another directory, or remove it" in refused(capsys, *same, "--steps", "2000")
+    assert "(train.steps): choose another directory\n" in refused(capsys, *same, "--steps", "2000")
+
+
+def test_the_command_of_a_run_made_longer_says_how_to_go_on(run, capsys):
+    """Whether it asks for the first total or the present one, and whatever else differs."""
+    same = ["train", "--preset", "raw", "--env", "PendulumSwingup", "--agent", "sac", "--sigma", "0.1", "--seeds", "2"]
+    same += ["--set", "sac.width=8", "--out", str(run), "--dry-run", "--steps"]
+    (run / "metrics.jsonl").touch()  # it has begun to learn
+    directory = RunDirectory(run)
+    directory.write_status("interrupted", 4000)
+    with directory.locked():
+        directory.note(extended=[5000])
+    for steps in ("3000", "5000"):
+        assert f"{run} is this run, made longer to 5,000 steps: moca train --resume {run}\n" in refused(
+            capsys, *same, steps
+        )
+    assert "with other settings (noise.sigma): choose another directory\n" in refused(
+        capsys, *same, "3000", "--sigma", "0.2"
+    )
+    assert f"give it that total with moca train --resume {run} --steps 6000" in refused(capsys, *same, "6000")
+    told = refused(capsys, *same, "5000", "--set", "train.horizon=4000")
+    assert "with other settings (train.horizon): choose another directory\n" in told
+    directory.write_status("finished", 5000)
+    told = refused(capsys, *same, "3000")
+    assert f"is this run, finished with 5,000 steps; for more: moca train --resume {run} --steps N" in told
+    directory.write_status("interrupted", 4000)
+    main([*same, "5000", "--set", "train.horizon=3000"])  # what the run is now
+    assert json.loads(capsys.readouterr().out)["train"]["steps"] == 5000
 
 
 @pytest.mark.parametrize(("ended", "code"), [(DivergedRun, 3), (InterruptedRun, 75)])

@@ -188,9 +188,21 @@ def test_runs_that_diverged_are_counted():
             report = Report(10 * number, {"return_mean": returns, "diverged": np.array(diverged)})
             display.update(report, seconds=2.0, steps=10)
     told = [line for line in out.getvalue().splitlines() if "/30 steps, " in line]
-    assert told[0].endswith("left, return 12 ± 0")
+    assert told[0].endswith("10 steps/s, return 12 ± 0")
     assert told[1].endswith("left, return 12 ± 0 (1 of 2 runs, the others diverged)")
     assert told[2].endswith("10 steps/s, (all runs diverged)")
+
+
+def test_the_time_left_is_measured_without_compiling():
+    """Programs compile in the first episode, also after a resume."""
+    out = io.StringIO()
+    with Display(Console(file=out, width=100), steps=9000, runs=1, done=6000, warmup=1500).live() as display:
+        for step, seconds in ((7000, 500.0), (8000, 20.0)):
+            report = Report(step, {"return_mean": np.array([12.3]), "diverged": np.zeros(1)})
+            display.update(report, seconds, steps=1000)
+    told = [line for line in out.getvalue().splitlines() if "/9,000 steps, " in line]
+    assert "left" not in told[0]
+    assert "50 steps/s, 20 s left" in told[1]
 
 
 def test_the_time_left_is_measured_while_learning():

@@ -9,6 +9,7 @@ from rich.console import Console
 from moca import demo
 from moca.cli import main
 from moca.config import ConfigError
+from moca.runs import export
 from moca.runs import run as runs
 from moca.runs.inspection import Inspection
 from moca.studies import launch
@@ -25,6 +26,16 @@ def test_a_folder_is_not_to_be_removed(run, tmp_path, capsys, monkeypatch, comma
     told = refused(capsys, command, run, "--out", out)
     assert f"{out} should be an ordinary file, but it is {kind}: choose another --out" in told
     assert os.path.lexists(out)
+
+
+@pytest.mark.parametrize("name", ["policy.txt", "policy", "policy.NPZ", ".npz"])
+def test_an_exported_policy_has_a_name_of_its_kind(run, tmp_path, capsys, monkeypatch, name):  # noqa: F811
+    with pytest.raises(ConfigError, match=f"{name} must end in .npz"):
+        export.write(tmp_path / name, Mock(), None, {})
+    monkeypatch.setattr(runs, "load", lambda *_, **__: pytest.fail("it was loaded"))
+    told = refused(capsys, "export", run, "--out", tmp_path / name)
+    assert f"{name} must end in .npz (for NumPy) or .onnx (an ONNX model)" in told
+    assert not (tmp_path / name).exists()
 
 
 def test_a_folder_in_the_place_of_the_page_is_refused_before_anything_is_loaded(run, capsys, monkeypatch):  # noqa: F811

@@ -3,6 +3,7 @@
 import json
 import pickle
 from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import numpy as np
@@ -44,6 +45,7 @@ def test_a_policy_of_a_run_in_training_says_its_step(running, tmp_path, capsys, 
     for command in (["evaluate", "--episodes", "1"], ["render"], ["inspect", "--out", str(tmp_path / "page.html")]):
         main([command[0], str(running), *command[1:]])
         assert capsys.readouterr().out.startswith(told), command
+        told = "policy after step 20; the run is at 80\n"  # the other commands are about one run
     main(["inspect", str(running), "--beside", str(running), "--out", str(tmp_path / "page.html")])
     assert capsys.readouterr().out.startswith(f"{running}: {told}" * 2)
     main(["export", str(running), "--out", str(tmp_path / "policy.npz")])
@@ -90,6 +92,18 @@ def test_the_end_of_a_run_has_the_policies_of_its_end(running, tmp_path, capsys)
     assert policies.told(run.best) == f"best policies after step {best}"
     (tmp_path / "run" / "best.json").unlink()
     assert policies.told(moca.load(run.path, env=probes.Drift(), which="best")).endswith("an unknown number of steps")
+
+
+def test_a_message_about_one_policy_has_the_step_of_its_run():
+    run = SimpleNamespace(
+        which="best", policy_steps=[4600, 6200], directory=Mock(status={"state": "finished", "step": 1})
+    )
+    run._policies = policies.Policies(None, run.policy_steps)
+    assert policies.told(run) == "best policies after step 4,600 to 6,200"
+    assert [policies.told(run, number) for number in range(2)] == [
+        "best policy after step 4,600",
+        "best policy after step 6,200",
+    ]
 
 
 def test_a_run_made_longer_answers_with_its_end_until_it_has_a_checkpoint(tmp_path):

@@ -18,7 +18,7 @@ import moca
 from moca.config import ConfigError
 from moca.drivers import make_trainer
 from moca.files import DiskError
-from moca.runs import checkpoint, launch, saving
+from moca.runs import checkpoint, launch, policies, saving
 from moca.runs.callbacks import as_callback, stops
 from moca.runs.checkpoint import SUFFIX
 from moca.runs.directory import LOGS, RunDirectory
@@ -191,7 +191,7 @@ def test_a_comparison_of_metrics_stops(tmp_path):
 
 
 def test_a_run_goes_on_keeping_its_best_policies(tmp_path, monkeypatch, capsys):
-    """Its own command says how, and the directory remembers by itself."""
+    """By itself, as soon as it has kept some: until then its own command says how."""
     path, env = tmp_path / "run", probes.Drift()
 
     def interrupt(training):
@@ -199,16 +199,20 @@ def test_a_run_goes_on_keeping_its_best_policies(tmp_path, monkeypatch, capsys):
             os.kill(os.getpid(), signal.SIGINT)
 
     callbacks = [interrupt, moca.EarlyStopping(9), moca.KeepBest(episodes=2)]
-    with pytest.raises(InterruptedRun, match=rf"moca train --resume {path} --patience 9 --keep-best$"):
+    with pytest.raises(InterruptedRun, match=rf"moca train --resume {path} --patience 9$"):
         moca.train(config(4), path, env=env, callback=callbacks)
     assert json.loads((path / "best.json").read_text())[0]["episodes"] == 0
+    assert launch._again(Mock(path=tmp_path), as_callback(callbacks[1:])).endswith("--patience 9 --keep-best")
+    candidates = moca.load(path, env=env, which="best")
+    assert policies.told(candidates).endswith(": candidates, not yet compared over new episodes")
     monkeypatch.setattr(moca.KeepBest, "__init__", partialmethod(moca.KeepBest.__init__, episodes=2))
     moca.resume(path, env=env, console=True)
     assert all(row["episodes"] == 2 for row in json.loads((path / "best.json").read_text()))
     said, rows = capsys.readouterr().out, json.loads((path / "best.json").read_text())
+    assert "compared" not in policies.told(moca.load(path, env=env, which="best"))
     assert "Comparing the best policies over 2 new episodes each" in said
     mean, best = np.mean([row["return_mean"] for row in rows]), max(rows, key=lambda row: row["return_mean"])
-    score = f"{best['return_mean']:.1f} ± {best['interval']:.2g} on new episodes, at step {best['step']:,}"
+    score = f"{best['return_mean']:.1f} ± {best['interval']:.2g} (95 %) on new episodes, at step {best['step']:,}"
     told = f"best policies: return {mean:.1f}, mean of 2 runs; the highest: return {score} (seed {best['seed']})"
     assert f"{told}, used by --which best" in " ".join(said.split())
     (one,) = launch._best(rows[:1], "").split(", used by")[:1]

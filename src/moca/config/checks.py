@@ -8,7 +8,9 @@ import os
 import re
 import struct
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import Field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -179,13 +181,32 @@ def _known(name: str, word: str, limits: Mapping[str, Any]) -> str:
         allowed = words_allowed(limits)
         if isinstance(limits["among"], dict):
             allowed += ", or a name registered by a module in MOCA_PLUGINS"
+        if prefixes and (hint := _nearest_environment(word, limits["among"])):
+            raise ConfigError(f"{name} = {shown(word)} is unknown.{hint} moca settings {name} lists all")
         hint = nearest(word, limits["among"])
-        if prefixes and (also := _in_gymnasium(word)):
-            hint = f"{hint.removesuffix('?') or ' Did you mean'}{' or' * bool(hint)} {also}?"
-        if prefixes and re.fullmatch(r"[^\W\d][\w.]*\.[^\W\d]\w*", word):
-            hint = f" For a class of your own, write MODULE:CLASS: {':'.join(word.rsplit('.', 1))}."
         raise ConfigError(f"{name} = {shown(word)} is unknown.{hint} Allowed: {allowed}")
     return word
+
+
+def _nearest_environment(word: str, known: Iterable[str]) -> str:
+    """Returns what an unknown environment's name may have meant, or an empty string."""
+    stem = word.removesuffix(".py")
+    named = stem.isidentifier() and is_name(stem)
+    own = f" For a class of your own: {stem}:CLASS." if named and (stem != word or _is_module(stem)) else ""
+    if not own and re.fullmatch(r"[^\W\d][\w.]*\.[^\W\d]\w*", word):
+        return f" For a class of your own, write MODULE:CLASS: {':'.join(word.rsplit('.', 1))}."
+    hint, also = nearest(word, known), _in_gymnasium(word)
+    if also:
+        hint = f"{hint.removesuffix('?') or ' Did you mean'}{' or' * bool(hint)} {also}?"
+    return own + hint
+
+
+def _is_module(word: str) -> bool:
+    """Returns True if a module of that name can be found, here or on the path; imports nothing."""
+    with suppress(ImportError, OSError, ValueError):
+        here = Path(f"{word}.py").is_file() or Path(word, "__init__.py").is_file()
+        return here or find_spec(word) is not None
+    return False
 
 
 def _in_gymnasium(word: str) -> str:

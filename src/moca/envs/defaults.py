@@ -32,6 +32,7 @@ MARGIN = 0.1  # fraction of the observed range, added at either end
 # Fraction of the range, times √d, so that two random states are as many lengthscales apart for
 # every dimension d. In the paper's tasks (d = 3 and 5) this is close to the paper's values.
 LENGTH = 0.075
+_lengths: dict[str, int] = {}  # found in trial episodes, by the environment's title
 USUAL = 10.0  # the size of a usual change from decision to decision, in its unit
 
 
@@ -58,7 +59,15 @@ def measured(
     if lacking:
         before(how)
     found = defaults(spaces, **how) if lacking else {}
-    return found | (_time_limit(spaces, measure=not lacking, gaps=how["gaps"]) if limited else {})
+    found |= _time_limit(spaces, measure=not lacking, gaps=how["gaps"]) if limited else {}
+    if isinstance(spaces, HostEnvironment) and not spaces.limit and "env.episode_length" in found:
+        _lengths[spaces.title] = found["env.episode_length"]
+    return found
+
+
+def found_in_trials(title: str, length: int) -> bool:
+    """Returns True if all trial episodes of the environment ended at that step in this process."""
+    return _lengths.get(title) == length
 
 
 def _time_limit(env: Spaces, measure: bool, gaps: bool) -> dict[str, Any]:

@@ -54,9 +54,14 @@ def import_module_of(name: str) -> None:
             importlib.import_module(module)
             _trusted.add(full_name(name))
         except Exception as error:  # a user's module may raise anything
+            stem, end = module.removesuffix(".py"), full_name(name).rpartition(":")[2]
+            advice = (
+                "The module must be installed or on PYTHONPATH; for a module in this folder: PYTHONPATH=. moca …"
+                if stem == module
+                else f"Name the module without .py: {stem}:{end}"
+            )
             raise ConfigError(
-                f"env.name = {name!r}: cannot import {module!r}, {type(error).__name__}: {error}. The module must be "
-                f"installed or on PYTHONPATH; for a module in this folder: PYTHONPATH=. moca …"
+                f"env.name = {name!r}: cannot import {module!r}, {type(error).__name__}: {error}. {advice}"
             ) from None
 
 

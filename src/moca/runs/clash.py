@@ -6,30 +6,41 @@ from typing import Any
 from moca.config import Config, flatten
 
 
-def clash(path: Path, held: Config, held_runs: Any, over: str, asked: Config, asked_runs: Any) -> str:
+def clash(path: Path, held: Config, first: Config, held_runs: Any, over: str, asked: Config, asked_runs: Any) -> str:
     """Returns how the run in a directory differs, or that it is over; an empty string if neither.
 
     Args:
         path: The directory.
         held: The settings of its run.
+        first: The same as first asked for: the run may have been given another total since.
         held_runs: Their seeds and variations.
         over: The final state of the run; empty if steps are left.
         asked: The settings that were asked for.
         asked_runs: The seeds and variations that were asked for.
     """
-    ours, theirs = flatten(asked), flatten(held)
-    changed = [name for name in ours if ours[name] != theirs[name]]
-    if changed or asked_runs != held_runs:
-        what = f"other settings ({', '.join(changed[:3])})" if changed else "other seeds or variations"
-        remove, steps = "remove it", asked.train.steps
-        longer = set(changed) <= {"train.steps", "train.horizon"} and steps > held.train.steps
-        if longer and asked_runs == held_runs and over != "diverged":
-            remove = f"give it that total with moca train --resume {path} --steps {steps}"
-        return f"with {what}: choose another directory, or {remove}"
-    if over == "finished":
-        total = held.train.steps
+    has = f"{path} already has a run,"
+    known = [flatten(held), flatten(first), {"train.horizon": first.train.scheduled_steps}]
+    other = [name for name, value in flatten(asked).items() if all(each.get(name, ...) != value for each in known)]
+    steps, total, again = asked.train.steps, held.train.steps, f"moca train --resume {path}"
+    if asked_runs != held_runs and not other:
+        return f"{has} with other seeds or variations: choose another directory"
+    if asked_runs != held_runs or set(other) - {"train.steps"}:
+        return f"{has} with other settings ({', '.join(other[:3])}): choose another directory"
+    if over == "diverged":
+        return f"{has} and all its runs diverged: choose another directory"
+    if steps > total:
         return (
-            f"and it is finished, with {total:,} steps: choose another directory, or make it longer with "
-            f"moca train --resume {path} --steps N, N above {total}"
+            f"{has} with other settings (train.steps): choose another directory, or give it that total with "
+            f"{again} --steps {steps}"
         )
-    return "and all its runs diverged: choose another directory, or remove it" if over else ""
+    if asked != held and held == first:
+        return f"{has} with other settings (train.steps): choose another directory"
+    if over == "finished" and asked == held:
+        return (
+            f"{has} and it is finished, with {total:,} steps: choose another directory, or make it longer with "
+            f"{again} --steps N, N above {total}"
+        )
+    if over == "finished":
+        return f"{path} is this run, finished with {total:,} steps; for more: {again} --steps N, N above {total}"
+    made = "made longer to" if total > first.train.steps else "now of"
+    return f"{path} is this run, {made} {total:,} steps: {again}" if asked != held else ""

@@ -278,11 +278,14 @@ def _busy(text: str) -> Any:
     return working(Console(stderr=True), text)
 
 
-def _tell_steps(run: Any, before: str = "") -> None:
-    """Prints how many steps the policies in use learned for, which may be fewer than the run's."""
+def _tell_steps(run: Any, number: int | None = None, before: str = "") -> None:
+    """Prints how many steps the policies in use learned for, or that of one run.
+
+    They may be fewer than the run's.
+    """
     from moca.runs import policies
 
-    print(f"{before}{policies.told(run)}")
+    print(f"{before}{policies.told(run, number)}")
 
 
 def _evaluate(arguments: argparse.Namespace) -> None:
@@ -300,7 +303,7 @@ def _render(arguments: argparse.Namespace) -> None:
     with _busy("Compiling, then filming an episode …"):
         run = _load(arguments)
         path, how, total = run.render(arguments.run, arguments.seed, ahead=arguments.ahead)
-    _tell_steps(run)
+    _tell_steps(run, arguments.run)
     print(f"return {total:.1f}, {how}")
     print(path)
 
@@ -319,8 +322,9 @@ def _inspect(arguments: argparse.Namespace) -> None:
         which = {"run": arguments.run, "steps": arguments.steps, "beside": beside, "beside_run": arguments.beside_run}
         which |= {} if arguments.ahead is None else {"ahead": arguments.ahead}
         page = run.inspect(arguments.episode, **which)
-    for each in filter(None, (run, beside)):
-        _tell_steps(each, f"{each.path}: " * (beside is not None))
+    beside_run = arguments.run if arguments.beside_run is None else arguments.beside_run
+    for each, number in ((run, arguments.run), (beside, beside_run))[: 2 if beside else 1]:
+        _tell_steps(each, number, f"{each.path}: " * (beside is not None))
     for view in page.views:
         print(f"{view.look.label}: {view.told}")
     print(page.save(arguments.out or arguments.directory / "inspect.html"))
@@ -329,10 +333,11 @@ def _inspect(arguments: argparse.Namespace) -> None:
 def _export(arguments: argparse.Namespace) -> None:
     _refuse_no_run(arguments.directory)
     files.refuse_odd(arguments.out, advice=OTHER)
+    files.refuse_no_policy(arguments.out)
     run = _load(arguments)
     number = run.best_run if arguments.run is None else arguments.run
     path = run.export(arguments.out, number)
-    _tell_steps(run)
+    _tell_steps(run, number)
     if len(run.directory.runs) > 1:
         score = "score in best.json" if arguments.which == BEST else "return"
         chosen = "" if arguments.run is not None else f", the one with the highest {score}"

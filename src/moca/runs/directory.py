@@ -122,8 +122,8 @@ class RunDirectory:
 
     def refuse_other(self, config: Config, runs: list[dict[str, float]]) -> None:
         """Raises if the run in this directory is finished, or differs from this one."""
-        if why := clash(self.path, self.config, self.runs, self.over, config, runs):
-            raise ConfigError(f"{self.path} already has a run, {why}")
+        if why := clash(self.path, self.config, self._asked, self.runs, self.over, config, runs):
+            raise ConfigError(why)
 
     @property
     def over(self) -> str:

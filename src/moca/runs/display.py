@@ -25,7 +25,7 @@ class Display:
     """A progress bar over environment steps with speed, remaining time and the last return.
 
     The remaining time is shown once an episode with learning has been measured: the warm-up is much
-    faster.
+    faster. The first episode does not count: programs compile in it.
     """
 
     def __init__(self, console: Console, steps: int, runs: int, done: int = 0, warmup: int = 0) -> None:
@@ -37,6 +37,7 @@ class Display:
         )
         self._task = self._bar.add_task("training", total=steps, completed=done, told="")
         self._runs, self._steps, self._warmup = runs, steps, warmup
+        self._compiling = True  # until the first episode has ended
         self._learned, self._seconds = 0, 0.0  # steps of episodes with learning, and the time they took
         self._cell = Bar(steps, done) if in_notebook() and not console.quiet else None
 
@@ -66,9 +67,10 @@ class Display:
             self._bar.console.print(f"{report.step:,}/{self._steps:,} steps, {text}")
 
     def _left(self, report: Report, seconds: float, steps: int) -> str:
-        """Returns the remaining time, from the average of all episodes with learning so far."""
-        if report.step - steps >= self._warmup:
+        """Returns the remaining time, from the average of the episodes with learning so far."""
+        if report.step - steps >= self._warmup and not self._compiling:
             self._learned, self._seconds = self._learned + steps, self._seconds + seconds
+        self._compiling = False
         left = self._steps - report.step
         return f"{duration(left * self._seconds / self._learned)} left" if left and self._learned else ""
 

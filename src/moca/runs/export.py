@@ -60,8 +60,9 @@ def of_run(run: "Run", number: int, path: Path | str) -> Exported:
 def write(path: Path | str, agent: Agent, learner: Any, origin: Mapping[str, Any]) -> Path:
     """Writes the greedy policy, its filter and its `origin` to a file; returns the path.
 
-    A name that ends in .onnx gives an ONNX model.
+    A name that ends in .onnx gives an ONNX model, one that ends in .npz a file for NumPy.
     """
+    files.refuse_no_policy(path := Path(path))
     env, config = agent.env, agent.config
     _refuse_unexportable(agent)
     facts = {
@@ -81,7 +82,6 @@ def write(path: Path | str, agent: Agent, learner: Any, origin: Mapping[str, Any
     except ValueError as error:
         raise ConfigError(f"this policy cannot be exported: {error}") from None
     arrays["header"] = np.frombuffer(json.dumps(facts).encode(), np.uint8)
-    path = Path(path)
     model = graph.model(policy).SerializeToString() if path.suffix == ".onnx" else None
     with files.writing(path):
         files.refuse_odd(path, advice="choose another file")

@@ -16,6 +16,7 @@ from moca.config import Config, ConfigError, as_path, override, real, shown, who
 from moca.devices import is_caching
 from moca.divergence import CAUSES
 from moca.drivers import Schedule, Trainer, make_trainer
+from moca.envs.defaults import found_in_trials
 from moca.envs.environment import Spaces
 from moca.envs.host import HostEnvironment
 from moca.envs.named import as_environment
@@ -142,8 +143,7 @@ def _train(directory: RunDirectory, env: Spaces | None, overlap: bool, options: 
 
     def leave(signal: str) -> None:
         directory.write_status("interrupted", step)
-        command = f"moca train --resume {directory.path} {callback.options}".rstrip()
-        print(f"\nstopped by {signal} while compiling; resume with: {command}")
+        print(f"\nstopped by {signal} while compiling; resume with: {_again(run, callback)}")
 
     with interrupts.noted() as request:
         with request.at_once(leave):
@@ -193,7 +193,12 @@ def _reconciled(config: Config, where: Spaces) -> Iterator[str]:
     if isinstance(where, HostEnvironment) and repeat > 1:
         yield f"every action is repeated for {repeat} steps (env.action_repeat = {repeat})"
     if isinstance(where, HostEnvironment) and not limit:
-        yield f"the environment declares no time limit: an episode has {length} steps (env.episode_length = {length})"
+        if found_in_trials(where.title, length):
+            yield f"all trial episodes ended at step {length}, which is taken for the time limit (env.episode_length)"
+        else:
+            yield (
+                f"the environment declares no time limit: an episode has {length} steps (env.episode_length = {length})"
+            )
     if limit and limit != length:
         yield (
             f"the environment ends its episodes after {limit} steps, but env.episode_length is {length}: episodes in "
@@ -290,14 +295,20 @@ def _conclude(
         for sentence in _scores(run, callback):
             console.print(sentence)
     if state == "interrupted":
-        command = f"moca train --resume {run.path} {callback.options}".rstrip()
-        raise interrupts.InterruptedRun(f"stopped by {signal} at step {step:,}; resume with: {command}")
+        raise interrupts.InterruptedRun(f"stopped by {signal} at step {step:,}; resume with: {_again(run, callback)}")
     if state == "diverged":
         last, which = diverged[-1], "every run" if len(run.directory.runs) > 1 else "the run"
         raise interrupts.DivergedRun(
             f"{which} diverged, the last one (seed {last['seed']}) by step {last['step']:,}: {last['cause']}; what "
             f"was learned before is in {run.path}"
         )
+
+
+def _again(run: Run, callback: Callback) -> str:
+    """Returns the command that resumes a run."""
+    kept = (run.path / f"{BEST}.json").exists()  # it then goes on keeping the best policies by itself
+    options = [each for each in callback.options.split() if not (kept and each == "--keep-best")]
+    return " ".join(["moca train --resume", str(run.path), *options])
 
 
 def _scores(run: Run, callback: Callback) -> Iterator[str]:
@@ -316,7 +327,7 @@ def _scores(run: Run, callback: Callback) -> Iterator[str]:
 def _best(scores: list[dict[str, Any]], several: str) -> str:
     """Returns the highest score of the best policies as text, with its interval and step."""
     top = max(scores, key=lambda row: row["return_mean"])
-    interval = "" if top.get("interval") is None else f" ± {top['interval']:.2g}"
+    interval = "" if top.get("interval") is None else f" ± {top['interval']:.2g} (95 %)"
     found = f"return {top['return_mean']:.1f}{interval} on new episodes, at step {top['step']:,}"
     if not several:
         return f"best policy: {found}, used by --which best"

@@ -1,5 +1,6 @@
 """The policies of a run that answer questions, and the steps behind them."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from moca.runs import BEST, saving
@@ -14,6 +15,7 @@ class Policies(NamedTuple):
 
     learners: Any
     steps: list[int]  # empty if unknown: a run died as it wrote its best policies
+    compared: bool = True  # False for candidates for the best policies, of an interrupted run
 
 
 def found(run: "Run", like: Any) -> Policies:
@@ -23,8 +25,9 @@ def found(run: "Run", like: Any) -> Policies:
     """
     directory = run.directory
     if run.which == BEST:
-        steps = _best_steps(run)
-        return Policies(directory.load_policy(like.learner, f"{BEST}.npz"), steps)
+        scores = _best_scores(run)
+        learners, compared = directory.load_policy(like.learner, f"{BEST}.npz"), all(map(_is_compared, scores))
+        return Policies(learners, [row["step"] for row in scores], compared)
     newest = None if directory.ended else saving.newest_policies(directory, like)
     if newest is None:
         return Policies(directory.load_policy(like.learner), steps_at_end(directory))
@@ -32,12 +35,17 @@ def found(run: "Run", like: Any) -> Policies:
     return Policies(learners, [step] * len(directory.runs))
 
 
-def _best_steps(run: "Run") -> list[int]:
+def _best_scores(run: "Run") -> list[dict[str, Any]]:
     from moca.runs.callbacks import read_scores  # which needs the module of `Run`
 
     if (run.path / f"{BEST}.npz").exists() and not (run.path / f"{BEST}.json").exists():
         return []
-    return [row["step"] for row in read_scores(run)]  # raises if there are none, or if they are of other policies
+    return read_scores(run)  # raises if there are none, or if they are of other policies
+
+
+def _is_compared(score: Mapping[str, Any]) -> bool:
+    """Returns False if the score is that of an evaluation in training: the run was interrupted."""
+    return score.get("interval", 0) is not None
 
 
 def steps_at_end(directory: RunDirectory) -> list[int]:
@@ -56,11 +64,18 @@ def progress(directory: RunDirectory) -> int:
     return rows[-1]["step"] if rows else status["step"]
 
 
-def told(run: "Run") -> str:
-    """Returns the steps behind the policies as text, and those of the run if it is further."""
-    steps, at = sorted(set(run.policy_steps)), progress(run.directory)
-    name = "best policies" if run.which == BEST else "policies"
+def told(run: "Run", number: int | None = None) -> str:
+    """Returns the steps behind the policies as text, and those of the run if it is further.
+
+    With a `number`, it is about the policy of that run alone.
+    """
+    behind = run.policy_steps if number is None else run.policy_steps[number : number + 1]
+    steps, at = sorted(set(behind)), progress(run.directory)
+    name = ("best " if run.which == BEST else "") + ("policies" if number is None else "policy")
     if not steps:
         return f"{name} after an unknown number of steps"
     text = f"{name} after step {steps[0]:,}" + f" to {steps[-1]:,}" * (len(steps) > 1)
-    return f"{text}; the run is at {at:,}" if at > steps[-1] and run.which != BEST else text
+    if run.which == BEST:
+        which = "candidates" if number is None else "a candidate"
+        return text if run._policies.compared else f"{text}: {which}, not yet compared over new episodes"
+    return f"{text}; the run is at {at:,}" if at > steps[-1] else text

@@ -197,6 +197,7 @@ def _child(command):
     arguments = ["train", "--checkpoint-every", "0"]
     if command["verb"] == "train":
         numbers = {"train.gamma": command["gamma"], "seed": command["seed"], "env.episode_length": LENGTH}
+        numbers["train.warmup"] = 0  # in which --patience does not count
         arguments += ["--agent", "sac", "--steps", str(EPISODES * LENGTH), "--seeds", "2", "--out", command["path"]]
         arguments += [text for name, value in numbers.items() for text in ("--set", f"{name}={value}")]
     else:

@@ -83,7 +83,7 @@ def test_a_killed_run_is_the_unbroken_one(tmp_path, agent, env):
 def test_a_killed_study_is_the_unbroken_one(tmp_path):
     with start(STUDY, tmp_path / "whole") as process:
         assert process.wait() == 0
-    kill_at_random_moments(STUDY, tmp_path / "killed", 240, 100 - 8 * KILLS, np.random.default_rng(0))
+    kill_at_random_moments(STUDY, tmp_path / "killed", 200, 100 - 8 * KILLS, np.random.default_rng(0))
     same(tmp_path / "killed", tmp_path / "whole")
 
 

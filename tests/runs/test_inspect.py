@@ -401,15 +401,16 @@ def test_the_command_on_the_real_playground(tmp_path, capsys):
         write(tmp_path / name, override(Config(), settings), Playground("CartpoleBalance"))
     one, two = tmp_path / "one", tmp_path / "two"
     main(["inspect", str(one), "--beside", str(two), "--steps", "30", "--episode", "4", "--device", "cpu"])
-    *told, path = capsys.readouterr().out.splitlines()
+    *steps, moca_line, sac_line, path = capsys.readouterr().out.splitlines()
     assert path == str(one / "inspect.html")
-    assert [line.split(",")[0] for line in told] == ["MoCA: seed 0", "SAC: seed 0"]
+    assert [line.split(",")[0] for line in (moca_line, sac_line)] == ["MoCA: seed 0", "SAC: seed 0"]
+    assert steps == [f"{each}: policy after step 0" for each in (one, two)]
     main(["render", str(one), "--ahead", "3", "--device", "cpu"])
-    assert capsys.readouterr().out.splitlines()[1] == str(one / "ahead.mp4")
+    assert capsys.readouterr().out.splitlines()[-1] == str(one / "ahead.mp4")
     assert (one / "ahead.mp4").stat().st_size > 10_000
     page = (one / "inspect.html").read_text()
     assert page.count("data:video/mp4;base64,AAAA") == 2
     assert "cos θ" in page
     assert (
-        float(re.search(r"MoCA: .*return ([\d.]+)", told[0])[1]) <= moca.load(one).render(0, 4, tmp_path / "f.mp4")[2]
+        float(re.search(r"MoCA: .*return ([\d.]+)", moca_line)[1]) <= moca.load(one).render(0, 4, tmp_path / "f.mp4")[2]
     )

@@ -94,6 +94,7 @@ def test_values_of_another_dimension_are_named():
         (["--preset", "tund"], "Did you mean tuned?"),
         (["--config", "nowhere.toml"], "cannot read the config file nowhere.toml"),
         (["--sgima", "1"], "Did you mean --sigma?"),
+        (["--sedes", "3", "--zzz", "--stepz=4"], "Did you mean --seeds and --steps?"),
     ],
 )
 def test_the_command_line_refuses_before_importing_jax(arguments, message):

@@ -26,7 +26,7 @@ from moca.envs.environment import Spaces
 from moca.envs.named import as_environment
 from moca.envs.trust import import_module_of
 from moca.names import OWN
-from moca.runs import OVER
+from moca.runs import OVER, refuse_foreign
 from moca.runs.answers import FollowingPolicy, Model
 from moca.runs.export import Exported
 from moca.runs.inspection import Inspection
@@ -108,6 +108,8 @@ class MoCA:
         self._layers = (preset, task, chosen, measured(preset, env, chosen))
         self._build(one)  # reports invalid settings now
         self._out = None if out is None else as_path("out", out)
+        if self._out is not None:
+            refuse_foreign(self._out)
         self._run: Run | None = None
         self._asked = 0  # the number of steps in the last call of learn
         self._start = start.run if isinstance(start, MoCA) else start

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from moca.config import ConfigError, as_path, nearest, real, shown, whole
+from moca.config import ConfigError, all_nearest, as_path, nearest, real, shown, whole
 
 MOST = 100_000  # the largest count that an option accepts
 
@@ -22,8 +22,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         known = [option for action in self._actions for option in action.option_strings]
-        if unknown := re.search(r"unrecognized arguments: (\S+)", message):
-            message += "." + nearest(unknown[1].split("=")[0], known)
+        if unknown := re.search(r"unrecognized arguments: (.+)", message):
+            message += "." + all_nearest((word.split("=")[0] for word in unknown[1].split() if word[0] == "-"), known)
         elif choice := re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message):
             message += "." + nearest(choice[1], [c.strip(" '") for c in choice[2].split(",")])
         leave(2, f"{self.prog}: {message}\nSee {self.prog} --help.", sys.stderr)

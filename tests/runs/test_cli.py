@@ -7,6 +7,7 @@ from unittest.mock import Mock
 import jax
 import pytest
 
+import moca
 from moca import presets
 from moca.cli import main
 from moca.config import ConfigError
@@ -176,8 +177,12 @@ def test_a_directory_with_other_files_is_refused(tmp_path, run, capsys):
     sentence = f"{held} is not empty and not a run directory (it contains chapter.tex): choose an empty directory"
     for command in (["train"], ["train", "--dry-run"], ["sweep", "--grid", "critic.lr=1e-4,1e-3"]):
         assert sentence in refused(capsys, *command, "--out", held)
-    with pytest.raises(ValueError, match="is not empty and not a run directory"):
-        launch.train(presets.build("raw", "PendulumSwingup", SETTINGS), held)
+    for train in (
+        lambda: launch.train(presets.build("raw", "PendulumSwingup", SETTINGS), held),
+        lambda: moca.SAC("PendulumSwingup", out=held),
+    ):
+        with pytest.raises(ValueError, match="is not empty and not a run directory"):
+            train()
     assert [path.name for path in held.iterdir()] == ["chapter.tex"]
 
 

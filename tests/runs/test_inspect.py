@@ -330,6 +330,7 @@ def test_an_environment_of_the_host(make):
     assert page.names == ("place", "time")
     assert make("moca").inspect().names == ("s1", "s2")  # which has none
     assert {len(array) for array in arrays.values()} == {6}
+    assert "The last decision of the episode is not shown." in page.html
     env, policy, believed = hosted.Ramp(), run.policy(), []
     env.reset(seed=2)
     for t in range(6):
@@ -345,6 +346,8 @@ def test_an_environment_of_the_host(make):
 def test_faults_are_sentences(make, tmp_path, capsys):
     run, other = make("moca"), make("moca", env__name="own:Other")
     slow = make("moca", env__action_repeat=2)
+    assert "which the agent holds for 2 steps of the environment." in slow.inspect().html
+    assert not any(words in run.inspect().html for words in ("agent holds for", "decision of the episode"))
     for call, message in (
         (lambda: run.inspect(run=1), "run = 1 is out of range"),
         (lambda: run.inspect(episode=-1), "episode = -1 is out of range"),

@@ -202,7 +202,8 @@ def test_a_run_goes_on_keeping_its_best_policies(tmp_path, monkeypatch, capsys):
     with pytest.raises(InterruptedRun, match=rf"moca train --resume {path} --patience 9$"):
         moca.train(config(4), path, env=env, callback=callbacks)
     assert json.loads((path / "best.json").read_text())[0]["episodes"] == 0
-    assert launch._again(Mock(path=tmp_path), as_callback(callbacks[1:])).endswith("--patience 9 --keep-best")
+    fresh = Mock(path=tmp_path, config=config(4))
+    assert launch._again(fresh, as_callback(callbacks[1:])).endswith("--patience 9 --keep-best")
     candidates = moca.load(path, env=env, which="best")
     assert policies.told(candidates).endswith(": candidates, not yet compared over new episodes")
     monkeypatch.setattr(moca.KeepBest, "__init__", partialmethod(moca.KeepBest.__init__, episodes=2))
@@ -212,12 +213,16 @@ def test_a_run_goes_on_keeping_its_best_policies(tmp_path, monkeypatch, capsys):
     assert "compared" not in policies.told(moca.load(path, env=env, which="best"))
     assert "Comparing the best policies over 2 new episodes each" in said
     mean, best = np.mean([row["return_mean"] for row in rows]), max(rows, key=lambda row: row["return_mean"])
-    score = f"{best['return_mean']:.1f} ± {best['interval']:.2g} (95 %) on new episodes, at step {best['step']:,}"
+    score = f"{best['return_mean']:.1f} ± {best['interval']:.2g} (95 %) over 2 new episodes, at step {best['step']:,}"
     told = f"best policies: return {mean:.1f}, mean of 2 runs; the highest: return {score} (seed {best['seed']})"
     assert f"{told}, used by --which best" in " ".join(said.split())
     (one,) = launch._best(rows[:1], "").split(", used by")[:1]
     assert one.startswith(f"best policy: return {rows[0]['return_mean']:.1f} ± ")
     assert one.endswith(f"at step {rows[0]['step']:,}")
+    last = [row["return_mean"] for row in moca.load(path, env=env).rows[-2:]]
+    told = f"last evaluation: return {np.mean(last):.1f} over 2 episodes, at step 80, mean of 2 runs"
+    assert told in " ".join(said.split())
+    assert "━" not in said  # a bar: this is no terminal
 
 
 def test_damaged_best_policies_do_not_stop_a_run(copy, capsys):
@@ -432,7 +437,7 @@ def test_the_best_policy_of_each_run_is_kept_by_fresh_episodes(tmp_path):
     returns = [[1.0, 5.0], [2.0, 4.0], [3.0, 6.0], [0.0, 0.0]]
     keep = Tracked(returns, episodes=8)
     run = moca.train(config(4), tmp_path / "run", env=probes.Drift(), callback=keep)
-    candidates = [[0, 1, 2], [0, 2]]  # of each run, the episodes with its highest return so far
+    candidates = [[0, 1, 2, 3], [0, 2, 3]]  # of each run, the episodes with its highest return so far, and the last
     fresh = [run.evaluate_learners(learners, 8, moca.runs.callbacks.FRESH) for learners in keep.learners]
     wanted = [max(own, key=lambda n, i=i: fresh[n][i]["return_mean"]) for i, own in enumerate(candidates)]
     scores = json.loads((run.path / "best.json").read_text())
@@ -445,7 +450,8 @@ def test_the_best_policy_of_each_run_is_kept_by_fresh_episodes(tmp_path):
     assert [row["return_mean"] for row in other] == pytest.approx([row["return_mean"] for row in scores], rel=1e-6)
 
 
-def test_what_was_kept_before_is_a_candidate_too(tmp_path):
+def test_what_was_kept_before_is_a_candidate_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(moca.KeepBest, "_scores", lambda *_: (np.zeros(2), np.zeros(2)))  # the earliest of equal ones
     run = moca.train(config(2), tmp_path / "run", env=probes.Drift(), callback=Tracked([[9.0, 9.0], [1.0, 1.0]]))
     kept = learned(run.path, "best.npz")
     run.learn(20, Tracked([[-1e9, -1e9]]))

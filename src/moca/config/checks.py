@@ -44,8 +44,14 @@ class ConfigError(ValueError):
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """Returns " Did you mean …?" with the nearest known word, or an empty string."""
-    match = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
-    return f" Did you mean {match[0]}?" if match else ""
+    return all_nearest([word], known)
+
+
+def all_nearest(words: Iterable[str], known: Iterable[str]) -> str:
+    """Returns the same for several words at once."""
+    known = list(known)
+    found = [match for word in words for match in difflib.get_close_matches(word, known, n=1, cutoff=0.5)]
+    return f" Did you mean {' and '.join(found)}?" if found else ""
 
 
 def nearest_names(name: str, known: Iterable[str]) -> str:

@@ -11,6 +11,7 @@ import hashlib
 import importlib
 import json
 import os
+import shlex
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -63,6 +64,14 @@ def import_module_of(name: str) -> None:
             raise ConfigError(
                 f"env.name = {name!r}: cannot import {module!r}, {type(error).__name__}: {error}. {advice}"
             ) from None
+
+
+def search_path(name: str) -> list[str]:
+    """Returns the PYTHONPATH that a command needs to find the module in the name, if any."""
+    module = sys.modules.get(module_of(full_name(name)) or "")
+    file = Path(getattr(module, "__file__", None) or os.devnull).resolve()
+    entries = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    return [f"PYTHONPATH={shlex.quote(entry)}" for entry in entries if file.is_relative_to(Path(entry).resolve())][:1]
 
 
 def import_trusted(directory: Path, name: str, trust: bool) -> None:

@@ -209,9 +209,9 @@ class KeepBest(Callback):
     """Keeps the best policy of each run in best.npz, for `moca.load(path, which="best")`.
 
     A policy becomes a candidate if it has its run's highest evaluation so far. To avoid choosing a
-    lucky evaluation, the last few candidates of each run are compared at the end over new episodes,
-    and the best one is scored over further ones. best.json holds that score, its 95 % interval and
-    the step. A policy kept earlier is also a candidate.
+    lucky evaluation, the last few candidates of each run and its last policy are compared at the
+    end over new episodes, and the best one is scored over further ones. best.json holds that score,
+    its 95 % interval and the step. A policy kept earlier is also a candidate.
 
     Args:
         episodes: Number of new episodes each time.
@@ -284,23 +284,24 @@ class KeepBest(Callback):
     def end(self, training: Training, interrupted: bool) -> None:
         """Compares the candidates, unless interrupted, and writes the best of each run.
 
-        If no episode was left, as after a run that died here, the last policies are the candidates.
+        After an interruption, the newest candidates are written.
         """
-        if not self._held and not training.metrics and not interrupted:
-            self._held = [(jax.device_get(training.learners), np.full(len(self._seen), training.step))]
-            self._seen += 1
-        if not self._held:
+        held = self._held
+        if not interrupted:
+            held = [*held, (jax.device_get(training.learners), np.full(len(self._seen), training.step))]
+        if not held:
             return
         run, runs = training.run, np.arange(len(self._seen))
         seeds = range(FRESH, FRESH + 2)
         if interrupted:
             chosen = np.maximum(self._seen - 1, 0) % self._most
         else:
-            scores = np.array([self._scores(run, held, seeds[0])[0] for held, _ in self._held])
-            taken = np.arange(len(self._held))[:, None] < self._seen  # the other entries are copies
-            chosen = np.where(taken, scores, -np.inf).argmax(axis=0)
-        picked = jax.tree.map(lambda *leaves: np.stack(leaves)[chosen, runs], *(held for held, _ in self._held))
-        steps = np.stack([steps for _, steps in self._held])[chosen, runs]
+            scores = np.array([self._scores(run, each, seeds[0])[0] for each, _ in held])
+            taken = np.arange(len(held))[:, None] < self._seen  # the other entries are copies
+            taken[-1] = True
+            chosen = np.where(taken & np.isfinite(scores), scores, -np.inf).argmax(axis=0)
+        picked = jax.tree.map(lambda *leaves: np.stack(leaves)[chosen, runs], *(each for each, _ in held))
+        steps = np.stack([steps for _, steps in held])[chosen, runs]
         mean, half = (self._highest, self._highest * np.nan) if interrupted else self._scores(run, picked, seeds[1])
         with run.directory.writing():
             rows = [

@@ -2,7 +2,7 @@
 
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +43,9 @@ class Display:
 
     @contextmanager
     def live(self) -> Iterator["Display"]:
-        """Shows the bar while the block runs."""
-        with self._cell or self._bar:
+        """Shows the bar while the block runs, on a terminal or in a notebook."""
+        on_terminal = self._bar.console.is_terminal  # elsewhere, as in a log, lines tell the progress
+        with self._cell or (self._bar if on_terminal else nullcontext()):
             yield self
 
     def update(self, report: Report, seconds: float, steps: int) -> None:
@@ -115,19 +116,20 @@ def learning_curve(
 ) -> list[Path]:
     """Draws return against steps, mean ± one standard deviation over the seeds of each setting.
 
-    A single setting also shows its noise-free score. Diverged runs are omitted, and the legend says
-    how many remain.
+    A single setting also shows its noise-free score, if it differs. Diverged runs are omitted, and
+    the legend says how many remain.
     """
     import matplotlib.pyplot as plt
 
     steps = sorted({row["step"] for row in rows if row["return_mean"] is not None})
     if not steps:
         return []
-    curves = [
-        (point, "return_mean", _legend(point) if len(varied) > 1 else "as the agent observes") for point in varied
-    ]
+    curves = [(point, "return_mean", _legend(point)) for point in varied]
     if len(varied) == 1:
-        curves.append((varied[0], "return_noise_free", "without observation noise"))
+        both = {"return_mean": "as the agent observes", "return_noise_free": "without observation noise"}
+        differ = any(row["return_mean"] != row["return_noise_free"] for row in rows)
+        shown = both if differ else {"return_mean": "greedy policy"}
+        curves = [(varied[0], name, text) for name, text in shown.items()]
     with figures.style():
         figure, axes = plt.subplots(figsize=(5.2, 3.2))
         colours = [c for name, c in figures.COLOURS.items() if name != "grey"]

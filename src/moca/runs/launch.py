@@ -1,5 +1,6 @@
 """Training: from a config to a finished run directory."""
 
+import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -20,7 +21,7 @@ from moca.envs.defaults import found_in_trials
 from moca.envs.environment import Spaces
 from moca.envs.host import HostEnvironment
 from moca.envs.named import as_environment
-from moca.envs.trust import remember
+from moca.envs.trust import remember, search_path
 from moca.moments import NoClosedFormError
 from moca.runs import BEST, before, interrupts, starting
 from moca.runs.callbacks import Callback, Training, as_callback, keeping_best, read_scores, refuse_other_scores, stops
@@ -308,7 +309,7 @@ def _again(run: Run, callback: Callback) -> str:
     """Returns the command that resumes a run."""
     kept = (run.path / f"{BEST}.json").exists()  # it then goes on keeping the best policies by itself
     options = [each for each in callback.options.split() if not (kept and each == "--keep-best")]
-    return " ".join(["moca train --resume", str(run.path), *options])
+    return " ".join([*search_path(run.config.env.name), "moca train --resume", shlex.quote(str(run.path)), *options])
 
 
 def _scores(run: Run, callback: Callback) -> Iterator[str]:
@@ -317,7 +318,9 @@ def _scores(run: Run, callback: Callback) -> Iterator[str]:
     evaluated = [row for row in run.rows if row.get("return_mean") is not None]
     if evaluated:
         last = [row["return_mean"] for row in evaluated if row["step"] == evaluated[-1]["step"]]
-        yield f"last evaluation: return {np.mean(last):.1f} at step {evaluated[-1]['step']:,}{several}"
+        many = run.config.train.eval_episodes
+        found = f"return {np.mean(last):.1f} over {many} episode{'s' * (many > 1)}"
+        yield f"last evaluation: {found}, at step {evaluated[-1]['step']:,}{several}"
     if callback.keeps_best and (run.path / f"{BEST}.json").exists():
         best = [row for row in read_scores(run) if row["return_mean"] is not None]
         if best:
@@ -328,7 +331,7 @@ def _best(scores: list[dict[str, Any]], several: str) -> str:
     """Returns the highest score of the best policies as text, with its interval and step."""
     top = max(scores, key=lambda row: row["return_mean"])
     interval = "" if top.get("interval") is None else f" ± {top['interval']:.2g} (95 %)"
-    found = f"return {top['return_mean']:.1f}{interval} on new episodes, at step {top['step']:,}"
+    found = f"return {top['return_mean']:.1f}{interval} over {top['episodes']} new episodes, at step {top['step']:,}"
     if not several:
         return f"best policy: {found}, used by --which best"
     mean = np.mean([row["return_mean"] for row in scores])

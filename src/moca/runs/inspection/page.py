@@ -45,6 +45,7 @@ class Inspection:
     spaces: Spaces
     views: tuple[View, ...]
     ahead: int = 0  # decisions that are forecast
+    repeat: int = 1  # steps of the environment for which an action is held
 
     def __repr__(self) -> str:
         labels = ", ".join(view.look.label for view in self.views)
@@ -64,6 +65,7 @@ class Inspection:
             **pages.own(STYLE, SCRIPT),
             page=self,
             steps=self.steps,
+            on_host=isinstance(self.spaces, HostEnvironment),
             shares={count: 100 * share for count, share in INSIDE.items()},
             data=pages.embedded(self._data),
         )  # fmt: skip
@@ -124,7 +126,7 @@ def inspect(
     sketch = SKETCHES.get(name)
     every = sketch.names if sketch else (run.env or named(name, run.config.env.flatten)).observation_names
     names = tuple(str(every[i]).encode(errors="replace").decode() if i < len(every) else f"s{i + 1}" for i in observed)
-    return Inspection(name, episode, names, run.environment, tuple(views), ahead)
+    return Inspection(name, episode, names, run.environment, tuple(views), ahead, run.config.env.action_repeat)
 
 
 def _refuse_stranger(run: "Run", beside: Any) -> None:

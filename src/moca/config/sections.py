@@ -44,6 +44,12 @@ class EnvConfig:
     )
     episode_length: int = _setting(1000, "The number of environment steps after which an episode is cut.", low=1)
     action_repeat: int = _setting(1, "The number of environment steps for which each action is held.", low=1)
+    random_start: int = _setting(
+        0,
+        "The most environment steps, not counted, for which a random action is held before an episode begins.",
+        low=0,
+        high=10_000,
+    )
     flatten: bool = _setting(
         False, "Whether Gymnasium's observations of several parts (Dict, Tuple) are flattened into one vector."
     )

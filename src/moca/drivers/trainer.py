@@ -20,7 +20,7 @@ from jaxtyping import Array, Int
 from moca import pytrees
 from moca.config import Config, ConfigError
 from moca.devices import for_one_call, over_devices
-from moca.envs.environment import ActionRepeat, Environment, Spaces, refuse_other_count
+from moca.envs.environment import ActionRepeat, Environment, RandomStart, Spaces, refuse_other_count
 from moca.envs.history import with_history
 from moca.envs.named import named
 from moca.envs.sensors import make_sensor, masked
@@ -74,12 +74,21 @@ class Schedule(NamedTuple):
 
 
 def make_env(config: Config, env: Spaces | None = None) -> Spaces:
-    """Returns the config's environment, or `env` if given, with mask, repeat and history applied.
+    """Returns the config's environment, or `env` if given, as the agent sees it.
+
+    With the mask, random starts, repeat and history applied.
 
     For an environment on the host, the repeat is applied when its vector is created.
     """
     sensor = config.sensor
     env = masked(env or named(config.env.name, config.env.flatten), sensor.observed)
+    if config.env.random_start:
+        if not isinstance(env, Environment):
+            raise ConfigError(
+                f"env.random_start = {config.env.random_start} needs a compiled environment: in one on the host, vary "
+                "the first state in its reset()"
+            )
+        env = RandomStart(env, config.env.random_start)
     if isinstance(env, Environment) and config.env.action_repeat > 1:
         env = ActionRepeat(env, config.env.action_repeat)
     if not sensor.history:

@@ -16,10 +16,11 @@ from moca import presets
 from moca.config import ConfigError, ExplorationConfig
 from moca.devices import for_one_call
 from moca.envs.check import refuse_broken
-from moca.envs.environment import ActionRepeat, Environment, Spaces
+from moca.envs.environment import ActionRepeat, Environment, Spaces, Wrapper
 from moca.envs.history import with_history
 from moca.envs.host import HostEnvironment
 from moca.envs.named import named
+from moca.envs.playground import Playground
 from moca.envs.sensors import masked
 from moca.exploration import draw_exploration
 
@@ -33,6 +34,7 @@ MARGIN = 0.1  # fraction of the observed range, added at either end
 # every dimension d. In the paper's tasks (d = 3 and 5) this is close to the paper's values.
 LENGTH = 0.075
 _lengths: dict[str, int] = {}  # found in trial episodes, by the environment's title
+RANDOM_START = 50  # steps of a random action before an episode whose first state would be the same
 USUAL = 10.0  # the size of a usual change from decision to decision, in its unit
 
 
@@ -117,8 +119,8 @@ def defaults(
         steps = min(steps, episode)
     if history:
         return _with_history(masked(env, observed), seed, steps, history, repeat)
-    seen, rewards, length = _played(env, seed, steps)
-    return length | _ranges(seen) | _bounds(rewards[np.isfinite(rewards)]) | {"value.encoder": 0}
+    seen, rewards, found = _played(env, seed, steps)
+    return found | _ranges(seen) | _bounds(rewards[np.isfinite(rewards)]) | {"value.encoder": 0}
 
 
 def _with_history(env: Spaces, seed: int, steps: int, history: int, repeat: int) -> dict[str, Any]:
@@ -129,26 +131,25 @@ def _with_history(env: Spaces, seed: int, steps: int, history: int, repeat: int)
     seen, *_ = _played(with_history(env, 1, (1.0,) * size), seed, steps, repeat)
     usual = np.sqrt(np.mean(np.square(seen[:, size:]), axis=0)) / USUAL
     scales = _rounded(np.where(usual > 0, usual, 1.0))
-    seen, rewards, length = _played(with_history(env, history, scales), seed, steps, repeat)
-    found = length | _ranges(seen)
+    seen, rewards, found = _played(with_history(env, history, scales), seed, steps, repeat)
+    found |= _ranges(seen)
     found["noise.scales"] = found["noise.scales"][:size]
     return found | _bounds(rewards[np.isfinite(rewards)]) | {"value.encoder": 0, "sensor.scales": scales}
 
 
-def _played(env: Spaces, seed: int, steps: int, repeat: int = 1) -> tuple[np.ndarray, np.ndarray, dict[str, int]]:
-    """Returns the finite observations of random episodes, all rewards, and the length if found."""
-    length: dict[str, int] = {}
+def _played(env: Spaces, seed: int, steps: int, repeat: int = 1) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+    """Returns the finite observations of random episodes, all rewards, and settings found there."""
     if isinstance(env, HostEnvironment):
-        observations, rewards, length = _play_on_host(env, seed, steps, repeat)
+        observations, rewards, found = _play_on_host(env, seed, steps, repeat)
     else:
-        observations, rewards = _play(cast(Environment, env), seed, steps)
+        observations, rewards, found = _play(cast(Environment, env), seed, steps)
     seen = observations.reshape(-1, env.observation_size)
     seen = seen[np.isfinite(seen).all(axis=1)]
     if not len(seen):
         raise ConfigError(
             f"{type(env).__name__} gives no finite observation under random actions: moca.check_env may say why"
         )
-    return seen, rewards, length
+    return seen, rewards, found
 
 
 def _ranges(seen: Float[np.ndarray, "n obs"]) -> dict[str, Any]:
@@ -180,8 +181,11 @@ def _rounded(numbers: Float[np.ndarray, "obs"]) -> tuple[float, ...]:
     return tuple(float(f"{number:.3g}") for number in numbers)
 
 
-def _play(env: Environment, seed: int, steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns observations and rewards of random episodes; a new one starts where one ends."""
+def _play(env: Environment, seed: int, steps: int) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+    """Returns observations and rewards of random episodes; a new one starts where one ends.
+
+    Also returns the setting of random starts, if they should be.
+    """
 
     def step(carry: tuple[Any, Key[Array, ""]], action: Float[Array, "act"]) -> tuple[tuple, tuple]:
         state, key = carry
@@ -192,19 +196,27 @@ def _play(env: Environment, seed: int, steps: int) -> tuple[np.ndarray, np.ndarr
             state = jax.tree.map(lambda new, old: jnp.where(terminated, new, old), fresh, state)
         return (state, key), (observation, reward)
 
-    def episode(key: Key[Array, ""]) -> tuple[Array, Array]:
+    def episode(key: Key[Array, ""]) -> tuple[Array, Array, Array]:
         first_key, action_key, later_key = jax.random.split(key, 3)
-        state, _ = env.reset(first_key)
-        return jax.lax.scan(step, (state, later_key), _actions(env, action_key, steps))[1]
+        state, first = env.reset(first_key)
+        return *jax.lax.scan(step, (state, later_key), _actions(env, action_key, steps))[1], first
 
     keys = jax.random.split(jax.random.key(seed), EPISODES)
-    observations, rewards = jax.device_get(jax.jit(jax.vmap(episode))(keys))
-    return observations, rewards
+    observations, rewards, firsts = jax.device_get(jax.jit(jax.vmap(episode))(keys))
+    varied = len(np.unique(firsts, axis=0)) > 1 or not _is_playgrounds(env)  # one's own may be as intended
+    return observations, rewards, {} if varied else {"env.random_start": RANDOM_START}
+
+
+def _is_playgrounds(env: Spaces) -> bool:
+    """Returns True if the innermost environment is one of Playground's."""
+    while isinstance(env, Wrapper):
+        env = env.inner
+    return isinstance(env, Playground)
 
 
 def _play_on_host(
     env: HostEnvironment, seed: int, steps: int, repeat: int
-) -> tuple[np.ndarray, np.ndarray, dict[str, int]]:
+) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
     """Does the same on the host, step by step; also returns the setting of a length found there."""
     vector = env.vector(EPISODES, repeat)
     vector.reset([seed + number for number in range(EPISODES)])

@@ -150,6 +150,35 @@ class ActionRepeat(Wrapper, Environment):
         return jax.lax.scan(once, (state, nothing), length=self.times, unroll=unroll)[0]
 
 
+class RandomStart(Wrapper, Environment):
+    """Begins each episode with a random action, held for up to `most` steps, that nobody sees."""
+
+    most: int = eqx.field(static=True)
+
+    def __init__(self, inner: Environment, most: int) -> None:
+        super().__init__(inner, inner.observation_size)
+        self.most = most
+
+    @property
+    def reward_function(self) -> Any:
+        return self.inner.reward_function
+
+    def reset(self, key: Key[Array, ""]) -> tuple[Any, Float[Array, "obs"]]:
+        key, action_key, count_key = jax.random.split(key, 3)
+        action = self.to_bounds(jax.random.uniform(action_key, (self.action_size,), minval=-1))
+        count = jax.random.randint(count_key, (), 0, self.most + 1)
+
+        def once(before: tuple[Any, Array], number: Array) -> tuple[tuple[Any, Array], None]:
+            state, step = self.inner.step(before[0], action)
+            go_on = (number < count) & ~step.terminated  # an episode cannot begin with its end
+            return jax.tree.map(lambda a, b: jnp.where(go_on, a, b), (state, step.observation), before), None
+
+        return jax.lax.scan(once, self.inner.reset(key), jnp.arange(self.most))[0]
+
+    def step(self, state: Any, action: Float[Array, "act"]) -> tuple[Any, Step]:
+        return self.inner.step(state, action)
+
+
 def vector_size(observation: Any, name: str) -> int:
     """Returns the size of the vector that `vector` makes of an observation.
 

@@ -52,7 +52,7 @@ FIXES = {
     "jit-differs": "do not depend on whether a value is traced, nor on globals",
     "reset-not-finite": "guard divisions and roots",
     "scale": "rescale it to about one, as networks expect",
-    "same-start": "draw the first state with the key, unless a fixed start is intended",
+    "same-start": "draw the first state with the key, or set env.random_start, unless a fixed start is intended",
     "undeclared-end": "set terminates to True, or leave time limits to the loop",
     "never-ends": "set it to False if no episode can end, which saves resets",
     "auto-reset": "return the last observation, and leave the restart to the loop",

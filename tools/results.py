@@ -72,7 +72,7 @@ def made(out: Path, drawn: Sequence[str]) -> dict[Path, Path]:
             "predictor": predictor(table),
         },
         "results/README.md": {"scores": scores(table)},
-        "docs/environments.md": {"further": scores(further), "dimension": dimension()},
+        "docs/environments.md": {"further": scores(further), "dimension": dimension(), "suite": suite()},
     }.items():
         text = (ROOT / name).read_text()
         for part, content in parts.items():
@@ -289,6 +289,23 @@ def dimension() -> str:
             f"{', '.join(f'{x:.0f}' for x in row['return'])} ({row['ms per step']:.1f} ms)" for row in own.values()
         ]
         lines.append(f"| {size}, {size // 2} | {own[names[0]]['doing nothing']:.0f} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def suite() -> str:
+    """Returns the table of results/suite/time.py: a row per task, the fastest first."""
+    tasks = json.loads((ROOT / "results" / "suite" / "environments.json").read_text())["tasks"]
+    lines = [
+        "| task | observations, actions | steps per second of one run | 100k steps | compiling |",
+        "|---" * 5 + "|",
+    ]
+    for name, found in sorted(tasks.items(), key=lambda item: -item[1]["steps_per_second"]):
+        each = found["steps_per_second"] / found["runs"]
+        took = 100_000 / each / 60
+        lines.append(
+            f"| {name} | {found['observations']}, {found['actions']} | {each:,.0f} | "
+            f"{f'{took:.0f}' if took >= 1 else '< 1'} min | {found['compile_seconds']:.0f} s |"
+        )
     return "\n".join(lines) + "\n"
 
 

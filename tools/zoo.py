@@ -93,9 +93,8 @@ def described(run: moca.Run, number: int) -> dict:
     found = {name: settings[name] for name in MEASURED if settings[name]}
     usual = config.flatten(presets.build(preset, task, {"agent": agent}, found) if preset else config.Config())
     told = {"agent", "env.name", "seed", "seeds", "train.steps", *MEASURED}
-    differs = {name: config.plain(value) for name, value in settings.items() if name not in told | dict(usual).keys()}
-    differs |= {name: config.plain(settings[name]) for name in settings.keys() - told if settings[name] != usual[name]}
-    options = [f"--env {task}", f"--agent {agent}", f"--preset {preset}" if preset else ""]
+    differs = {name: config.plain(settings[name]) for name in settings.keys() - told if settings[name] != usual[name]}
+    options = [f"--env {task}", f"--agent {agent}", f"--preset {preset}"]
     options += [f"--steps {own.train.steps}", f"--seed {own.seed}", f"--seeds {count}"]
     options += [f"--set {name}={json.dumps(value, separators=(',', ':'))}" for name, value in sorted(differs.items())]
     options += ["--keep-best"] if run.which == BEST else []
@@ -111,7 +110,7 @@ def described(run: moca.Run, number: int) -> dict:
         "chosen": f"for the highest mean return among {which}, over {EPISODES} episodes with seed {CHOOSING}",
         "version": meta["versions"]["moca-rl"],
         "commit": meta["commit"],
-        "made": " ".join(["moca train", *filter(None, options)]),
+        "made": " ".join(["moca train", *options]) if preset else "from Python, with these settings",
     }
 
 

@@ -94,7 +94,7 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     else:
         away, most = difference(found, expected)
         verdict = "within" if abs(away) <= most else "outside"
-        print(f"difference {away:+.1f}, {verdict} the expected ± {most:.1f}")
+        print(f"difference {round(away, 1) + 0.0:+.1f}, {verdict} the expected ± {most:.1f}")
 
 
 def _render(arguments: argparse.Namespace) -> None:

@@ -43,6 +43,7 @@ def test_a_card_is_complete_and_of_its_policy(name):
     assert (facts["action_repeat"], facts["noise"]["sigma"]) == (config.env.action_repeat, config.noise.sigma)
     assert card["score"]["episodes"] == 30
     assert card["score"]["command"] == f"moca evaluate --zoo {name} --episodes 30 --seed {card['score']['seed']}"
+    assert card["score"]["seed"] != 0  # that of moca evaluate, so that it plays other episodes
     assert card["seeds"] >= 1 <= card["steps"]
     assert (tool.FILMS / f"{name}.mp4").stat().st_size > 10_000
 
@@ -107,6 +108,12 @@ def test_it_plays_the_episodes_that_a_run_is_evaluated_in(run, tmp_path):
 def test_a_policy_of_another_task_is_refused():
     with pytest.raises(ConfigError, match="does not fit PendulumSwingup: observations 5 instead of 3"):
         play([moca.pretrained("CartpoleBalance")], cards.config(cards.card("PendulumSwingup")), 1, 0)
+
+
+def test_observations_that_no_policy_takes_are_one_sentence(run, tmp_path):
+    policy = Policy.load(run.export(tmp_path / "policy.npz", 0))
+    with pytest.raises(ConfigError, match="no action for decision 1 of an episode: an observation contains"):
+        play([policy], override(run.config, {"noise.sigma": 1e9}), 1, 0)
 
 
 def test_the_best_run_is_added_with_its_card(run, tmp_path, monkeypatch, capsys):
@@ -179,6 +186,7 @@ def test_a_card_as_text_and_as_json(capsys):
         (["render", "somewhere", "--zoo", "CartpoleBalance"], "give either a run directory or --zoo NAME"),
         (["evaluate", "somewhere", "--sigma", "0.1"], "--sigma needs --zoo"),
         (["evaluate", "--zoo", "CartpoleBalance", "--sigma", "much"], "noise.sigma must be a number"),
+        (["render", "--zoo", "../Pendulum"], "the zoo has no ../Pendulum. Did you mean"),
         (["evaluate", "--zoo", "CartpoleBalance", "--which", "best"], "--which is about a run directory"),
         (["render", "--zoo", "CartpoleBalance", "--ahead", "3"], "--ahead is about a run directory"),
     ],

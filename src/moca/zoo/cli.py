@@ -98,6 +98,9 @@ def _evaluate(arguments: argparse.Namespace) -> None:
 
 
 def _render(arguments: argparse.Namespace) -> None:
+    from moca.zoo import cards
+
+    cards.card(arguments.zoo)  # raises at an unknown name, before it becomes that of a file
     files.refuse_odd(path := Path(f"{arguments.zoo}.mp4"))
     *_, played = _played(arguments, 1, "filming an episode", filmed=True)
     from moca.runs import film

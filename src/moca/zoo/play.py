@@ -93,8 +93,11 @@ def play(policies: Sequence[Policy], config: Config, episodes: int, seed: int, f
     actions = np.zeros((len(players), env.action_size), np.float32)
     for time in range(steps):
         measured = np.asarray(playing.measured)
-        for number in np.flatnonzero(running):
-            actions[number] = players[number](measured[number])
+        try:
+            for number in np.flatnonzero(running):
+                actions[number] = players[number](measured[number])
+        except ValueError as error:
+            raise ConfigError(f"the policy has no action for decision {time + 1} of an episode: {error}") from None
         playing = follow(playing, drawn, time, actions)
         if filmed:
             states.append(jax.device_get(jax.tree.map(lambda leaf: leaf[0], playing.state.data)))

@@ -201,7 +201,7 @@ LAYERS = [
     {"moca.evaluation"},
     {"moca.drivers"},
     {"moca.runs"},
-    {"moca.studies", "moca.benchmark"},
+    {"moca.studies", "moca.benchmark", "moca.zoo"},
     {"moca.paper", "moca.tasks"},
     {"moca.api", "moca.demo", "moca.doctor", "moca.cli", "moca.__main__"},
 ]

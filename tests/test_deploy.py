@@ -68,7 +68,7 @@ def learners_of(config, env, count=None):
     if config.agent != "sac":
         learner = eqx.tree_at(lambda s: s.critics.floor, learner, np.full((*lead, 2), 1e-3, np.float32))
     if learner.model is not None:
-        mean, spread = draw(learner.model.ensemble.statistics.mean), np.array([[0.8], [0.2]], np.float32)
+        mean, spread = draw(like.model.ensemble.statistics.mean), np.array([[0.8], [0.2]], np.float32)
         known = Statistics(np.ones(lead, np.float32), mean, mean**2 + spread**2)
         learner = eqx.tree_at(lambda s: s.model.ensemble.statistics, learner, known)
         if learner.model.ensemble.calibration is not None:

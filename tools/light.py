@@ -25,6 +25,10 @@ assert abs(found - 0.5) < 1e-6, found  # (1 + 1)^(−½) in each dimension
 for package in ("optax", "mujoco", "rich", "pandas", "matplotlib", "scipy.stats"):
     assert package not in sys.modules, package
 assert subprocess.run([sys.executable, "-m", "moca", "--help"], capture_output=True).returncode == 0
+run = subprocess.run([sys.executable, "-m", "moca", "zoo"], capture_output=True, text=True)
+names = [line.split()[0] for line in run.stdout.splitlines()]
+assert names[1:3] == ["CartpoleBalance", "PendulumSwingup"], run.stdout + run.stderr
+assert "pip install ./zoo" in run.stdout.splitlines()[3], run.stdout
 run = subprocess.run([sys.executable, "-m", "moca", "train", "--steps", "1000"], capture_output=True, text=True)
 assert (run.returncode, "pip install 'moca-rl[train]'" in run.stderr) == (2, True), run.stderr
 code = "import moca; moca.MoCA"

@@ -18,6 +18,7 @@ from moca.runs import cli as runs
 from moca.runs import interrupts
 from moca.studies import cli as studies
 from moca.studies.grid import VARIANTS
+from moca.zoo import cli as zoo
 
 
 def _part(text: str) -> str:
@@ -147,6 +148,7 @@ def _parser() -> tuple[Parser, dict[str, Parser]]:
     demo.add_argument("--out", type=a_path, default=Path("demo"), help="folder for pictures and videos (default: demo)")
 
     runs.add_commands(command)
+    zoo.add_commands(command, parsers)
 
     listed = command(
         "settings", _settings, "list all settings: type, allowed values, default, presets, and what each does"

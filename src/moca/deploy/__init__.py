@@ -26,17 +26,36 @@ from .filter import Filter, MeanAndCovariance
 from .greedy import Actor, QuadraticActor
 
 FORMAT = 1
-PRETRAINED = Path(__file__).parent.parent / "policies"
+_PACKAGE = Path(__file__).parent.parent
+# Two policies come with the package. The others are those of the zoo: an installed `moca_zoo`, or
+# the folder in a clone.
+FOLDERS = (_PACKAGE / "policies", _PACKAGE.parent / "moca_zoo", _PACKAGE.parent.parent / "zoo")
+
+
+def trained() -> dict[str, Path]:
+    """Returns the files of the trained policies at hand, by name."""
+    found = {path.stem: path for folder in reversed(FOLDERS) for path in folder.glob("*.npz")}
+    return dict(sorted(found.items()))
+
+
+def lacking() -> str:
+    """Returns how to install the zoo's other policies; an empty string if they are at hand."""
+    if any(folder.is_dir() for folder in FOLDERS[1:]):
+        return ""
+    return "The other policies of the zoo are not installed: in a clone of MoCA, pip install ./zoo"
 
 
 def pretrained(name: str) -> "Policy":
-    """Returns the trained policy for one of the paper's tasks, included in the package."""
-    known = sorted(path.stem for path in PRETRAINED.glob("*.npz"))
-    if name not in known:
-        match = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    """Returns a trained policy of the zoo, which `moca zoo` lists.
+
+    `CartpoleBalance` and `PendulumSwingup` are included in the package.
+    """
+    if name not in (paths := trained()):
+        match = difflib.get_close_matches(name, paths, n=1, cutoff=0.5)
         hint = f" Did you mean {match[0]}?" if match else ""
-        raise ValueError(f"there is no trained policy for {name!r}.{hint} Available: {', '.join(known)}")
-    return Policy.load(PRETRAINED / f"{name}.npz")
+        known = f"Available: {', '.join(paths)}. {lacking()}".rstrip(". ")
+        raise ValueError(f"there is no trained policy for {name!r}.{hint} {known}")
+    return Policy.load(paths[name])
 
 
 class Policy:

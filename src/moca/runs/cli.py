@@ -26,8 +26,10 @@ Command = Callable[[str, Callable[[argparse.Namespace], None], str], Parser]
 def add_commands(command: Command) -> None:
     """Adds the commands; `command` registers one and returns its parser."""
     _add_training(command)
-    for each in (_add_evaluate(command), _add_render(command), _add_inspect(command), _add_export(command)):
-        each.add_argument("directory", type=a_path, help="a run directory; the run may be unfinished")
+    of_zoo = (_add_evaluate(command), _add_render(command))  # whose directory may be left out: see moca.zoo.cli
+    for each in (*of_zoo, _add_inspect(command), _add_export(command)):
+        many: dict[str, Any] = {"nargs": "?"} if each in of_zoo else {}
+        each.add_argument("directory", type=a_path, help="a run directory; the run may be unfinished", **many)
         each.add_argument(
             "--which",
             choices=(LAST, BEST),
@@ -63,7 +65,7 @@ def _add_training(command: Command) -> None:
 
 def _add_evaluate(command: Command) -> Parser:
     evaluate = command("evaluate", _evaluate, "evaluate the learned policies over new episodes")
-    evaluate.add_argument("--episodes", type=at_least_one, default=10, help="episodes per run (default: 10)")
+    evaluate.add_argument("--episodes", type=at_least_one, help="episodes per run (default: 10; with --zoo: 30)")
     evaluate.add_argument("--seed", type=from_zero, default=0, help="seed of the episodes (default: 0)")
     add_device(evaluate)
     return evaluate
@@ -269,7 +271,7 @@ def _load(arguments: argparse.Namespace, directory: Path | None = None) -> Any:
     return load(directory, which=arguments.which, trust=arguments.trust)
 
 
-def _busy(text: str) -> Any:
+def busy(text: str) -> Any:
     """Shows on standard error what is being done."""
     from rich.console import Console
 
@@ -290,7 +292,7 @@ def _tell_steps(run: Any, number: int | None = None, before: str = "") -> None:
 
 def _evaluate(arguments: argparse.Namespace) -> None:
     _refuse_no_run(arguments.directory)
-    with _busy(f"Compiling, then evaluating {arguments.episodes} episodes …"):
+    with busy(f"Compiling, then evaluating {arguments.episodes} episodes …"):
         run = _load(arguments)
         rows = run.evaluate(arguments.episodes, arguments.seed)
     _tell_steps(run)
@@ -300,7 +302,7 @@ def _evaluate(arguments: argparse.Namespace) -> None:
 
 def _render(arguments: argparse.Namespace) -> None:
     _refuse_no_run(arguments.directory)
-    with _busy("Compiling, then filming an episode …"):
+    with busy("Compiling, then filming an episode …"):
         run = _load(arguments)
         path, how, total = run.render(arguments.run, arguments.seed, ahead=arguments.ahead)
     _tell_steps(run, arguments.run)
@@ -317,7 +319,7 @@ def _inspect(arguments: argparse.Namespace) -> None:
         files.refuse_odd(arguments.out, advice=OTHER)
     else:
         files.refuse_odd(arguments.directory / "inspect.html")
-    with _busy("Compiling, then playing an episode …"):
+    with busy("Compiling, then playing an episode …"):
         run, beside = _load(arguments), arguments.beside and _load(arguments, arguments.beside)
         which = {"run": arguments.run, "steps": arguments.steps, "beside": beside, "beside_run": arguments.beside_run}
         which |= {} if arguments.ahead is None else {"ahead": arguments.ahead}

@@ -1,0 +1,1 @@
+"""The zoo: trained policies with their scores, listed, played and filmed."""

@@ -30,7 +30,6 @@ COMMON = {
 VARIANTS = {
     "MoCA, M = 64": {"agent": "moca", "value.bases": 64},
     "MoCA, M = 256": {"agent": "moca", "value.bases": 256},
-    "MoCA, M = 256, latent 4": {"agent": "moca", "value.bases": 256, "value.encoder": 4},
     "SAC": {"agent": "sac"},
 }
 

@@ -19,7 +19,6 @@ CASES = {
     "told, diagonal": {"belief.noise": "known", "belief.covariance": "diagonal"},
     "learned, diagonal": {"belief.noise": "learned", "belief.covariance": "diagonal"},
     "learned, full": {"belief.noise": "learned", "belief.covariance": "full"},
-    "learned, full, smoothed": {"belief.noise": "learned", "belief.covariance": "full", "belief.smoothing": True},
 }
 CHILD = """
 import json, os, sys, time

@@ -35,7 +35,6 @@ AGENTS: dict[str, dict[str, Any]] = {
     "moca-told": {"agent": "moca", "belief.noise": "known"},
     "moca-learned": {"agent": "moca"},
     "moca-diagonal": {"agent": "moca", "belief.covariance": "diagonal"},
-    "moca-smoothing": {"agent": "moca", "belief.smoothing": True},
     "moca-ce-learned": {"agent": "moca-ce"},
     "bnaf-learned": {"agent": "bnaf"},
     "sac-learned": {"agent": "sac"},

@@ -23,8 +23,7 @@ from moca.envs.environment import Environment, Noise, Spaces, Step
 from moca.envs.sensors import make_sensor
 from moca.exploration import ExplorationDraws, Explore
 from moca.noise_levels import learn_noise
-from moca.replay import Pair, Replay, Transition
-from moca.smoothing import with_smoothed
+from moca.replay import Replay, Transition
 
 BLOCK = 100  # the most successive steps whose random numbers are drawn at once
 SensorAndBelief = tuple[Any, Belief]  # the sensor's state, and the belief
@@ -195,8 +194,7 @@ def follow(
     if (late := late_part(belief, after)) is not None:
         kept = jnp.where(late.arrived > 0, cast(Array, kept), jnp.nan)
     ended, widths = terminated.astype(reward.dtype), [width(agent.config, each) for each in (belief, after)]
-    found = Transition(belief.mean, action, reward, mean, ended, kept, spread, late, widths[0], widths[1])
-    return after, found._replace(pair=Pair.unknown(after.mean)) if agent.layout.smoothed else found
+    return after, Transition(belief.mean, action, reward, mean, ended, kept, spread, late, *widths)
 
 
 def _gaps(agent: Agent, measured: Float[Array, "obs"]) -> dict[str, Bool[Array, "obs"]]:
@@ -311,13 +309,12 @@ def finish_episode(
         metrics["missing_share"] = jnp.mean(cast(Array, episode.missing))
     metrics |= agent.diagnose(before.learner, state.learner, episode, episode_keys(before, number).diagnose)
     learner = state.learner._replace(model=learn_noise(agent, state.learner, state.replay, indices, number))
-    buffer = with_smoothed(agent, learner, state.replay, indices, number, episode_keys(before, number).diagnose)
     diverged = jnp.where(before.diverged > 0, before.diverged, cause(learner, episode, metrics))
     learner = jax.tree.map(lambda new, old: jnp.where(diverged > 0, old, new), learner, before.learner)
     metrics |= {"train_return": totals.reward}
     metrics = {name: jnp.where(diverged > 0, jnp.nan, value) for name, value in metrics.items()}
     metrics["diverged"] = diverged.astype(jnp.float32)
-    return RunState(learner, diverged, buffer, before.key), metrics
+    return RunState(learner, diverged, state.replay, before.key), metrics
 
 
 def evaluation_due(config: Config, number: Any) -> Any:

@@ -41,7 +41,6 @@ def cores_for(agent: Agent, learner: Any, count: int = 1) -> jax.sharding.Mesh:
         "JAX has fewer than two CPU cores here": jax.default_backend() != "cpu" or len(devices) < 2,
         f"{config.agent} is not one of the built-in agents": not type(agent).__module__.startswith("moca.agents."),
         f"{config.agent} without a filter has no model to train in parallel with its critics": learner.model is None,
-        "with value.encoder the model must wait for the critics": bool(config.value.encoder),
         f"dynamics.width = {config.dynamics.width} is above {WIDEST}, where matrix products use both cores already": (
             config.dynamics.width > WIDEST
         ),

@@ -86,13 +86,10 @@ def train_episode(
 def end_episode(
     config: Config, env: Environment, state: RunState, episode: Int[Array, ""], after: LoopState, totals: StepInfo
 ) -> tuple[RunState, Info]:
-    """Returns the run after a training episode, and the metrics.
-
-    Its replay memory is included only if smoothing has changed it.
-    """
+    """Returns the run after a training episode without its replay memory, and the metrics."""
     run: Any
     run, metrics = finish_episode(make_agent(config, env), state, after, episode, totals)
-    return run if config.belief.smoothing else run._replace(replay=None), metrics
+    return run._replace(replay=None), metrics
 
 
 def evaluate_run(
@@ -187,7 +184,7 @@ class ScanTrainer(Trainer):
             with self.while_compiling():
                 wait(self._compiled)
         run, metrics = end.result()(number, (*runs, after, totals), ())
-        self.state = run if self.config.belief.smoothing else run._replace(replay=after.replay)
+        self.state = run._replace(replay=after.replay)
         if evaluation_due(self.config, self.episode):
             scores = judge.result()(number, (self.configs, self._policies), ())
         else:

@@ -122,7 +122,7 @@ def test_the_target_of_a_linear_gaussian_system_is_the_textbook_recursion():
         s, a = np.array([[0.1, -0.05]] * 2), np.array([[0.2]] * 2)
         batch = Transition(*map(jnp.asarray, (s, a, np.full(2, 0.7), s, np.array([0.0, 1.0]))))
         key = jax.random.key(1)
-        target = lambda s: agent._targets(s, batch, agent.predict(s, batch, key), values, key)[0]  # noqa: E731
+        target = lambda s: agent._targets(s, batch, agent.predict(s, batch, key), key)[0]  # noqa: E731
         found = jax.jit(target)(state)
         mean = A @ s[0] + B @ a[0] + APART.mean(0)
         Q = np.diag(NOISE**2 + APART.var(0))  # of the first step MoCA keeps the variances alone

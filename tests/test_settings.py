@@ -117,6 +117,6 @@ def test_settings_are_listed_at_once():
 def test_a_setting_that_was_removed_is_read_if_it_was_off(name, off, on):
     """Run directories of earlier versions name every setting."""
     section, _, inner = name.partition(".")
-    assert c.from_json(json.dumps({section: {inner: off}})) == c.Config()
+    assert c.from_json(json.dumps({"agent": "sac", section: {inner: off}})) == c.override(c.Config(), {"agent": "sac"})
     with pytest.raises(c.ConfigError, match=f"there is no setting '{name}'"):
-        c.from_json(json.dumps({section: {inner: on}}))
+        c.from_json(json.dumps({"agent": "sac", section: {inner: on}}))

@@ -245,10 +245,16 @@ def interact(
     return env_state, state._replace(belief=belief, sensor=sensor_state), transition
 
 
-def batches(agent: Agent, buffer: Replay, words: UInt32[Array, "*n"], index: Int[Array, ""]) -> Transition:
-    """Returns batches from the transitions stored up to the `index`-th step, by random words."""
+def lesson(
+    agent: Agent, buffer: Replay, draws: StepDraws, number: Int[Array, ""] | int, index: Int[Array, ""]
+) -> tuple[Transition, Any]:
+    """Returns a batch of what is stored up to the `index`-th step, for the `number`-th of its updates.
+
+    Also returns the random numbers of that update.
+    """
+    words, drawn = jax.tree.map(lambda leaf: leaf[number], (draws.batch_words, draws.update_draws))
     stored = replay.sample(buffer, words, index + 1, agent.layout)
-    return replay.with_gaps(stored) if agent.gaps else stored
+    return (replay.with_gaps(stored) if agent.gaps else stored), drawn
 
 
 def learn(
@@ -263,8 +269,7 @@ def learn(
     buffer = replay.add(state.replay, index, transition)
 
     def update(learner: Any, number: Int[Array, ""] | int) -> tuple[Any, Info]:
-        words, drawn = jax.tree.map(lambda leaf: leaf[number], (draws.batch_words, draws.update_draws))
-        return agent.update(learner, batches(agent, buffer, words, index), drawn)
+        return agent.update(learner, *lesson(agent, buffer, draws, number, index))
 
     def add(number: Int[Array, ""], carry: tuple[Any, Info]) -> tuple[Any, Info]:
         learner, info = update(carry[0], number)

@@ -248,9 +248,9 @@ def interact(
 def lesson(
     agent: Agent, buffer: Replay, draws: StepDraws, number: Int[Array, ""] | int, index: Int[Array, ""]
 ) -> tuple[Transition, Any]:
-    """Returns a batch of what is stored up to the `index`-th step, for the `number`-th of its updates.
+    """Returns a batch, and further random numbers, for one of the updates of the `index`-th step.
 
-    Also returns the random numbers of that update.
+    The batch is drawn from what is stored up to that step.
     """
     words, drawn = jax.tree.map(lambda leaf: leaf[number], (draws.batch_words, draws.update_draws))
     stored = replay.sample(buffer, words, index + 1, agent.layout)

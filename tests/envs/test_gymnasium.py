@@ -647,7 +647,6 @@ def test_nothing_compiles_after_the_first_episode(programs_made_once):
     jax.monitoring.register_event_duration_secs_listener(lambda name, *_, **__: events.append(name))
     assert len(list(reports)) == 2
     assert [name for name in events if "compile" in name or "trace" in name] == []
-    assert trainer.memory() > trainer.state.replay.nbytes
 
 
 def test_the_first_step_waits_for_three_programs(monkeypatch):

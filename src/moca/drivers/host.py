@@ -112,9 +112,6 @@ class HostTrainer(Trainer):
         arguments = (self.configs, before, state, totals, np.int32(0), np.int32(0))
         return lowered(partial(self._finish, steps), arguments, len(self._seeds), shared=[4, 5], donated=[2])[0]
 
-    def memory(self) -> int:
-        return self._memory_of(self._compile_later()[0])
-
     def _train_episode(self) -> dict[str, np.ndarray]:
         if not self._programs:
             self.compile()

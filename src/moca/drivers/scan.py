@@ -142,7 +142,7 @@ class ScanTrainer(Trainer):
 
     def lowered(self) -> Iterator[Any]:
         """The programs to compile: training, evaluation, and the end of a training episode."""
-        number, runs, memory = self._number(), (self.configs, self._policies), (self.state.replay,)
+        number, runs, memory = np.int32(self.episode), (self.configs, self._policies), (self.state.replay,)
         yield self._training.lower(number, runs, memory)
         yield self._evaluation.lower(number, runs, ())
         yield self._ending.lower(number, (*runs, *jax.eval_shape(self._training, number, runs, memory)), ())
@@ -153,7 +153,10 @@ class ScanTrainer(Trainer):
         self._compiled[0].result()
 
     def memory(self) -> int:
-        return max(self._memory_of(program.result()) for program in self._compiled)
+        """Returns the bytes that the compiled programs need, intermediates included."""
+        each = [program.result().memory_analysis() for program in self._compiled]
+        devices = len(self.state.replay.sharding.device_set)
+        return devices * max(one.temp_size_in_bytes + one.argument_size_in_bytes for one in each)
 
     @property
     def _policies(self) -> RunState:
@@ -164,7 +167,7 @@ class ScanTrainer(Trainer):
         if not self._compiled:
             self.compile()
         train, judge, end = self._compiled
-        number, runs = self._number(), (self.configs, self._policies)
+        number, runs = np.int32(self.episode), (self.configs, self._policies)
         after, totals = train.result()(number, runs, (self.state.replay,))
         if not (judge.done() and end.done()):
             with self.while_compiling():

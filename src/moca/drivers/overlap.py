@@ -122,7 +122,7 @@ def learn_block(
         work = _when((core == MODEL) & due.fits, fit, work)
         work = _when((core == VALUES) & due.updates, update, work)
         work = _when((core == VALUES) & due.steps, step, work)
-        work = _tell(work, core)
+        work = _tell(work)
         done = Done(*map(jnp.add, done, due))
         return work, replay.add(buffer, _at(block[0], done.steps - 1), work.newest), done
 
@@ -166,9 +166,7 @@ def _due(agent: Any, block: Block, capacity: int, done: Done) -> Done:
 
 def settle(learner: Any, totals: StepInfo) -> tuple[Any, StepInfo]:
     """Combines the cores' results into the learner and the sums of an episode."""
-    told, unpack = _as_words((learner, totals))
-    both = jax.lax.all_gather(told, AXIS)
-    (fitted, partial), (learner, totals) = unpack(both[MODEL]), unpack(both[VALUES])
+    (fitted, partial), (learner, totals) = _from_both((learner, totals))
     info = jax.tree.map(jnp.add, partial.info, totals.info)
     return learner._replace(model=fitted.model), totals._replace(info=info)
 
@@ -204,24 +202,25 @@ def _learned(work: Work, learner: Any, info: Info) -> Work:
     return work._replace(state=work.state._replace(learner=learner), totals=StepInfo(reward, learned + 1, sums))
 
 
-def _tell(work: Work, core: Int[Array, ""]) -> Work:
+def _tell(work: Work) -> Work:
     """Exchanges results between the cores: the ensemble for the newest transition."""
     learner = work.state.learner
-    model = learner.model
-    told, unpack = _as_words((model.ensemble, work.newest))
-    heard = jax.lax.ppermute(told, AXIS, [(MODEL, VALUES), (VALUES, MODEL)])
-    teller = jnp.where(jnp.arange(told.size) < _as_words(model.ensemble)[0].size, MODEL, VALUES)
-    ensemble, newest = unpack(jnp.where(core == teller, told, heard))
-    learner = learner._replace(model=model._replace(ensemble=ensemble))
+    (ensemble, _), (_, newest) = _from_both((learner.model.ensemble, work.newest))
+    learner = learner._replace(model=learner.model._replace(ensemble=ensemble))
     return work._replace(state=work.state._replace(learner=learner), newest=newest)
 
 
-def _as_words(tree: Any) -> tuple[UInt32[Array, "words"], Callable[[UInt32[Array, "words"]], Any]]:
-    """Packs a tree into one message; also returns the function that unpacks it.
+def _from_both(tree: Any) -> tuple[Any, Any]:
+    """Returns the tree of the core that learns the model, and that of the other, on both cores.
 
-    One message, because independent messages may leave the cores in different orders, and then each
-    core waits for the other forever.
+    It is sent as one message: independent messages may leave the cores in different orders, and
+    then each core waits for the other forever.
     """
     words, unravel = ravel_pytree(jax.tree.map(lambda leaf: jax.lax.bitcast_convert_type(leaf, jnp.uint32), tree))
-    back = lambda leaf, own: jax.lax.bitcast_convert_type(own, leaf.dtype)  # noqa: E731
-    return words, lambda heard: jax.tree.map(back, tree, unravel(heard))
+    heard = jax.lax.ppermute(words, AXIS, [(MODEL, VALUES), (VALUES, MODEL)])
+    own = jax.lax.axis_index(AXIS) == MODEL
+
+    def unpacked(words: UInt32[Array, "words"]) -> Any:
+        return jax.tree.map(lambda a, b: jax.lax.bitcast_convert_type(b, a.dtype), tree, unravel(words))
+
+    return unpacked(jnp.where(own, words, heard)), unpacked(jnp.where(own, heard, words))

@@ -81,11 +81,11 @@ class Done(NamedTuple):
     updates: Array
 
 
-Block = tuple[Array, ExplorationDraws, StepDraws]  # indices of decisions, and their random numbers
+Decisions = tuple[Array, ExplorationDraws, StepDraws]  # indices of decisions, and their random numbers
 
 
 def learn_block(
-    agent: Any, env: Environment, sensor: Noise, carry: tuple[Any, LoopState], block: Block
+    agent: Any, env: Environment, sensor: Noise, carry: tuple[Any, LoopState], block: Decisions
 ) -> tuple[tuple[Any, LoopState], StepInfo]:
     """Runs a block of decisions with learning.
 
@@ -145,14 +145,14 @@ def _at(block: Any, number: Int[Array, ""] | int) -> Any:
     return jax.tree.map(lambda leaf: leaf[jnp.minimum(number, len(leaf) - 1)], block)
 
 
-def _lesson(agent: Any, block: Block, buffer: Replay, number: Int[Array, ""] | int) -> tuple[Transition, Any]:
+def _lesson(agent: Any, block: Decisions, buffer: Replay, number: Int[Array, ""] | int) -> tuple[Transition, Any]:
     """Returns a batch of the block, and the random numbers of its update."""
     each = agent.config.train.updates
     index, _, draws = _at(block, number // each)
     return lesson(agent, buffer, draws, number % each, index)
 
 
-def _due(agent: Any, block: Block, capacity: int, done: Done) -> Done:
+def _due(agent: Any, block: Decisions, capacity: int, done: Done) -> Done:
     """Marks the parts of the work that are due; the model may have to wait for a new transition."""
     each, decisions = agent.config.train.updates, len(block[0])
     decision = done.fits // each

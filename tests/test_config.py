@@ -182,7 +182,7 @@ LAYERS = [
         "moca.pages",
     },
     {"moca.moments", "moca.nets", "moca.replay", "moca.envs", "moca.exploration", "moca.devices", "moca.pytrees"},
-    {"moca.critic", "moca.dynamics", "moca.propagation", "moca.values", "moca.width"},
+    {"moca.critic", "moca.dynamics", "moca.values", "moca.width"},
     {
         "moca.backup",
         "moca.belief",
@@ -196,7 +196,7 @@ LAYERS = [
         "moca.horizons",
     },
     {"moca.agents"},
-    {"moca.noise_levels", "moca.smoothing"},
+    {"moca.noise_levels"},
     {"moca.loop", "moca.extending"},
     {"moca.evaluation"},
     {"moca.drivers"},

@@ -13,7 +13,6 @@ from moca import config
 from moca import moments as mm
 from moca.diagnostics import describe_model
 from moca.dynamics import GaussianEnsemble, bootstrap, update_statistics
-from moca.propagation import propagate
 from moca.replay import Transition
 
 
@@ -156,37 +155,3 @@ def test_the_likelihood_allows_for_known_noise(covariance):
             # In units of the spread and per dimension, without the constant.
             expected = (exact - 1.5 * np.log(2 * np.pi) - np.log(unit).sum()) / 3
             np.testing.assert_allclose(found[k, n], expected, rtol=1e-3, atol=1e-4)
-
-
-@pytest.mark.parametrize("activation", ["gelu", "erf"])
-def test_a_belief_goes_through_the_ensemble(activation):
-    """Moments by matching against samples of the state, each pushed through the members."""
-    settings = config.DynamicsConfig(members=2, width=16, depth=2, activation=activation)
-    root = np.array([[0.3, 0.0, 0.0], [0.1, 0.4, 0.0], [0.0, -0.1, 0.2]], np.float32)
-    belief, action = mm.Gaussian(jnp.array([0.2, -0.5, 0.4]), jnp.asarray(root @ root.T)), jnp.array([0.3])
-
-    @jax.jit
-    def made():
-        ensemble = GaussianEnsemble(jax.random.key(0), settings, 3, 1)
-        seen = jax.random.normal(jax.random.key(1), (256, 3)) * jnp.array([1.0, 2.0, 0.5]) + 0.3
-        statistics = update_statistics(ensemble.statistics, seen, 0.1 * seen + 0.2)
-        ensemble = eqx.tree_at(lambda e: e.statistics, ensemble, statistics)
-        states, one = belief.sample(jax.random.key(2), 40_000), ensemble.predict(belief.mean, action)
-        each = ensemble.predict_batch(states, jnp.broadcast_to(action, (len(states), 1))).components.mean
-        return ensemble, each, one.components.variance, one.mean
-
-    ensemble, each, own, mean = made()
-    through, each = jax.jit(lambda e, b: propagate(e, b, action)), np.asarray(each)
-    matched = jax.device_get(through(ensemble, belief).components)
-    for k in range(2):
-        spread = np.cov(each[:, k].T)
-        np.testing.assert_allclose(matched.mean[k], each[:, k].mean(0), atol=0.01)
-        np.testing.assert_allclose(matched.covariance[k] - np.diag(np.asarray(own)[k]), spread, atol=0.01)
-    exact = through(ensemble, mm.Gaussian(belief.mean, jnp.zeros((3, 3))))
-    np.testing.assert_allclose(exact.mean, mean, atol=1e-5)
-
-
-def test_silu_has_no_closed_form_and_says_so():
-    ensemble = GaussianEnsemble(jax.random.key(0), config.DynamicsConfig(members=2, width=4), 3, 1)
-    with pytest.raises(ValueError, match="silu have no closed form: set dynamics"):
-        propagate(ensemble, mm.Gaussian(jnp.zeros(3), jnp.eye(3)), jnp.zeros(1))

@@ -143,7 +143,7 @@ def test_the_target_is_the_weighted_sum_of_the_textbooks():
         def ask():
             predictions = agent.predict(state, stored, key)
             ahead = follow(world, one_gaussian, predictions, None, GAMMA, H, key)
-            mixed = agent._targets(state, stored, predictions, state.targets, key)
+            mixed = agent._targets(state, stored, predictions, key)
             return mixed, ahead.variance(state.targets)
 
         (found, info), variance = ask()
@@ -172,7 +172,7 @@ def test_the_critics_learn_from_mixed_targets(agent):
         bounded = stored._replace(action=probes.Drift().from_bounds(stored.action))
         learned = state._replace(reward=after.reward)
         predictions = made.predict(learned, bounded, draws.prediction)
-        return after, info, made._targets(learned, bounded, predictions, state.targets, draws.prediction)
+        return after, info, made._targets(learned, bounded, predictions, draws.prediction)
 
     after, info, (target, found) = both()
     horizon = found["weighted_horizon"]

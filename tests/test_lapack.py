@@ -18,7 +18,6 @@ FILTER = {"agent": "moca", "belief__filter": True, "belief__noise": "learned", "
     "settings",
     [
         FILTER,
-        pytest.param({**FILTER, "belief__smoothing": True}, marks=pytest.mark.slow),
         pytest.param({**FILTER, "dynamics__covariance": "full"}, marks=pytest.mark.slow),
         {"agent": "moca", "dynamics__covariance": "full", "critic__curvature": "full"},
         pytest.param({"agent": "bnaf", "critic__curvature": "full", "critic__head": "slope"}, marks=pytest.mark.slow),

@@ -111,3 +111,12 @@ def test_settings_are_listed_at_once():
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=10)
     assert run.stdout.splitlines()[-1] == "set()"
+
+
+@pytest.mark.parametrize(("name", "off", "on"), [("value.encoder", 0, 2), ("belief.smoothing", False, True)])
+def test_a_setting_that_was_removed_is_read_if_it_was_off(name, off, on):
+    """Run directories of earlier versions name every setting."""
+    section, _, inner = name.partition(".")
+    assert c.from_json(json.dumps({"agent": "sac", section: {inner: off}})) == c.override(c.Config(), {"agent": "sac"})
+    with pytest.raises(c.ConfigError, match=f"there is no setting '{name}'"):
+        c.from_json(json.dumps({"agent": "sac", section: {inner: on}}))

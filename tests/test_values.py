@@ -7,7 +7,7 @@ import pytest
 
 from moca import config
 from moca import moments as mm
-from moca.critic import Encoded, closed_part, descend, first, freeze, twin, value_rates
+from moca.critic import descend, first, freeze, twin, value_rates
 from moca.nets import ADAM
 from moca.values import make_value
 
@@ -51,19 +51,9 @@ def test_only_the_paper_s_rbf_is_frozen(kind):
     assert (float(rates.centers) == 0) == (kind == "rbf")
 
 
-def test_an_encoder_is_shared_and_what_stands_behind_it_is_closed_form():
-    made, settings = value("erf", encoder=3)
-    assert isinstance(made, Encoded)
-    assert (made.dimension, closed_part(made).dimension) == (2, 3)
+def test_twins_share_their_bases():
+    made, _ = value("erf")
     both = twin(made)
-    assert both.inner.weights.shape == (2, 12)
-    assert [leaf.shape for leaf in both.encoder.weights] == [leaf.shape for leaf in made.encoder.weights]
+    assert both.weights.shape == (2, 12)
+    assert both.directions.shape == made.directions.shape
     assert jax.tree.structure(first(both)) == jax.tree.structure(made)
-    rates = value_rates(made, settings)
-    assert all(float(rate) == np.float32(0.01) for rate in jax.tree.leaves(rates.encoder))
-    np.testing.assert_allclose(rates.inner.weights, 0.1)
-    s = jnp.array([0.4, -0.3])
-    assert float(jnp.abs(made.encode(s)).max()) < 1
-    np.testing.assert_allclose(made(s), made.inner(made.encode(s)))
-    with pytest.raises(TypeError, match="no closed form"):
-        mm.expectation(mm.DiagonalGaussian(s, jnp.ones(2)), made)

@@ -47,7 +47,6 @@ def test_v_has_a_range_for_the_width():
     ("settings", "message"),
     [
         ({"belief__filter": False}, "needs belief.filter = true: an observation alone has no width"),
-        ({"value__encoder": 2, "value__basis_lr": 1e-3}, "cannot be combined with value.encoder yet"),
         ({"sensor__history": 2}, "cannot be combined with sensor.history yet"),
         ({"plan__horizon": 2}, "cannot be combined with plan.horizon = 2 yet"),
         ({"agent": "moca-plan"}, "cannot be combined with agent = moca-plan yet"),

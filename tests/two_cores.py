@@ -30,7 +30,7 @@ CASES = {
         FILTER | {"train.capacity": 24, "train.batch": 8, "train.updates": 2},
     ),
     "samples, and episodes that end": (probes.Discounted(), {"agent": "moca-mc", "dynamics.samples": 2}),
-    "sac with a filter": (probes.Drift(), {"agent": "sac", **FILTER, "belief.smoothing": True}),
+    "sac with a filter": (probes.Drift(), {"agent": "sac", **FILTER}),
     "a sensor that is late and drops samples": (
         probes.Drift(),
         FILTER | {"sensor.drop": 0.2, "sensor.delay": 2, "sensor.stick": 0.1},
@@ -43,7 +43,6 @@ SETTINGS = {
     "somebody else's": {"agent": "other"},
     "no model": {"agent": "bnaf"},
     "wide": {"dynamics.width": 256},
-    "latent": {"value.encoder": 2},
 }
 
 

@@ -20,7 +20,6 @@ from moca.config import Config
 from moca.dynamics import GaussianEnsemble, ModelState, linearised, noise_variance
 from moca.envs.environment import Spaces, make_noise
 from moca.nets import matmul
-from moca.propagation import means_over
 from moca.replay import Late, pack, unpack
 from moca.width import log_width
 
@@ -77,25 +76,6 @@ def predict(
     mixture, derivative = linearised(ensemble, belief.mean, action)
     carried = matmul(matmul(derivative, cast(Array, belief.covariance)), derivative.T)
     mean, aleatoric, epistemic = mm.decompose(mixture, full=True)
-    return Belief(mean, carried + aleatoric + epistemic), carried
-
-
-def predict_by_moments(
-    ensemble: GaussianEnsemble, belief: Belief, action: Float[Array, "act"]
-) -> tuple[Belief, Float[Array, "obs obs"]]:
-    """Returns the same, by the moments of every member's mean over s in place of its derivative.
-
-    Mean and covariance of a member's mean are exact for one hidden layer, and matched layer by
-    layer for more. Its own variance is taken at the mean of the belief [choice]. The prior then has
-    the mean and covariance over s and members together. The covariance inherited from s is the
-    members' average covariance over s, which is positive. Another part of the prior is the
-    disagreement of their expected means; the target uses that at the mean of s in its place.
-    """
-    both = cast(Array, belief.covariance)
-    over = means_over(ensemble, mm.Gaussian(belief.mean, (both + both.T) / 2), action)
-    known = ensemble.predict(belief.mean, action)
-    mean, carried, epistemic = mm.decompose(mm.GaussianMixture(known.weights, over))
-    aleatoric = mm.decompose(known, full=True).aleatoric
     return Belief(mean, carried + aleatoric + epistemic), carried
 
 
@@ -303,8 +283,7 @@ class KalmanFilter(BeliefFilter):
         model's first batch its last value.
         """
         alone = self._without_model(model, belief, measured, missing)
-        foresee = predict_by_moments if self.config.belief.propagation == "moments" else predict
-        prior, spread = foresee(model.ensemble, belief, self.env.from_bounds(action))
+        prior, spread = predict(model.ensemble, belief, self.env.from_bounds(action))
         noise = self.noise_variance(model, prior.mean)
         if missing is not None:
             noise, measured = jnp.where(missing, jnp.inf, noise), jnp.where(missing, prior.mean, measured)

@@ -26,7 +26,7 @@ from moca.moments.propagation import moments_of
 from moca.nets import MLP
 
 T = TypeVar("T")
-SHARED = ("basis", "positive", "encoder")  # roles of arrays shared by twins
+SHARED = ("basis", "positive")  # roles of arrays shared by twins
 
 
 class ActionSlice(NamedTuple):
@@ -173,33 +173,6 @@ def box_maximiser(P: Float[Array, "act act"], vertex: Float[Array, "act"], sweep
     return jnp.where(free, vertex + solve(system, right), rough)
 
 
-class Encoded(mm.Function):
-    """V(s) = f(z) with z = tanh(encoder(s)); the paper leaves this to future work.
-
-    V has no closed form under a Gaussian over s. But f has one under a Gaussian over z, which the
-    latent model predicts.
-    """
-
-    encoder: MLP = mm.role("encoder")
-    inner: mm.Function  # type: ignore[misc]
-
-    @property
-    def dimension(self) -> int:
-        return self.encoder.weights[0].shape[-1]
-
-    def encode(self, x: Float[Array, "d"]) -> Float[Array, "latent"]:
-        """Returns the latent state."""
-        return jnp.tanh(self.encoder(x))
-
-    def _evaluate(self, x: Float[Array, "d"]) -> Float[Array, ""]:
-        return self.inner(self.encode(x))
-
-
-def closed_part(value: mm.Function) -> Any:
-    """Returns the part of V with a closed form: V itself, or the function behind an encoder."""
-    return value.inner if isinstance(value, Encoded) else value
-
-
 def twin(value: mm.Function) -> mm.Function:
     """Stacks two copies of `value` along a new axis of all arrays except the shared bases."""
     return _map_roles(lambda role, leaf: leaf if role in SHARED else jnp.stack([leaf, leaf]), value)
@@ -226,13 +199,7 @@ def freeze(value: mm.Function, settings: config.ValueConfig) -> mm.Function:
 def value_rates(value: mm.Function, settings: config.ValueConfig) -> mm.Function:
     """Returns a learning rate for each array of `value`, in the same structure."""
     learned = 0.0 if settings.kind == "rbf" else settings.basis_lr
-    rates = {
-        "linear": settings.lr,
-        "constant": settings.constant_lr,
-        "basis": learned,
-        "positive": learned,
-        "encoder": settings.basis_lr,
-    }
+    rates = {"linear": settings.lr, "constant": settings.constant_lr, "basis": learned, "positive": learned}
     return _map_roles(lambda role, leaf: jnp.asarray(rates[role]), value)
 
 

@@ -21,7 +21,7 @@ from moca import moments as mm
 from moca.envs.history import History
 from moca.moments.linear import solve, whiten
 from moca.nets import ADAM, MLP, copies, descend, matmul, stacked
-from moca.replay import Transition, smoothed, variances
+from moca.replay import Transition, variances
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "silu": jax.nn.silu,
@@ -307,9 +307,8 @@ def fit(
     of the observation noise. The target is then the measured next observation, and the likelihood
     accounts for the noise and for the uncertainty of s. A noisy observation would be a biased
     input; the mean of a belief is not, because its error is uncorrelated with it. Dimensions that
-    are `missing` are not fitted [choice]. Where the batch has pairs, these are fitted instead.
+    are `missing` are not fitted [choice].
     """
-    batch, noise = smoothed(batch, noise)
     history, gaps = model.ensemble.history, batch.missing
     if gaps is not None and history is not None:
         gaps = gaps & ~history.hidden  # these are never measured, but follow from what was

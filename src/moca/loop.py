@@ -23,8 +23,7 @@ from moca.envs.environment import Environment, Noise, Spaces, Step
 from moca.envs.sensors import make_sensor
 from moca.exploration import ExplorationDraws, Explore
 from moca.noise_levels import learn_noise
-from moca.replay import Pair, Replay, Transition
-from moca.smoothing import with_smoothed
+from moca.replay import Replay, Transition
 
 BLOCK = 100  # the most successive steps whose random numbers are drawn at once
 SensorAndBelief = tuple[Any, Belief]  # the sensor's state, and the belief
@@ -195,8 +194,7 @@ def follow(
     if (late := late_part(belief, after)) is not None:
         kept = jnp.where(late.arrived > 0, cast(Array, kept), jnp.nan)
     ended, widths = terminated.astype(reward.dtype), [width(agent.config, each) for each in (belief, after)]
-    found = Transition(belief.mean, action, reward, mean, ended, kept, spread, late, widths[0], widths[1])
-    return after, found._replace(pair=Pair.unknown(after.mean)) if agent.layout.smoothed else found
+    return after, Transition(belief.mean, action, reward, mean, ended, kept, spread, late, *widths)
 
 
 def _gaps(agent: Agent, measured: Float[Array, "obs"]) -> dict[str, Bool[Array, "obs"]]:
@@ -247,10 +245,16 @@ def interact(
     return env_state, state._replace(belief=belief, sensor=sensor_state), transition
 
 
-def batches(agent: Agent, buffer: Replay, words: UInt32[Array, "*n"], index: Int[Array, ""]) -> Transition:
-    """Returns batches from the transitions stored up to the `index`-th step, by random words."""
+def update_inputs(
+    agent: Agent, buffer: Replay, draws: StepDraws, number: Int[Array, ""] | int, index: Int[Array, ""]
+) -> tuple[Transition, Any]:
+    """Returns a batch, and further random numbers, for one of the updates of the `index`-th step.
+
+    The batch is drawn from what is stored up to that step.
+    """
+    words, drawn = jax.tree.map(lambda leaf: leaf[number], (draws.batch_words, draws.update_draws))
     stored = replay.sample(buffer, words, index + 1, agent.layout)
-    return replay.with_gaps(stored) if agent.gaps else stored
+    return (replay.with_gaps(stored) if agent.gaps else stored), drawn
 
 
 def learn(
@@ -265,8 +269,7 @@ def learn(
     buffer = replay.add(state.replay, index, transition)
 
     def update(learner: Any, number: Int[Array, ""] | int) -> tuple[Any, Info]:
-        words, drawn = jax.tree.map(lambda leaf: leaf[number], (draws.batch_words, draws.update_draws))
-        return agent.update(learner, batches(agent, buffer, words, index), drawn)
+        return agent.update(learner, *update_inputs(agent, buffer, draws, number, index))
 
     def add(number: Int[Array, ""], carry: tuple[Any, Info]) -> tuple[Any, Info]:
         learner, info = update(carry[0], number)
@@ -311,13 +314,12 @@ def finish_episode(
         metrics["missing_share"] = jnp.mean(cast(Array, episode.missing))
     metrics |= agent.diagnose(before.learner, state.learner, episode, episode_keys(before, number).diagnose)
     learner = state.learner._replace(model=learn_noise(agent, state.learner, state.replay, indices, number))
-    buffer = with_smoothed(agent, learner, state.replay, indices, number, episode_keys(before, number).diagnose)
     diverged = jnp.where(before.diverged > 0, before.diverged, cause(learner, episode, metrics))
     learner = jax.tree.map(lambda new, old: jnp.where(diverged > 0, old, new), learner, before.learner)
     metrics |= {"train_return": totals.reward}
     metrics = {name: jnp.where(diverged > 0, jnp.nan, value) for name, value in metrics.items()}
     metrics["diverged"] = diverged.astype(jnp.float32)
-    return RunState(learner, diverged, buffer, before.key), metrics
+    return RunState(learner, diverged, state.replay, before.key), metrics
 
 
 def evaluation_due(config: Config, number: Any) -> Any:

@@ -9,8 +9,6 @@ import jax
 
 from moca.config import AGENTS, Config, ConfigError
 
-MODELS = ("model", "latent")  # fields of a learner whose size depends on dynamics.*
-
 
 def refuse_too_large(config: Config, state: Any, runs: int, observed: int, acted: int) -> None:
     """Raises if the runs need more memory than there is; the message says which setting to lower.
@@ -41,7 +39,7 @@ def _of_state(config: Config, state: Any) -> dict[str, int]:
     networks = "sac.width" if config.agent == "sac" else "critic.width or value.bases"
     parts = {"train.capacity": _bytes(state.replay)}
     for name, field in learner.items():
-        what = "dynamics.width or dynamics.members" if name in MODELS else networks
+        what = "dynamics.width or dynamics.members" if name == "model" else networks
         what = "plan.bases" if name == "reward" else what
         parts[what] = parts.get(what, 0) + _bytes(field)
     return parts

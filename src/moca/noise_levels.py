@@ -66,7 +66,7 @@ def learn_noise(
     model, belief = learner.model, agent.config.belief
     if belief.noise == "known" or not agent.filter.keeps_covariance:
         return model
-    _, episodes = newest(agent, replay, indices, number)
+    episodes = newest(agent, replay, indices, number)
     size = agent.env.measured_size
     known, unknown = (
         jax.tree.map(lambda x: x.mean(0), jax.vmap(lambda rows, by=by: apparent_noise(rows, size, by))(episodes))
@@ -83,10 +83,8 @@ def learn_noise(
     return jax.tree.map(lambda a, b: jnp.where(model.ensemble.statistics.batches > 0, a, b), trained, untrained)
 
 
-def newest(
-    agent: Agent, replay: Replay, indices: Int[Array, "steps"], number: Int[Array, ""]
-) -> tuple[Int[Array, "episodes"], Transition]:
-    """Returns how far back each of the newest episodes is, and what the sensor saw in them.
+def newest(agent: Agent, replay: Replay, indices: Int[Array, "steps"], number: Int[Array, ""]) -> Transition:
+    """Returns what the sensor saw in the newest episodes, along a leading axis.
 
     Early in a run, its first episode is there several times.
     """
@@ -94,7 +92,7 @@ def newest(
     older = jnp.minimum(jnp.arange(EPISODES), jnp.minimum(number, len(replay) // steps - 1))
     episodes = read(replay, indices - older[:, None] * steps, agent.layout)
     episodes = sensed(with_gaps(episodes))
-    return older, episodes._replace(action=agent.env.from_bounds(episodes.action))
+    return episodes._replace(action=agent.env.from_bounds(episodes.action))
 
 
 def apparent_noise(rows: Transition, size: int, actions_known: bool) -> tuple[Float[Array, "obs"], Float[Array, "obs"]]:

@@ -23,19 +23,6 @@ class Late(NamedTuple):
     arrived: Float[Array, "*n"]  # 0 at the start of an episode, while no measurement has arrived
 
 
-class Pair(NamedTuple):
-    """A draw of s and s′ given all observations of the episode: see `smoothed`."""
-
-    observation: Float[Array, "*n obs"]
-    next_observation: Float[Array, "*n obs"]
-    known: Float[Array, "*n"]  # 0 until the episode has ended
-
-    @staticmethod
-    def unknown(like: Float[Array, "obs"]) -> "Pair":
-        """Returns what is stored until the episode has ended."""
-        return Pair(jnp.zeros_like(like), jnp.zeros_like(like), jnp.zeros((), like.dtype))
-
-
 class Transition(NamedTuple):
     """(s, a, r, s′, d), one or many along leading axes.
 
@@ -52,7 +39,6 @@ class Transition(NamedTuple):
     late: Late | None = None  # with a filter and a delay: the step whose outcome was measured
     width: Float[Array, "*n obs"] | None = None  # with belief.width: that of the belief over s, see `moca.width`
     next_width: Float[Array, "*n obs"] | None = None  # and over s′
-    pair: Pair | None = None  # with belief.smoothing: what the model is fitted to
     missing: Bool[Array, "*n obs"] | None = None  # dimensions of s′ that were not measured: see `with_gaps`
     action_variance: Float[Array, "*n act"] | None = None  # if imagined actions are distributions; `action` is the mean
 
@@ -69,7 +55,6 @@ class Layout(NamedTuple):
     late: bool = False
     correlated: bool = False  # whether stored covariances are full, and not diagonals
     wide: bool = False  # whether the widths of beliefs are stored
-    smoothed: bool = False  # whether draws of smoothed states are stored
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -77,8 +62,7 @@ class Layout(NamedTuple):
         seen, acted = self.observation, self.action
         packed = seen * (seen + 1) // 2 if self.correlated else seen
         sizes = (seen, acted, 1, seen, 1) + self.filtered * (seen, packed)
-        sizes += self.late * (seen, acted, seen, packed, 1) + self.wide * (seen, seen)
-        return sizes + self.smoothed * (seen, seen, 1)
+        return sizes + self.late * (seen, acted, seen, packed, 1) + self.wide * (seen, seen)
 
 
 def empty(capacity: int, layout: Layout) -> Replay:
@@ -143,16 +127,7 @@ def read(replay: Replay, indices: Int[Array, "*n"], layout: Layout) -> Transitio
     if layout.late:
         before, sent, after, spread, arrived = rest[2:7]
         found = found._replace(late=Late(before, sent, after, spread, arrived[..., 0]))
-    if layout.smoothed:
-        *rest, before, after, known = rest
-        found = found._replace(pair=Pair(before, after, known[..., 0]))
     return found._replace(width=rest[-2], next_width=rest[-1]) if layout.wide else found
-
-
-def with_pairs(replay: Replay, indices: Int[Array, "*n"], pairs: Pair) -> Replay:
-    """Returns the buffer with these pairs in some of its rows: a pair is the end of a row."""
-    columns = jnp.concatenate([pairs.observation, pairs.next_observation, pairs.known[..., None]], axis=-1)
-    return replay.at[indices % len(replay), -columns.shape[-1] :].set(columns)
 
 
 def with_gaps(transition: Transition) -> Transition:
@@ -183,28 +158,6 @@ def sensed(transition: Transition) -> Transition:
         observation, action, transition.reward, next_observation, restarts, transition.measured, spread,
         missing=transition.missing,
     )  # fmt: skip
-
-
-def smoothed(
-    transition: Transition, noise: Float[Array, "n obs"] | None
-) -> tuple[Transition, Float[Array, "n obs"] | None]:
-    """Returns transitions and noise for a model that is fitted to pairs where these are known.
-
-    A draw of s and s′ is complete and has no noise. On average over draws, its likelihood is the
-    expected one of the smoothed states.
-    """
-    if transition.pair is None or noise is None:
-        return transition, noise
-    before, after, known = transition.pair
-    drawn, gaps = known[..., None] > 0, transition.missing
-    change = lambda new, old: jnp.where(drawn, new, old)  # noqa: E731
-    return transition._replace(
-        observation=change(before, transition.observation),
-        next_observation=change(after, transition.next_observation),
-        measured=change(after, transition.measured),
-        spread=change(0, transition.spread),
-        missing=None if gaps is None else gaps & ~drawn,
-    ), change(0, noise)
 
 
 def with_width(transition: Transition) -> Transition:

@@ -141,9 +141,9 @@ def fit_reward(
 def _settings(config: Config, size: int) -> ValueConfig:
     """Returns the settings of the learned reward as those of a V over `size` standard numbers.
 
-    The lengthscale is √(d/2), as behind an encoder [choice].
+    The lengthscale is √(d/2) [choice].
     """
     plan = config.plan
     ranges: Any = {"low": (-REACH,) * size, "high": (REACH,) * size, "lengthscales": ((size / 2) ** 0.5,) * size}
     rates: Any = {"lr": plan.lr, "basis_lr": plan.basis_lr, "constant_lr": 0.0}
-    return dataclasses.replace(config.value, kind=plan.reward, bases=plan.bases, encoder=0, **ranges, **rates)
+    return dataclasses.replace(config.value, kind=plan.reward, bases=plan.bases, **ranges, **rates)

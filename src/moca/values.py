@@ -1,36 +1,22 @@
 """The function classes for V that a config can name. V is zero everywhere before training."""
 
-import dataclasses
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 from moca import config
 from moca import moments as mm
-from moca.critic import Encoded
 from moca.envs.environment import refuse_other_count
-from moca.nets import MLP
 
 
-def make_value(
-    settings: config.ValueConfig, observation_size: int, key: Key[Array, ""], width: int = 64
-) -> mm.Function:
+def make_value(settings: config.ValueConfig, observation_size: int, key: Key[Array, ""]) -> mm.Function:
     """Returns V of the configured class, with bases drawn from `key` and zero weights [choice].
 
     RBF centres are uniform within the bounds [App. B.4], and all bases share one diagonal of
     lengthscales [App. B.5]; learned bases have separate ones. Frequencies and directions are
-    Gaussian in units of the lengthscales. `width` is the width of the encoder's two layers.
+    Gaussian in units of the lengthscales.
     """
     refuse_other_count("value.low", settings.low, observation_size)
-    if settings.encoder:
-        encoder_key, key = jax.random.split(key)
-        size = settings.encoder
-        # Within the range of tanh. In eight dimensions the lengthscale is two [choice].
-        latent: Any = {"low": (-1.0,) * size, "high": (1.0,) * size, "lengthscales": ((size / 2) ** 0.5,) * size}
-        inner = make_value(dataclasses.replace(settings, encoder=0, **latent), size, key)
-        return Encoded(MLP(encoder_key, (observation_size, width, width, size)), inner)
     return config.VALUES[settings.kind]()(settings, observation_size, key)
 
 

@@ -270,9 +270,8 @@ FILTERED = [
     {"dynamics__covariance": "full", "critic__curvature": "full", "critic__head": "slope", "value__kind": "erf"},
     {"agent": "sac"},
     {"belief__noise": "learned"},
-    {"value__encoder": 3, "value__kind": "rbf", "value__basis_lr": 1e-3},
     {"agent": "bnaf"},
-    {"agent": "moca-mc", "value__encoder": 3, "value__kind": "erf", "value__basis_lr": 1e-3},
+    {"agent": "moca-mc", "value__kind": "erf", "value__basis_lr": 1e-3},
 ]
 
 
@@ -293,7 +292,6 @@ def test_every_agent_learns_on_a_belief(settings):
         if np.abs(np.asarray(new, float) - np.asarray(old, float)).max() > 0
     }
     assert "model" in changed
-    assert ("latent" in changed) == ("value__encoder" in settings)
     moved = np.abs(np.asarray(trainer.learners.model.noise.constant) - start.model.noise.constant).max() > 0
     assert moved == (settings.get("belief__noise") == "learned")
 

@@ -69,11 +69,10 @@ def learned(config, env, count):
     if config.agent != "sac":
         values = (learners.critics.value, learners.targets)
         learners = eqx.tree_at(lambda s: (s.critics.value, s.targets), learners, jax.tree.map(more, values))
-    for name in ("model", "latent"):
-        if getattr(learners, name, None) is not None:
-            mean, spread = more(getattr(learners, name).ensemble.statistics.mean), np.array([[0.8], [0.2]], np.float32)
-            known = Statistics(jnp.ones(count), mean, mean**2 + spread**2)
-            learners = eqx.tree_at(lambda s, name=name: getattr(s, name).ensemble.statistics, learners, known)
+    if learners.model is not None:
+        mean, spread = more(learners.model.ensemble.statistics.mean), np.array([[0.8], [0.2]], np.float32)
+        known = Statistics(jnp.ones(count), mean, mean**2 + spread**2)
+        learners = eqx.tree_at(lambda s: s.model.ensemble.statistics, learners, known)
     return learners
 
 
@@ -216,7 +215,7 @@ def test_gaps_and_shares_are_those_of_the_metrics(make):
         ),
         (
             "moca-mc",
-            {"value__encoder": 2, "value__basis_lr": 1e-3, "value__kind": "rbf-learned"},
+            {"value__basis_lr": 1e-3, "value__kind": "rbf-learned"},
             {"vertex", "expected"},
             [],
         ),

@@ -44,7 +44,7 @@ class Agent(eqx.Module):
         _refuse_other(own, config)
         self.filter = for_sensor(own, config, env)
         filtered, late = self.filter.keeps_covariance, config.sensor.delay > 0
-        kind = (filtered, filtered and late, self.filter.correlated, config.belief.width, config.belief.smoothing)
+        kind = (filtered, filtered and late, self.filter.correlated, config.belief.width)
         self.layout = Layout(env.observation_size, env.action_size, *kind)
 
     @property
@@ -125,6 +125,5 @@ def _refuse_other(own: BeliefFilter, config: Config) -> None:
     name, belief = type(own).__name__, config.belief
     if own.keeps_covariance and not belief.filter:
         raise ConfigError(f"{name} keeps a covariance, which needs belief.filter = true")
-    for setting, asked in (("width", belief.width), ("smoothing", belief.smoothing)):
-        if asked and not own.keeps_covariance:
-            raise ConfigError(f"belief.{setting} = true needs a filter that keeps a covariance, and {name} does not")
+    if belief.width and not own.keeps_covariance:
+        raise ConfigError(f"belief.width = true needs a filter that keeps a covariance, and {name} does not")

@@ -21,10 +21,8 @@ from moca.agents.agent import Agent, Info
 from moca.backup import bellman_target, cautious, one_each, twin_backups
 from moca.belief import Belief, features
 from moca.critic import (
-    Encoded,
     QuadraticCritic,
     advantages,
-    closed_part,
     descend,
     first,
     freeze,
@@ -53,7 +51,6 @@ class QuadraticState(NamedTuple):
     critics: QuadraticCritic  # two, stacked; they share the bases of V
     targets: mm.Function  # copies of their V, from the last synchronisation
     model: ModelState | None  # None for BNAF without a filter, which does not use a model
-    latent: ModelState | None  # model of the latent state, if V has an encoder and s′ is predicted
     critic_optimiser: optax.OptState
     updates: Int[Array, ""]
     reward: RewardState | None = None  # learned if several steps are planned
@@ -91,22 +88,20 @@ class QuadraticAgent(Agent):
 
         The twins share the bases of V [choice], not its weights.
         """
-        basis_key, critic_key, model_key, latent_key = jax.random.split(key, 4)
+        basis_key, critic_key, model_key, _ = jax.random.split(key, 4)
         config, observed, acted = self.config, self.env.observation_size, self.env.action_size
         inputs = input_size(config, observed)
-        value = make_value(value_settings(config), inputs, basis_key, config.critic.width)
+        value = make_value(value_settings(config), inputs, basis_key)
         critics = stacked(critic_key, 2, lambda k: QuadraticCritic(k, config.critic, value, inputs, acted))
         critics = eqx.tree_at(lambda c: c.value, critics, twin(value))
-        model = latent = None
+        model = None
         if self.predicts or config.belief.filter:
             model = make_model(model_key, config.dynamics, config.belief, observed, acted, self.env.history)
-        if config.value.encoder and self.predicts:
-            latent = make_model(latent_key, config.dynamics, None, config.value.encoder, observed + acted)
         # A key of its own, so that an agent that does not plan draws what it always has.
         reward = make_reward(jax.random.fold_in(key, 4), config, self.env) if self.plans else None
         guide = first(critics) if config.plan.horizon > 1 else None
         optimiser, updates = ADAM.init(critics), jnp.zeros((), jnp.int32)
-        return QuadraticState(critics, critics.value, model, latent, optimiser, updates, reward, guide)
+        return QuadraticState(critics, critics.value, model, optimiser, updates, reward, guide)
 
     def act(
         self, state: QuadraticState, observation: Float[Array, "obs"], explore: Explore | None = None
@@ -142,18 +137,15 @@ class QuadraticAgent(Agent):
         return state, info | more
 
     def fit_model(self, state: QuadraticState, batch: Transition, draws: QuadraticDraws) -> tuple[QuadraticState, Info]:
-        """Takes one gradient step of the ensemble and of the latent model [Alg. 1 l. 8]."""
+        """Takes one gradient step of the ensemble [Alg. 1 l. 8]."""
         if state.model is None:
             return state, {}
-        own, batch = (each._replace(action=self.env.from_bounds(each.action)) for each in (sensed(batch), batch))
-        noise = self.filter.noise_variance(state.model, own.next_observation)
+        batch = sensed(batch)
+        batch = batch._replace(action=self.env.from_bounds(batch.action))
+        noise = self.filter.noise_variance(state.model, batch.next_observation)
         lr = decayed(self.config, self.config.dynamics.lr, state.updates)
-        model, nll = fit(state.model, lr, own, draws.multiplicity, noise)
-        state, info = state._replace(model=model), {"dynamics_nll": nll}
-        if state.latent is not None:
-            latent, info["latent_nll"] = fit(state.latent, lr, self._latent(state, batch), draws.multiplicity)
-            state = state._replace(latent=latent)
-        return state, info
+        model, nll = fit(state.model, lr, batch, draws.multiplicity, noise)
+        return state._replace(model=model), {"dynamics_nll": nll}
 
     def fit_values(
         self, state: QuadraticState, batch: Transition, draws: QuadraticDraws
@@ -177,8 +169,7 @@ class QuadraticAgent(Agent):
             unknown = disagreement(cast(ModelState, state.model).ensemble, batch.observation, batch.action)
             batch = batch._replace(reward=batch.reward + curiosity_left(self.config, state.updates) * unknown)
             found["disagreement"] = unknown.mean()
-        values = closed_part(state.targets) if self.predicts else state.targets
-        target, ahead = self._targets(state, batch, predictions, values, key)
+        target, ahead = self._targets(state, batch, predictions, key)
         state, info = self._fit_critics(state, with_width(batch), target)
         return self._sync_targets(state), info | found | ahead
 
@@ -192,7 +183,6 @@ class QuadraticAgent(Agent):
         state: QuadraticState,
         batch: Transition,
         predictions: mm.Distribution,
-        values: mm.Function,
         key: Key[Array, ""],
     ) -> tuple[Float[Array, "n"], Info]:
         """Returns the targets of a batch, at the horizon or mixed over all horizons up to it.
@@ -202,17 +192,17 @@ class QuadraticAgent(Agent):
         zero; further terminations are not predicted [choice].
         """
         if (plan := self.config.plan).horizon == 1:
-            return self.target(batch, predictions, values), {}
+            return self.target(batch, predictions, state.targets), {}
         rule, gamma = self.rule, self.config.train.gamma
         world = self.world(state)._replace(critic=cast(QuadraticCritic, state.guide))
         key = jax.random.fold_in(key, 1)
         if plan.weights == "variance":
             ahead = follow(world, rule, predictions, batch.spread, gamma, plan.horizon, key)
-            target, horizon = ahead.mixed(batch, values, self.target)
+            target, horizon = ahead.mixed(batch, state.targets, self.target)
             return target, {"weighted_horizon": horizon}
         rewards, last = look_ahead(world, rule, predictions, batch.spread, gamma, plan.horizon - 1, key)
         batch = batch._replace(reward=batch.reward + (1 - batch.terminated) * rewards)
-        return self.target(batch, last, values), {}
+        return self.target(batch, last, state.targets), {}
 
     def target(
         self, batch: Transition, predictions: mm.Distribution, values: mm.Function, discount: Any = None
@@ -246,26 +236,14 @@ class QuadraticAgent(Agent):
         return jax.vmap(lambda mixture, k: self.rule(mixture, k, samples))(self._mixtures(state, batch), keys)
 
     def _mixtures(self, state: QuadraticState, batch: Transition) -> mm.GaussianMixture:
-        """Returns the ensemble's predictions of V's input: state, belief or latent state."""
+        """Returns the ensemble's predictions of V's input: of the state, or of the belief."""
         model = cast(ModelState, state.model)
-        if state.latent is not None:
-            latent = self._latent(state, batch)
-            return state.latent.ensemble.predict_batch(latent.observation, latent.action)
         mixtures = model.ensemble.predict_batch(batch.observation, batch.action)
         if self.filter.correlated and getattr(self.rule, "from_moments", False):
             mixtures = one_each(mixtures)
         gaps = {} if batch.missing is None else {"missing": batch.missing}
         means = self.filter.anticipate(model, mixtures, batch.spread, **gaps)
         return means if batch.next_width is None else at_width(means, batch.next_width)
-
-    def _latent(self, state: QuadraticState, batch: Transition) -> Transition:
-        """Returns the batch for the latent model, which predicts z′ from z, s and a."""
-        encode = jax.vmap(cast(Encoded, state.targets).encode)
-        s = cast(ModelState, state.model).ensemble.standardised(batch.observation)
-        return Transition(
-            encode(batch.observation), jnp.concatenate([s, batch.action], axis=1), batch.reward,
-            encode(batch.next_observation), batch.terminated,
-        )  # fmt: skip
 
     def _fit_critics(
         self, state: QuadraticState, batch: Transition, target: Float[Array, "n"]
@@ -317,7 +295,7 @@ class QuadraticAgent(Agent):
             states = cast(ModelState, before.model).ensemble.statistics
             info["reward_error"] = before.reward.model.error(states, episode)
         if self.config.agent == "moca-mc":
-            values, gamma = closed_part(after.targets), self.config.train.gamma
+            values, gamma = after.targets, self.config.train.gamma
             # Sequentially: all draws at once would need more memory than the rest of the program.
             draw = lambda k: twin_backups(self.predict(after, episode, k), values)  # noqa: E731
             exact = twin_backups(jax.vmap(mm.moment_match)(self._mixtures(after, episode)), values)
@@ -329,7 +307,7 @@ class QuadraticAgent(Agent):
         least, most = (
             self._mixtures(state, episode._replace(action=jnp.full_like(episode.action, end))) for end in (-1, 1)
         )
-        return stakes(self._mixtures(state, episode), (least, most), closed_part(first(state.targets)))
+        return stakes(self._mixtures(state, episode), (least, most), first(state.targets))
 
 
 def perturbed(

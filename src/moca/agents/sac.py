@@ -5,7 +5,7 @@ settings; ours are those that most implementations share [choice]. Inside the ag
 [−1, 1]; the environment's bounds are applied to its outputs.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -13,10 +13,11 @@ import optax
 from jaxtyping import Array, Float, Int, Key, UInt8
 
 from moca.agents.agent import Agent, Info
-from moca.dynamics import ModelState, bootstrap, fit, make_model
+from moca.agents.quadratic import QuadraticAgent
+from moca.dynamics import ModelState, bootstrap, make_model
 from moca.exploration import Explore
 from moca.nets import ADAM, MLP, decayed, descend, stacked
-from moca.replay import Transition, sensed, with_width
+from moca.replay import Transition, with_width
 from moca.width import input_size
 
 LOG_STD_RANGE = (-5.0, 2.0)
@@ -86,16 +87,7 @@ class SACAgent(Agent):
         state, more = self.fit_values(state, batch, draws)
         return state, info | more
 
-    def fit_model(self, state: SACState, batch: Transition, draws: SACDraws) -> tuple[SACState, Info]:
-        """Takes one gradient step of the filter's model, if there is one."""
-        if state.model is None or draws.multiplicity is None:
-            return state, {}
-        batch = sensed(batch)
-        batch = batch._replace(action=self.env.from_bounds(batch.action))
-        noise = self.filter.noise_variance(state.model, batch.next_observation)
-        lr = decayed(self.config, self.config.dynamics.lr, state.updates)
-        model, nll = fit(state.model, lr, batch, draws.multiplicity, noise)
-        return state._replace(model=model), {"dynamics_nll": nll}
+    fit_model = cast(Any, QuadraticAgent.fit_model)  # of the filter, if there is one
 
     def fit_values(self, state: SACState, batch: Transition, draws: SACDraws) -> tuple[SACState, Info]:
         """Takes one gradient step of critics, actor and temperature, then updates the targets."""

@@ -1,7 +1,6 @@
 """Checks that settings are consistent with each other."""
 
 import math
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from moca.config.checks import INT32, ConfigError, shown, single
@@ -11,8 +10,6 @@ from moca.names import GYMNASIUM, OWN
 
 if TYPE_CHECKING:
     from moca.config.sections import Config
-
-FILTERS = "belief.filter = true"
 
 
 def refuse_unfitting(config: "Config") -> None:
@@ -66,52 +63,34 @@ def _multiple(unit: int, number: int) -> int:
 
 
 def _belief_fits(config: "Config") -> None:
-    belief, sensor = config.belief, config.sensor
-    late = {"sensor.delay": sensor.delay, "sensor.history": sensor.history}
+    belief = config.belief
     if belief.width:
         given = "belief.width = true"
-        _need(belief.filter, given, FILTERS, "an observation alone has no width")
-        _refuse_together(given, {"value.encoder": config.value.encoder, "sensor.history": sensor.history})
+        _need_filter(config, given, "an observation alone has no width")
+        _refuse_history(config, given)
         if name := _planning(config):
             raise ConfigError(f"{given} cannot be combined with {name} yet: use moca without planning")
-    if belief.propagation == "moments":
-        given = "belief.propagation = moments"
-        _need(belief.filter, given, FILTERS, "an observation alone has no covariance to propagate")
-        closed = config.dynamics.activation != "silu"
-        _need(closed, given, "dynamics.activation = gelu or erf", "moments through silu have no closed form")
-        _refuse_together(given, late)
-    if belief.smoothing:
-        given = "belief.smoothing = true"
-        _need(belief.filter, given, FILTERS, "only a filter's beliefs can be smoothed")
-        _refuse_together(given, late)
-        _episodes_fit(config, given)
     if belief.noise == "learned":
         given = "belief.noise = learned"
-        _need(belief.filter, given, FILTERS, "only the filter uses the noise level")
-        _episodes_fit(config, given)
+        _need_filter(config, given, "only the filter uses the noise level")
+        if config.train.capacity < (needed := -(-config.env.episode_length // config.env.action_repeat)):
+            raise ConfigError(
+                f"{given} needs whole episodes: train.capacity = {config.train.capacity} must be at least {needed}"
+            )
 
 
-def _need(there: bool, given: str, needed: str, because: str) -> None:
-    if not there:
-        raise ConfigError(f"{given} needs {needed}: {because}")
+def _need_filter(config: "Config", given: str, because: str) -> None:
+    if not config.belief.filter:
+        raise ConfigError(f"{given} needs belief.filter = true: {because}")
 
 
-def _refuse_together(given: str, others: Mapping[str, int]) -> None:
-    for name in (name for name, value in others.items() if value):
-        raise ConfigError(f"{given} cannot be combined with {name} yet: set {name} to 0")
-
-
-def _episodes_fit(config: "Config", given: str) -> None:
-    if config.train.capacity < (needed := -(-config.env.episode_length // config.env.action_repeat)):
-        raise ConfigError(
-            f"{given} needs whole episodes: train.capacity = {config.train.capacity} must be at least {needed}"
-        )
+def _refuse_history(config: "Config", given: str) -> None:
+    if config.sensor.history:
+        raise ConfigError(f"{given} cannot be combined with sensor.history yet: set sensor.history to 0")
 
 
 def _value_fits(config: "Config") -> None:
     value = config.value
-    if value.encoder and not value.basis_lr:
-        raise ConfigError("value.encoder needs value.basis_lr above 0: an encoder is useless unless it learns")
     if not single(value.least) < single(value.most):
         raise ConfigError(f"value.least = {shown(value.least)} must be below value.most = {shown(value.most)}")
     for name in ("high", "lengthscales"):
@@ -135,13 +114,7 @@ def _plan_fits(config: "Config") -> None:
             f"{name} needs an agent that predicts the next state, which {config.agent} does not: choose moca, or leave "
             "planning off"
         )
-    if config.value.encoder:
-        raise ConfigError(
-            f"value.encoder cannot be combined with {name}: the latent state is predicted one step ahead only; set "
-            "value.encoder to 0"
-        )
-    if config.sensor.history:
-        raise ConfigError(f"sensor.history cannot be combined with {name} yet: set sensor.history to 0")
+    _refuse_history(config, name)
     _variance_fits(config)
 
 
@@ -199,6 +172,6 @@ def _sensor_fits(config: "Config") -> None:
             f"sensor.observed = {shown(list(sensor.observed))} must be different numbers in ascending order"
         )
     if sensor.gaps:
-        _need(config.belief.filter, "sensor.gaps = true", FILTERS, "only a filter can handle missing values")
+        _need_filter(config, "sensor.gaps = true", "only a filter can handle missing values")
     if sensor.delay >= (steps := -(-config.env.episode_length // config.env.action_repeat)):
         raise ConfigError(f"sensor.delay = {sensor.delay} must be below the {steps} decisions of an episode")

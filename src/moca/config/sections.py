@@ -18,14 +18,15 @@ from moca.names import GYMNASIUM, OWN
 
 CURVATURES = ("diagonal", "full")
 COVARIANCES = ("diagonal", "full")
-ACTIVATIONS = ("silu", "gelu", "erf")  # of the ensemble: Gaussian moments pass through the last two in closed form
+ACTIVATIONS = ("silu", "gelu", "erf")  # of the ensemble
 HEADS = ("vertex", "slope")
 RANDOM_ACTIONS = ("uniform", "extreme")
 NOISE_LEVELS = ("known", "learned")
-PROPAGATIONS = ("derivative", "moments")
 
 DEEPEST = 100  # layers are traced one by one
 WIDEST = 2**16
+# Settings that were removed, by the values that switched them off. Older run directories have them.
+REMOVED = {"value.encoder": 0, "belief.smoothing": False, "belief.propagation": "derivative"}
 
 
 @dataclass(frozen=True)
@@ -154,15 +155,9 @@ class ValueConfig:
         "The length over which V changes along each observed dimension; initial values if bases are learned.",
         above=0,
     )
-    encoder: int = _setting(
-        0,
-        "The number of learned latent dimensions that V is a function of; zero uses the state itself.",
-        low=0,
-        high=WIDEST,
-    )
     lr: float = _setting(1e-4, "The learning rate of the weights in which V is linear.", low=0)
     constant_lr: float = _setting(0.0, "The learning rate of a constant term in V; zero omits the term.", low=0)
-    basis_lr: float = _setting(0.0, "The learning rate of learned bases and of the encoder.", low=0)
+    basis_lr: float = _setting(0.0, "The learning rate of learned bases.", low=0)
     least: float = _setting(
         -math.inf, "The lower bound of E[V(s′)] in the target, if the rewards imply one.", infinite=True
     )
@@ -201,19 +196,11 @@ class BeliefConfig:
         "The covariance of the next mean in the target: its diagonal alone, or full.",
         among=COVARIANCES,
     )
-    propagation: str = _setting(
-        "derivative",
-        "The filter's prediction of the next state: by the model's derivative, or by the moments of its networks.",
-        among=PROPAGATIONS,
-    )
     sigma: float = _setting(
         1e-3, "The noise level of a filter that learns it, until the first episode has ended.", above=0
     )
     sigma_lr: float = _setting(
         0.03, "The learning rate of the logarithm of learned noise levels, for ten steps per episode.", low=0
-    )
-    smoothing: bool = _setting(
-        False, "Whether the model is fitted to states smoothed over whole episodes instead of filtered ones."
     )
     width: bool = _setting(
         False, "Whether the agent also sees how wide its belief is, which gives information a value."
@@ -297,8 +284,12 @@ def override(config: Config, settings: Mapping[str, Any]) -> Config:
 
 
 def checked(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Converts every setting to the type of its field; raises if one is invalid."""
-    return {name: convert(name, value, field_of(name)) for name, value in settings.items()}
+    """Converts every setting to the type of its field; raises if one is invalid.
+
+    Leaves out `REMOVED` settings that are off.
+    """
+    kept = {name: value for name, value in settings.items() if (name, value) not in REMOVED.items()}
+    return {name: convert(name, value, field_of(name)) for name, value in kept.items()}
 
 
 def _replaced(config: Config, settings: Mapping[str, Any]) -> Config:

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from moca import replay
+from moca import loop, replay
 from moca.agents import Agent, make_agent
 from moca.agents.agent import Info
 from moca.belief import Belief
@@ -29,24 +29,7 @@ from moca.envs.host import HostEnvironment, Outcome
 from moca.envs.sensors import make_sensor
 from moca.evaluation import SCORES
 from moca.exploration import ExplorationDraws, draw_exploration
-from moca.loop import (
-    LoopState,
-    RunState,
-    StepDraws,
-    StepInfo,
-    act,
-    agent_steps,
-    block_size,
-    draw_step,
-    episode_keys,
-    evaluation_due,
-    finish_episode,
-    first_belief,
-    learn,
-    observe,
-    restart,
-    warmup_steps,
-)
+from moca.loop import LoopState, RunState, StepDraws, StepInfo
 from moca.replay import Transition
 
 
@@ -121,16 +104,13 @@ class HostTrainer(Trainer):
         totals = self._zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
         for function in (self._store, self._learn):
             yield lowered(function, (self.configs, state, totals, taken, number), runs, shared=[4], donated=[1, 2])[0]
-        yield self._lowered_finish(before, state, totals, agent_steps(self.config))
+        yield self._lowered_finish(before, state, totals, loop.agent_steps(self.config))
         yield from self._greedy.programs(self.configs, learner, key, self.config.train.eval_episodes)
 
     def _lowered_finish(self, before: RunState, state: LoopState, totals: StepInfo, steps: int) -> Any:
         """The program that ends an episode of so many steps."""
         arguments = (self.configs, before, state, totals, np.int32(0), np.int32(0))
         return lowered(partial(self._finish, steps), arguments, len(self._seeds), shared=[4, 5], donated=[2])[0]
-
-    def memory(self) -> int:
-        return self._memory_of(self._compile_later()[0])
 
     def _train_episode(self) -> dict[str, np.ndarray]:
         if not self._programs:
@@ -146,10 +126,10 @@ class HostTrainer(Trainer):
         for index in map(np.int32, range(first, after)):
             action, executed, belief = act_program(configs, state.learner, state.belief, draws, index)
             taken = Taken(draws, action, self._envs.step(np.asarray(executed)))
-            program = store if index < warmup_steps(self.config) else self._compile_later()[0]
+            program = store if index < loop.warmup_steps(self.config) else self._compile_later()[0]
             state, totals = program(configs, state._replace(belief=belief), totals, taken, index)
         finish = self._compile_later()[1]
-        if after - first < agent_steps(self.config):  # the last episode, if the total is not a multiple of the length
+        if after - first < loop.agent_steps(self.config):  # the last episode, if the total is no multiple of its length
             finish = self._lowered_finish(before, state, totals, after - first).compile()
         self.state, measured = finish(configs, before, state, totals, number, np.int32(first))
         metrics = jax.device_get(measured)
@@ -158,7 +138,7 @@ class HostTrainer(Trainer):
     def _scores(self, keys: Key[Array, "runs"], diverged: np.ndarray) -> dict[str, np.ndarray]:
         """Returns the evaluation after an episode; NaN for diverged runs, and if none is due."""
         scores = {name: np.full(len(self._seeds), np.nan) for name in SCORES}
-        if evaluation_due(self.config, self.episode) or self.episode + 1 == self.episodes:
+        if loop.evaluation_due(self.config, self.episode) or self.episode + 1 == self.episodes:
             numbers = range(1, self.config.train.eval_episodes + 1)
             seeds = np.array([[env_seed(seed, self.episode, each) for each in numbers] for seed in self._seeds])
             scores = self._greedy.scores(self.configs, self.learners, keys, seeds)
@@ -179,9 +159,9 @@ class HostTrainer(Trainer):
     ) -> tuple[EpisodeDraws, Any, Belief, Any, Key[Array, ""]]:
         """Returns an episode's random numbers, sensor, belief, learner, and evaluation key."""
         agent, sensor = self._parts(config)
-        keys, steps = episode_keys(run, number), agent_steps(config)
-        sensor_state, belief = first_belief(agent, run.learner, sensor, observation, keys.first)
-        size = block_size(config)
+        keys, steps = loop.episode_keys(run, number), loop.agent_steps(config)
+        sensor_state, belief = loop.first_belief(agent, run.learner, sensor, observation, keys.first)
+        size = loop.block_size(config)
         blocks = jax.random.split(keys.loop, steps // size)
         each = jax.vmap(lambda key: jax.random.split(key, size))(blocks).ravel()
         exploration = draw_exploration(keys.explore, config.exploration, steps, self.env.action_size)
@@ -195,8 +175,8 @@ class HostTrainer(Trainer):
         agent, sensor = self._parts(config)
         number = index - draws.first
         state = LoopState(belief, learner, jnp.zeros((0, 0)))  # acting does not use the replay buffer
-        belief, action = act(agent, state, index, jax.tree.map(lambda leaf: leaf[number], draws.exploration))
-        executed = sensor.disturb(self.env, action, draw_step(agent, draws.keys[number]).disturbance)
+        belief, action = loop.act(agent, state, index, jax.tree.map(lambda leaf: leaf[number], draws.exploration))
+        executed = sensor.disturb(self.env, action, loop.draw_step(agent, draws.keys[number]).disturbance)
         return action, executed, belief
 
     def _store(
@@ -219,7 +199,7 @@ class HostTrainer(Trainer):
     ) -> tuple[LoopState, StepInfo]:
         """Returns the state after learning from a step, and the step's metrics."""
         agent, state, transition, drawn = self._observe(config, state, taken, index)
-        return learn(agent, state, transition, index, drawn, config.train.updates)
+        return loop.learn(agent, state, transition, index, drawn, config.train.updates)
 
     def _observe(
         self, config: Config, state: LoopState, taken: Taken, index: Int[Array, ""]
@@ -227,12 +207,12 @@ class HostTrainer(Trainer):
         """Returns the agent, its state and the transition after a step, and the random numbers."""
         agent, sensor = self._parts(config)
         draws, action, outcome = taken
-        drawn = draw_step(agent, draws.keys[index - draws.first])
+        drawn = loop.draw_step(agent, draws.keys[index - draws.first])
         step = Step(*(jnp.asarray(part) for part in (outcome.observation, outcome.reward, outcome.terminated)))
-        after, transition = observe(agent, sensor, state, action, step, drawn)
+        after, transition = loop.observe(agent, sensor, state, action, step, drawn)
         _, noise_key = jax.random.split(drawn.restart_key)
         current, ended = jnp.asarray(outcome.current), jnp.asarray(outcome.ended)
-        sensor_state, belief = restart(agent, sensor, state.learner, after, current, ended, noise_key)
+        sensor_state, belief = loop.restart(agent, sensor, state.learner, after, current, ended, noise_key)
         return agent, state._replace(belief=belief, sensor=sensor_state), transition, drawn
 
     def _finish(
@@ -246,4 +226,4 @@ class HostTrainer(Trainer):
         first: Int[Array, ""],
     ) -> tuple[RunState, Info]:
         """Returns the run after the episode, and its metrics."""
-        return finish_episode(self._parts(config)[0], run, state, number, totals, first, steps)
+        return loop.finish_episode(self._parts(config)[0], run, state, number, totals, first, steps)

@@ -18,11 +18,10 @@ from jaxtyping import Array, Bool, Int, UInt32
 from moca import replay
 from moca.agents import Agent
 from moca.agents.agent import Info
-from moca.belief import Belief
 from moca.config import ConfigError
 from moca.envs.environment import Environment, Noise
 from moca.exploration import ExplorationDraws
-from moca.loop import LoopState, StepDraws, StepInfo, batches, interact
+from moca.loop import LoopState, StepDraws, StepInfo, interact, update_inputs
 from moca.replay import Replay, Transition
 
 AXIS = "core"
@@ -41,7 +40,6 @@ def cores_for(agent: Agent, learner: Any, count: int = 1) -> jax.sharding.Mesh:
         "JAX has fewer than two CPU cores here": jax.default_backend() != "cpu" or len(devices) < 2,
         f"{config.agent} is not one of the built-in agents": not type(agent).__module__.startswith("moca.agents."),
         f"{config.agent} without a filter has no model to train in parallel with its critics": learner.model is None,
-        "with value.encoder the model must wait for the critics": bool(config.value.encoder),
         f"dynamics.width = {config.dynamics.width} is above {WIDEST}, where matrix products use both cores already": (
             config.dynamics.width > WIDEST
         ),
@@ -70,9 +68,7 @@ class Work(NamedTuple):
     """The state of one core. The parts that the other core updates are stale until exchanged."""
 
     env_state: Any
-    belief: Belief
-    sensor: Any  # its state
-    learner: Any
+    state: LoopState  # without the replay buffer: both cores write the same into theirs
     newest: Transition
     totals: StepInfo
 
@@ -85,12 +81,11 @@ class Done(NamedTuple):
     updates: Array
 
 
+Decisions = tuple[Array, ExplorationDraws, StepDraws]  # indices of decisions, and their random numbers
+
+
 def learn_block(
-    agent: Any,
-    env: Environment,
-    sensor: Noise,
-    carry: tuple[Any, LoopState],
-    xs: tuple[Array, ExplorationDraws, StepDraws],
+    agent: Any, env: Environment, sensor: Noise, carry: tuple[Any, LoopState], block: Decisions
 ) -> tuple[tuple[Any, LoopState], StepInfo]:
     """Runs a block of decisions with learning.
 
@@ -101,80 +96,77 @@ def learn_block(
         env: The environment.
         sensor: The sensor.
         carry: The environment's state and the loop's state.
-        xs: For each decision its index, its exploration and its other random numbers.
+        block: For each decision its index, its exploration and its other random numbers.
     """
-    indices, explorations, draws = xs
-    env_state, (belief, learner, buffer, sensor_state) = carry
-    core, count = jax.lax.axis_index(AXIS), len(indices) * agent.config.train.updates
+    env_state, state = carry
+    core, count = jax.lax.axis_index(AXIS), len(block[0]) * agent.config.train.updates
 
-    def turn(state: tuple[Work, Replay, Done]) -> tuple[Work, Replay, Done]:
-        work, buffer, done = state
-        due = _due(agent, xs, len(buffer), done)
+    def turn(before: tuple[Work, Replay, Done]) -> tuple[Work, Replay, Done]:
+        work, buffer, done = before
+        due = _due(agent, block, len(buffer), done)
 
         def fit(work: Work) -> Work:
-            learner, info = agent.fit_model(work.learner, *_lesson(agent, xs, buffer, done.fits))
+            learner, info = agent.fit_model(work.state.learner, *_inputs(agent, block, buffer, done.fits))
             return _learned(work, learner._replace(updates=learner.updates + 1), info)
 
         def update(work: Work) -> Work:
-            return _learned(work, *agent.fit_values(work.learner, *_lesson(agent, xs, buffer, done.updates)))
+            return _learned(work, *agent.fit_values(work.state.learner, *_inputs(agent, block, buffer, done.updates)))
 
         def step(work: Work) -> Work:
-            before = LoopState(work.belief, work.learner, buffer, work.sensor)
-            chosen = _at((indices, explorations, draws), done.steps)
-            env_state, after, newest = interact(agent, env, sensor, work.env_state, before, *chosen)
+            whole = work.state._replace(replay=buffer)
+            env_state, after, newest = interact(agent, env, sensor, work.env_state, whole, *_at(block, done.steps))
             newest = jax.tree.map(lambda new, old: new.astype(old.dtype), newest, work.newest)
             totals = work.totals._replace(reward=work.totals.reward + newest.reward)
-            return Work(env_state, after.belief, after.sensor, work.learner, newest, totals)
+            return Work(env_state, _alone(after), newest, totals)
 
         work = _when((core == MODEL) & due.fits, fit, work)
         work = _when((core == VALUES) & due.updates, update, work)
         work = _when((core == VALUES) & due.steps, step, work)
-        work = _tell(work, core)
+        work = _tell(work)
         done = Done(*map(jnp.add, done, due))
-        return work, replay.add(buffer, _at(indices, done.steps - 1), work.newest), done
+        return work, replay.add(buffer, _at(block[0], done.steps - 1), work.newest), done
 
-    newest = replay.read(buffer, indices[0], agent.layout)
-    info = jax.eval_shape(agent.update, learner, *_lesson(agent, xs, buffer, 0))[1]
+    newest = replay.read(state.replay, block[0][0], agent.layout)
+    info = jax.eval_shape(agent.update, state.learner, *_inputs(agent, block, state.replay, 0))[1]
     totals = StepInfo(jnp.zeros(()), jnp.zeros(()), {name: jnp.zeros(()) for name in info})
-    none = jnp.zeros((), jnp.int32)
-    start = (Work(env_state, belief, sensor_state, learner, newest, totals), buffer, Done(none, none, none))
-    work, buffer, _ = jax.lax.while_loop(lambda state: state[2].updates < count, turn, start)
-    return (work.env_state, LoopState(work.belief, work.learner, buffer, work.sensor)), work.totals
+    start = Work(env_state, _alone(state), newest, totals)
+    none = Done(*[jnp.zeros((), jnp.int32)] * 3)
+    work, buffer, _ = jax.lax.while_loop(lambda now: now[2].updates < count, turn, (start, state.replay, none))
+    return (work.env_state, work.state._replace(replay=buffer)), work.totals
 
 
-def _at(xs: Any, number: Int[Array, ""] | int) -> Any:
+def _alone(state: Any) -> LoopState:
+    """Returns the loop's state without its replay buffer."""
+    return state._replace(replay=None)
+
+
+def _at(block: Any, number: Int[Array, ""] | int) -> Any:
     """Returns the entry of one decision of a block; past the end, that of the last decision."""
-    return jax.tree.map(lambda leaf: leaf[jnp.minimum(number, len(leaf) - 1)], xs)
+    return jax.tree.map(lambda leaf: leaf[jnp.minimum(number, len(leaf) - 1)], block)
 
 
-def _lesson(
-    agent: Any, xs: tuple[Array, Any, StepDraws], buffer: Replay, number: Int[Array, ""] | int
-) -> tuple[Transition, Any]:
+def _inputs(agent: Any, block: Decisions, buffer: Replay, number: Int[Array, ""] | int) -> tuple[Transition, Any]:
     """Returns a batch of the block, and the random numbers of its update."""
-    (indices, _, draws), each = xs, agent.config.train.updates
-    words, drawn = jax.tree.map(
-        lambda leaf: leaf[number % each], _at((draws.batch_words, draws.update_draws), number // each)
-    )
-    return batches(agent, buffer, words, _at(indices, number // each)), drawn
+    each = agent.config.train.updates
+    index, _, draws = _at(block, number // each)
+    return update_inputs(agent, buffer, draws, number % each, index)
 
 
-def _due(agent: Any, xs: tuple[Array, Any, StepDraws], capacity: int, done: Done) -> Done:
+def _due(agent: Any, block: Decisions, capacity: int, done: Done) -> Done:
     """Marks the parts of the work that are due; the model may have to wait for a new transition."""
-    (indices, _, draws), each = xs, agent.config.train.updates
+    each, decisions = agent.config.train.updates, len(block[0])
     decision = done.fits // each
-    rows = replay.places(capacity, _at(draws.batch_words, decision)[done.fits % each], _at(indices, decision) + 1)
-    stored = (done.steps > decision) | (rows != _at(indices, decision) % capacity).all()
-    fitting = (done.fits < len(indices) * each) & stored
+    index, _, draws = _at(block, decision)
+    rows = replay.places(capacity, draws.batch_words[done.fits % each], index + 1)
+    stored = (done.steps > decision) | (rows != index % capacity).all()
     updating = done.updates < done.fits
-    stepping = (done.steps < len(indices)) & (done.steps * each == done.updates + updating)
-    return Done(stepping, fitting, updating)
+    stepping = (done.steps < decisions) & (done.steps * each == done.updates + updating)
+    return Done(stepping, (done.fits < decisions * each) & stored, updating)
 
 
 def settle(learner: Any, totals: StepInfo) -> tuple[Any, StepInfo]:
     """Combines the cores' results into the learner and the sums of an episode."""
-    told, unpack = _as_words((learner, totals))
-    both = jax.lax.all_gather(told, AXIS)
-    (fitted, partial), (learner, totals) = unpack(both[MODEL]), unpack(both[VALUES])
+    (fitted, partial), (learner, totals) = _from_both((learner, totals))
     info = jax.tree.map(jnp.add, partial.info, totals.info)
     return learner._replace(model=fitted.model), totals._replace(info=info)
 
@@ -207,26 +199,28 @@ def _learned(work: Work, learner: Any, info: Info) -> Work:
     """Adds the results of one more batch: the learner, and its metrics in the totals."""
     reward, learned, sums = work.totals
     sums = sums | {name: sums[name] + value for name, value in info.items()}
-    return work._replace(learner=learner, totals=StepInfo(reward, learned + 1, sums))
+    return work._replace(state=work.state._replace(learner=learner), totals=StepInfo(reward, learned + 1, sums))
 
 
-def _tell(work: Work, core: Int[Array, ""]) -> Work:
+def _tell(work: Work) -> Work:
     """Exchanges results between the cores: the ensemble for the newest transition."""
-    model = work.learner.model
-    told, unpack = _as_words((model.ensemble, work.newest))
-    heard = jax.lax.ppermute(told, AXIS, [(MODEL, VALUES), (VALUES, MODEL)])
-    teller = jnp.where(jnp.arange(told.size) < _as_words(model.ensemble)[0].size, MODEL, VALUES)
-    ensemble, newest = unpack(jnp.where(core == teller, told, heard))
-    model = model._replace(ensemble=ensemble)
-    return work._replace(learner=work.learner._replace(model=model), newest=newest)
+    learner = work.state.learner
+    (ensemble, _), (_, newest) = _from_both((learner.model.ensemble, work.newest))
+    learner = learner._replace(model=learner.model._replace(ensemble=ensemble))
+    return work._replace(state=work.state._replace(learner=learner), newest=newest)
 
 
-def _as_words(tree: Any) -> tuple[UInt32[Array, "words"], Callable[[UInt32[Array, "words"]], Any]]:
-    """Packs a tree into one message; also returns the function that unpacks it.
+def _from_both(tree: Any) -> tuple[Any, Any]:
+    """Returns the tree of the core that learns the model, and that of the other, on both cores.
 
-    One message, because independent messages may leave the cores in different orders, and then each
-    core waits for the other forever.
+    It is sent as one message: independent messages may leave the cores in different orders, and
+    then each core waits for the other forever.
     """
     words, unravel = ravel_pytree(jax.tree.map(lambda leaf: jax.lax.bitcast_convert_type(leaf, jnp.uint32), tree))
-    back = lambda leaf, own: jax.lax.bitcast_convert_type(own, leaf.dtype)  # noqa: E731
-    return words, lambda heard: jax.tree.map(back, tree, unravel(heard))
+    heard = jax.lax.ppermute(words, AXIS, [(MODEL, VALUES), (VALUES, MODEL)])
+    own = jax.lax.axis_index(AXIS) == MODEL
+
+    def unpacked(words: UInt32[Array, "words"]) -> Any:
+        return jax.tree.map(lambda a, b: jax.lax.bitcast_convert_type(b, a.dtype), tree, unravel(words))
+
+    return unpacked(jnp.where(own, words, heard)), unpacked(jnp.where(own, heard, words))

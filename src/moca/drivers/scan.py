@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from moca import loop
 from moca.agents import Agent, make_agent
 from moca.agents.agent import Info
 from moca.config import Config, refuse_partial
@@ -24,22 +25,7 @@ from moca.envs.environment import Environment, Noise, Spaces
 from moca.envs.sensors import make_sensor
 from moca.evaluation import SCORES, evaluate
 from moca.exploration import ExplorationDraws, draw_exploration
-from moca.loop import (
-    LoopState,
-    RunState,
-    StepDraws,
-    StepInfo,
-    agent_steps,
-    block_size,
-    draw_steps,
-    episode_keys,
-    evaluation_due,
-    finish_episode,
-    first_belief,
-    interact,
-    learn,
-    warmup_steps,
-)
+from moca.loop import LoopState, RunState, StepDraws, StepInfo
 from moca.replay import Replay
 
 
@@ -49,9 +35,9 @@ def train_episode(
     """Returns the loop's state after the steps of one episode, and sums over them."""
     agent = make_agent(config, env)
     sensor = make_sensor(config, env)
-    keys, steps, size = episode_keys(state, episode), agent_steps(config), block_size(config)
+    keys, steps, size = loop.episode_keys(state, episode), loop.agent_steps(config), loop.block_size(config)
     env_state, observation = env.reset(keys.reset)
-    sensor_state, belief = first_belief(agent, state.learner, sensor, observation, keys.first)
+    sensor_state, belief = loop.first_belief(agent, state.learner, sensor, observation, keys.first)
     start = (env_state, LoopState(belief, state.learner, replay, sensor_state))
     indices = episode * steps + jnp.arange(steps)
     explorations = draw_exploration(keys.explore, config.exploration, steps, env.action_size)
@@ -59,13 +45,13 @@ def train_episode(
 
     def block(carry: tuple, x: tuple) -> tuple[tuple, StepInfo]:
         indices, explorations, key = x
-        xs = (indices, explorations, draw_steps(agent, jax.random.split(key, size)))
+        xs = (indices, explorations, loop.draw_steps(agent, jax.random.split(key, size)))
 
         def scan(updates: Int[Array, ""] | int) -> tuple[tuple, StepInfo]:
             after, infos = jax.lax.scan(lambda c, each: step(agent, env, sensor, c, *each, updates), carry, xs)
             return after, jax.tree.map(jnp.sum, infos)
 
-        waiting, updates = indices[0] < warmup_steps(config), config.train.updates
+        waiting, updates = indices[0] < loop.warmup_steps(config), config.train.updates
         if overlap:
             return jax.lax.cond(waiting, lambda: scan(0), lambda: two_cores.learn_block(agent, env, sensor, carry, xs))
         if jax.default_backend() == "cpu":  # one program to compile, with a loop that may be empty
@@ -86,13 +72,10 @@ def train_episode(
 def end_episode(
     config: Config, env: Environment, state: RunState, episode: Int[Array, ""], after: LoopState, totals: StepInfo
 ) -> tuple[RunState, Info]:
-    """Returns the run after a training episode, and the metrics.
-
-    Its replay memory is included only if smoothing has changed it.
-    """
+    """Returns the run after a training episode without its replay memory, and the metrics."""
     run: Any
-    run, metrics = finish_episode(make_agent(config, env), state, after, episode, totals)
-    return run if config.belief.smoothing else run._replace(replay=None), metrics
+    run, metrics = loop.finish_episode(make_agent(config, env), state, after, episode, totals)
+    return run._replace(replay=None), metrics
 
 
 def evaluate_run(
@@ -101,8 +84,8 @@ def evaluate_run(
     """The scores of a run after an episode, NaN if it diverged; its replay memory is not needed."""
     agent = make_agent(config, env)
     sensor = make_sensor(config, env)
-    key, over_all = episode_keys(state, episode).evaluate, two_cores.vmap_halves if overlap else jax.vmap
-    steps, episodes = agent_steps(config), config.train.eval_episodes
+    key, over_all = loop.episode_keys(state, episode).evaluate, two_cores.vmap_halves if overlap else jax.vmap
+    steps, episodes = loop.agent_steps(config), config.train.eval_episodes
     scores = evaluate(agent, state.learner, env, sensor, steps, episodes, key, over_all)
     return {name: jnp.where(state.diverged > 0, jnp.nan, value) for name, value in scores.items()}
 
@@ -119,8 +102,8 @@ def step(
 ) -> tuple[tuple[Any, LoopState], StepInfo]:
     """Takes one step: act, observe, learn."""
     env_state, state = carry
-    env_state, state, transition = interact(agent, env, sensor, env_state, state, index, exploration, draws)
-    state, info = learn(agent, state, transition, index, draws, updates)
+    env_state, state, transition = loop.interact(agent, env, sensor, env_state, state, index, exploration, draws)
+    state, info = loop.learn(agent, state, transition, index, draws, updates)
     return (env_state, state), info
 
 
@@ -159,7 +142,7 @@ class ScanTrainer(Trainer):
 
     def lowered(self) -> Iterator[Any]:
         """The programs to compile: training, evaluation, and the end of a training episode."""
-        number, runs, memory = self._number(), (self.configs, self._policies), (self.state.replay,)
+        number, runs, memory = np.int32(self.episode), (self.configs, self._policies), (self.state.replay,)
         yield self._training.lower(number, runs, memory)
         yield self._evaluation.lower(number, runs, ())
         yield self._ending.lower(number, (*runs, *jax.eval_shape(self._training, number, runs, memory)), ())
@@ -170,7 +153,10 @@ class ScanTrainer(Trainer):
         self._compiled[0].result()
 
     def memory(self) -> int:
-        return max(self._memory_of(program.result()) for program in self._compiled)
+        """Returns the bytes that the compiled programs need, intermediates included."""
+        each = [program.result().memory_analysis() for program in self._compiled]
+        devices = len(self.state.replay.sharding.device_set)
+        return devices * max(one.temp_size_in_bytes + one.argument_size_in_bytes for one in each)
 
     @property
     def _policies(self) -> RunState:
@@ -181,14 +167,14 @@ class ScanTrainer(Trainer):
         if not self._compiled:
             self.compile()
         train, judge, end = self._compiled
-        number, runs = self._number(), (self.configs, self._policies)
+        number, runs = np.int32(self.episode), (self.configs, self._policies)
         after, totals = train.result()(number, runs, (self.state.replay,))
         if not (judge.done() and end.done()):
             with self.while_compiling():
                 wait(self._compiled)
         run, metrics = end.result()(number, (*runs, after, totals), ())
-        self.state = run if self.config.belief.smoothing else run._replace(replay=after.replay)
-        if evaluation_due(self.config, self.episode):
+        self.state = run._replace(replay=after.replay)
+        if loop.evaluation_due(self.config, self.episode):
             scores = judge.result()(number, (self.configs, self._policies), ())
         else:
             scores = dict.fromkeys(SCORES, np.full(len(metrics["diverged"]), np.nan, np.float32))

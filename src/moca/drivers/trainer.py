@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int
 
 from moca import pytrees
 from moca.config import Config, ConfigError
@@ -168,10 +167,6 @@ class Trainer(ABC):
         """Compiles at least what the first step needs; otherwise the first episode does."""
 
     @abstractmethod
-    def memory(self) -> int:
-        """Returns the bytes that the compiled program needs, intermediates included."""
-
-    @abstractmethod
     def _train_episode(self) -> dict[str, np.ndarray]:
         """Trains for one episode, updates `state`, and returns the metrics."""
 
@@ -185,11 +180,3 @@ class Trainer(ABC):
         """Returns the program that makes the first state of every run."""
         start = jax.vmap(lambda config, key: init_run(config, env, key))
         return jax.jit(start, out_shardings=self._spread, compiler_options=for_one_call())
-
-    def _memory_of(self, compiled: Any) -> int:
-        analysis = compiled.memory_analysis()
-        devices = len(self.state.replay.sharding.device_set)
-        return devices * (analysis.temp_size_in_bytes + analysis.argument_size_in_bytes)
-
-    def _number(self) -> Int[Array, ""]:
-        return jnp.asarray(self.episode, jnp.int32)

@@ -98,9 +98,6 @@ def defaults(
 ) -> dict[str, Any]:
     """Returns measured settings: range, lengthscales and bounds of V, scales of the noise.
 
-    V stays a function of the observation itself (`value.encoder` = 0), however large: with the
-    present presets a learned encoder did not learn.
-
     Args:
         env: The environment, or its name in a config.
         seed: The seed of first states and actions.
@@ -120,7 +117,7 @@ def defaults(
     if history:
         return _with_history(masked(env, observed), seed, steps, history, repeat)
     seen, rewards, found = _played(env, seed, steps)
-    return found | _ranges(seen) | _bounds(rewards[np.isfinite(rewards)]) | {"value.encoder": 0}
+    return found | _ranges(seen) | _bounds(rewards[np.isfinite(rewards)])
 
 
 def _with_history(env: Spaces, seed: int, steps: int, history: int, repeat: int) -> dict[str, Any]:
@@ -134,7 +131,7 @@ def _with_history(env: Spaces, seed: int, steps: int, history: int, repeat: int)
     seen, rewards, found = _played(with_history(env, history, scales), seed, steps, repeat)
     found |= _ranges(seen)
     found["noise.scales"] = found["noise.scales"][:size]
-    return found | _bounds(rewards[np.isfinite(rewards)]) | {"value.encoder": 0, "sensor.scales": scales}
+    return found | _bounds(rewards[np.isfinite(rewards)]) | {"sensor.scales": scales}
 
 
 def _played(env: Spaces, seed: int, steps: int, repeat: int = 1) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:

@@ -8,10 +8,11 @@ from jaxtyping import Array, Float
 from moca.moments._numerics import dot
 from moca.moments.closed_forms.pairs import not_negative
 from moca.moments.closed_forms.rbf import given_each_basis
-from moca.moments.distributions import DiagonalGaussian, Distribution, Gaussian
+from moca.moments.distributions import DiagonalGaussian, Distribution, Elliptical, Gaussian
 from moca.moments.expectation import Map, covariance, cross_covariance, expectation
-from moca.moments.functions import RBF, Function, Sum
+from moca.moments.functions import RBF, Function, Polynomial, Quadratic, Sum
 from moca.moments.mixtures import GaussianMixture
+from moca.moments.supports import Independent
 
 
 def own_variance(p: Distribution, f: Function) -> Float[Array, "*outputs"]:
@@ -67,6 +68,12 @@ def sum_cross(p: Distribution, f: Sum) -> Float[Array, "*outputs d"]:
     """Σₖ scaleₖ Cov(termₖ, x)."""
     first, *rest = (s * cross_covariance(p, term) for s, term in zip(f.scales, f.terms, strict=True))
     return sum(rest, first)
+
+
+def polynomial_cross(p: Elliptical | Independent, f: Polynomial | Quadratic) -> Float[Array, "*outputs d"]:
+    """The covariance of f and the polynomials xⱼ."""
+    eye = jnp.eye(p.dimension, dtype=p.mean.dtype)
+    return covariance(p, f, Polynomial((jnp.zeros(p.dimension, eye.dtype), eye)))
 
 
 def rbf_with_any(p: DiagonalGaussian | Gaussian, f: RBF, g: Function) -> Float[Array, "*both"]:

@@ -110,9 +110,8 @@ _WITH_X: dict[Any, Form] = {
     **{(p, GP): made.gaussian_cross for p in GAUSSIANS},
     (GaussianMixture, GP): made.mixture_cross,
     **{(GaussianMixture, f): made.mixture_cross for f in (*FUNCTIONS, Matern)},
-    **dict.fromkeys(product(HEAVY_TAILED, POLYNOMIALS), polynomial.elliptical_polynomial_cross),
+    **dict.fromkeys(product((*HEAVY_TAILED, *SUPPORTS), POLYNOMIALS), made.polynomial_cross),
     **{(p, Fourier): ridge.elliptical_fourier_cross for p in HEAVY_TAILED},
-    **dict.fromkeys(product(SUPPORTS, POLYNOMIALS), independent.independent_polynomial_cross),
     **{(p, RBF): independent.independent_rbf_cross for p in SUPPORTS},
 }
 CROSS_COVARIANCES |= _WITH_X

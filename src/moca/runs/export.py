@@ -95,7 +95,6 @@ def _refuse_unexportable(agent: Agent) -> None:
         (isinstance(agent.filter, Delayed), f"whose filter expects sensor.delay = {sensor.delay}", ahead),
         (agent.env.history is not None, f"whose state has sensor.history = {sensor.history}", ""),
         (belief.width, "with belief.width = true", ""),
-        (belief.propagation != "derivative", f"with belief.propagation = {belief.propagation}", ""),
     )
     for there, which, why in cases:
         if there:

@@ -64,7 +64,6 @@ METRICS = {
     "innovation_squared": Metric("Normalised innovation squared", zero=True, reference=(1, 1)),
     "innovation_correlation": Metric("Lag-one correlation of innovations", zero=True, reference=(0, 0)),
     "dynamics_nll": Metric("Model loss", "nats"),
-    "latent_nll": Metric("Latent model loss", "nats"),
     "critic_loss": Metric("Critic loss", "value²", zero=True),
     "actor_loss": Metric("Actor loss", "value"),
     "entropy": Metric("Entropy of the policy", "nats"),

@@ -92,12 +92,6 @@ def independent_polynomial_covariance(
     return jnp.tensordot(dot(of_f, both), of_g, axes=(-1, -1), precision="highest")
 
 
-def independent_polynomial_cross(p: Independent, f: Polynomial | Quadratic) -> Float[Array, "*outputs d"]:
-    """The covariance of f and the polynomials xⱼ."""
-    eye = jnp.eye(p.dimension, dtype=p.lower.dtype)
-    return independent_polynomial_covariance(p, f, Polynomial((jnp.zeros_like(p.lower), eye)))
-
-
 @cache
 def _indices(d: int, degree: int) -> list[np.ndarray]:
     """Returns, for k up to `degree`, all j₁ ≤ … ≤ jₖ < d: the monomials, (n, k)."""

@@ -87,12 +87,6 @@ def _inner(p: Elliptical, one: Float[Array, "..."], two: Float[Array, "..."], k:
     return jnp.tensordot(one, two, axes=axes, precision="highest")
 
 
-def elliptical_polynomial_cross(p: Elliptical, f: Polynomial | Quadratic) -> Float[Array, "*outputs d"]:
-    """The covariance of f and the polynomials xⱼ."""
-    eye = jnp.eye(p.dimension, dtype=p.mean.dtype)
-    return elliptical_polynomial_covariance(p, f, Polynomial((jnp.zeros_like(p.mean), eye)))
-
-
 def gaussian_polynomial_ridge_covariance(
     p: DiagonalGaussian | Gaussian, f: Polynomial | Quadratic, g: Ridge
 ) -> Float[Array, "*both"]:

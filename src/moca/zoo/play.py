@@ -92,12 +92,7 @@ def play(policies: Sequence[Policy], config: Config, episodes: int, seed: int, f
     running = np.ones(len(players), bool)
     actions = np.zeros((len(players), env.action_size), np.float32)
     for time in range(steps):
-        measured = np.asarray(playing.measured)
-        try:
-            for number in np.flatnonzero(running):
-                actions[number] = players[number](measured[number])
-        except ValueError as error:
-            raise ConfigError(f"the policy has no action for decision {time + 1} of an episode: {error}") from None
+        _decide(players, np.asarray(playing.measured), running, actions, time)
         playing = follow(playing, drawn, time, actions)
         if filmed:
             states.append(jax.device_get(jax.tree.map(lambda leaf: leaf[0], playing.state.data)))
@@ -107,6 +102,17 @@ def play(policies: Sequence[Policy], config: Config, episodes: int, seed: int, f
             break
     shown = SimpleNamespace(data=jax.tree.map(lambda *leaves: np.stack(leaves), *states)) if filmed else None
     return Played(rewards.reshape(len(policies), episodes, steps), shown, env)
+
+
+def _decide(
+    players: Sequence[Policy], measured: np.ndarray, running: np.ndarray, actions: np.ndarray, time: int
+) -> None:
+    """Writes the action of each policy whose episode is running."""
+    try:
+        for number in np.flatnonzero(running):
+            actions[number] = players[number](measured[number])
+    except ValueError as error:
+        raise ConfigError(f"the policy has no action for decision {time + 1} of an episode: {error}") from None
 
 
 def _refuse_other(policy: Policy, config: Config, env: Environment) -> None:

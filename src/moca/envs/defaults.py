@@ -68,7 +68,7 @@ def measured(
 
 
 def found_in_trials(title: str, length: int) -> bool:
-    """Returns True if trial episodes of the environment were cut off at that step in this process."""
+    """Returns True if trial episodes in this process were cut off at that step."""
     return _lengths.get(title) == length
 
 

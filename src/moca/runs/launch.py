@@ -331,10 +331,13 @@ def _best(scores: list[dict[str, Any]], several: str) -> str:
     top = max(scores, key=lambda row: row["return_mean"])
     interval = "" if top.get("interval") is None else f" ± {top['interval']:.2g} (95 %)"
     found = f"return {top['return_mean']:.1f}{interval} over {top['episodes']} new episodes, at step {top['step']:,}"
-    if not several:
-        return f"best policy: {found}, used by --which best"
-    mean = np.mean([row["return_mean"] for row in scores])
-    return f"best policies: return {mean:.1f}{several}; the highest: {found} (seed {top['seed']}), used by --which best"
+    means = [row["return_mean"] for row in scores]
+    lasts = [row["last"] for row in scores if row.get("last") is not None]
+    plural, owner = ("ies", "policies have") if several else ("y", "policy has")
+    same = "" if lasts in ([], means) else f"; over the same episodes the last {owner} {np.mean(lasts):.1f}"
+    if several:
+        found = f"return {np.mean(means):.1f}{several}; the highest: {found} (seed {top['seed']})"
+    return f"best polic{plural}: {found}, used by --which best{same}"
 
 
 def _diverged(directory: RunDirectory) -> list[dict[str, Any]]:

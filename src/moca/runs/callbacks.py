@@ -211,7 +211,7 @@ class KeepBest(Callback):
     A policy becomes a candidate if it has its run's highest evaluation so far. To avoid choosing a
     lucky evaluation, the last few candidates of each run and its last policy are compared at the
     end over new episodes, and the best one is scored over further ones. best.json holds that score,
-    its 95 % interval and the step, and the score of the last policy over the same episodes. A policy
+    its 95 % interval and the step, and the last policy's score over the same episodes. A policy
     kept earlier is also a candidate.
 
     Args:

@@ -36,11 +36,13 @@ TINY = {
 def test_the_command_to_resume_finds_the_module_that_this_one_found(foreign, tmp_path, monkeypatch):
     (module, _, rest), modules = foreign[0].partition(":")[2].partition(":"), tmp_path / "modules"
     name = f"gymnasium:{module}:{rest}"
-    assert trust.search_path(name) == []  # not imported
-    trust.import_module_of(name)
     assert trust.search_path(name) == []  # found without PYTHONPATH
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path / "other one"), "", "modules", str(modules)]))
+    assert trust.search_path(name) == ["PYTHONPATH=modules"]
+    assert trust.resuming(Path("my runs"), name) == "PYTHONPATH=modules moca train --resume 'my runs'"
+    assert module not in sys.modules
+    trust.import_module_of(name)
     assert trust.search_path(name) == ["PYTHONPATH=modules"]
     assert trust.search_path("CartpoleBalance") == trust.search_path("gymnasium:Pendulum-v1") == []
 

@@ -30,7 +30,7 @@ from moca.drivers import HostTrainer, ScanTrainer, Schedule, make_trainer
 from moca.envs.defaults import defaults
 from moca.envs.gymnasium import Gymnasium
 from moca.envs.named import named
-from moca.runs import before, launch
+from moca.runs import before, film, launch
 from moca.runs.interrupts import InterruptedRun
 from moca.runs.options import run_directory
 from tests import probes
@@ -420,18 +420,31 @@ def test_a_length_that_no_environment_declares_is_announced():
 
 def test_a_length_that_was_found_in_trial_episodes_is_no_guess():
     agent = moca.SAC(hosted.Linear())
-    told = "all trial episodes ended at step 50, which is taken for the time limit (env.episode_length)"
+    told = "trial episodes were cut off after 50 steps, taken for the time limit (env.episode_length)"
     assert told in launch._reconciled(agent._build(100), Gymnasium(hosted.Linear))
     other = override(agent._build(100), {"env.episode_length": 20})
     *_, said = launch._reconciled(other, Gymnasium(hosted.Linear))
     assert said.startswith("the environment declares no time limit: an episode has 20 steps")
 
 
+class Tired(hosted.Linear):
+    """It is cut off after a number of steps that depends on where it starts."""
+
+    def step(self, action):
+        return *super().step(action)[:3], self._time == 20 + self._first, {}
+
+    def reset(self, *, seed=None, options=None):
+        first = super().reset(seed=seed)
+        self._first = int(5 * abs(self._state[0]))
+        return first
+
+
 def test_a_time_limit_that_is_not_declared_is_found():
-    """In a random rollout, if all episodes are truncated at the same step."""
+    """In a random rollout, if episodes are truncated at the same step, whether or not others terminate before."""
     assert defaults(Gymnasium(hosted.Linear), steps=120)["env.episode_length"] == 50
     assert defaults(Gymnasium(hosted.Linear), steps=60, history=1, repeat=2)["env.episode_length"] == 50
-    for kind, steps in ((hosted.Walk, 20), (hosted.Ramp, 20), (hosted.Linear, 40)):
+    assert defaults(Gymnasium(hosted.OneOrEndless), steps=30)["env.episode_length"] == 5
+    for kind, steps in ((hosted.Walk, 20), (hosted.Ramp, 20), (hosted.Linear, 40), (Tired, 60)):
         assert "env.episode_length" not in defaults(Gymnasium(kind), steps=steps)
 
 
@@ -471,7 +484,7 @@ def test_the_environments_own_limit_is_the_length_of_an_episode(capsys):
     assert moca.SAC("Pendulum-v1")._build(1000).env.episode_length == 200
     assert moca.SAC(gymnasium.make("Pendulum-v1", max_episode_steps=50))._build(1000).env.episode_length == 50
     assert moca.SAC("Pendulum-v1", env__episode_length=100)._build(1000).env.episode_length == 100
-    assert moca.SAC(hosted.Walk())._build(1500).env.episode_length == 1000  # which says nothing of a limit
+    assert moca.SAC(hosted.Ramp())._build(1500).env.episode_length == 1000  # which says nothing of a limit
     main(["train", "--env", "Pendulum-v1", "--agent", "sac", "--steps", "1030", "--action-repeat", "3", "--dry-run"])
     settings = json.loads(capsys.readouterr().out)
     assert (settings["env"]["episode_length"], settings["train"]["steps"]) == (200, 1030)
@@ -721,9 +734,13 @@ def test_an_interrupted_run_goes_on_and_equal_seeds_agree(run, tmp_path, monkeyp
         np.testing.assert_array_equal(a, b)
 
 
-def test_a_film_is_gymnasiums_own_drawing(run, tmp_path):
+def test_a_film_is_gymnasiums_own_drawing(run, tmp_path, monkeypatch):
     path, how, total = run.render(seed=3, path=tmp_path / "film.mp4")
     assert path.stat().st_size > 500
+    shown, pictures = run.inspect(3), []
+    monkeypatch.setattr(film, "encode", lambda path, frames, *_: pictures.extend(frames))
+    run.render(seed=3, path=tmp_path / "film.mp4")
+    assert len(pictures) == shown.steps  # not that of the next episode
     assert how == "rendered by Gymnasium"
     assert np.isfinite(total)
     blind = moca.Run(run.directory, Gymnasium(hosted.Walk))

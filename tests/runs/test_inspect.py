@@ -322,17 +322,16 @@ def test_after_the_end_nothing_is_shown(make):
 
 
 def test_an_environment_of_the_host(make):
-    """As the policy goes through it by hand; the last step has no outcome to show."""
+    """As the policy goes through it by hand, to the end."""
     run = make("moca", Gymnasium(hosted.Ramp), noise__action=0.0)
     page = run.inspect(episode=2)
     arrays = page.views[0].arrays
     assert page.names == ("place", "time")
     assert make("moca").inspect().names == ("s1", "s2")  # which has none
-    assert {len(array) for array in arrays.values()} == {6}
-    assert "The last decision of the episode is not shown." in page.html
+    assert {len(array) for array in arrays.values()} == {7}
     env, policy, believed = hosted.Ramp(), run.policy(), []
     env.reset(seed=2)
-    for t in range(6):
+    for t in range(7):
         np.testing.assert_allclose(policy(arrays["observed"][t]), arrays["action"][t], atol=1e-5)
         believed.append(env._state.copy())
         env.step(arrays["executed"][t])
@@ -340,13 +339,14 @@ def test_an_environment_of_the_host(make):
     noise = arrays["observed"] - believed
     assert 0.02 < np.std(noise) < 0.3
     np.testing.assert_allclose(arrays["following"][:-1], arrays["observed"][1:], atol=1e-6)
+    assert arrays["following"][-1, 1] == pytest.approx(0.7, abs=0.4)  # the clock at the end; a new episode has 0
 
 
 def test_faults_are_sentences(make, tmp_path, capsys):
     run, other = make("moca"), make("moca", env__name="own:Other")
     slow = make("moca", env__action_repeat=2)
     assert "which the agent holds for 2 steps of the environment." in slow.inspect().html
-    assert not any(words in run.inspect().html for words in ("agent holds for", "decision of the episode"))
+    assert "agent holds for" not in run.inspect().html
     for call, message in (
         (lambda: run.inspect(run=1), "run = 1 is out of range"),
         (lambda: run.inspect(episode=-1), "episode = -1 is out of range"),

@@ -208,13 +208,21 @@ def test_a_run_figure_says_what_was_run_and_is_not_cut_off(tmp_path, monkeypatch
     assert told == ["no noise, critic.lr = 0.1", "noise.sigma = 0.1, critic.lr = 0.1"]
 
 
-@pytest.mark.parametrize("clean", [1.0, 2.0])
+@pytest.mark.parametrize("clean", [1.0, 1.000001, 2.0])
 def test_the_score_without_noise_is_drawn_if_it_differs(tmp_path, monkeypatch, clean):
     drawn = []
     monkeypatch.setattr(figures, "save", lambda figure, *_: drawn.append(figure) or [])
     learning_curve([{"step": 1, "seed": 0, "return_mean": 1.0, "return_noise_free": clean}], [{}], "title", tmp_path)
     told = [text.get_text() for text in drawn[0].axes[0].get_legend().get_texts()]
-    assert told == (["greedy policy"] if clean == 1 else ["as the agent observes", "without observation noise"])
+    assert told == (["greedy policy"] if clean < 1.1 else ["as the agent observes", "without observation noise"])
+
+
+@pytest.mark.parametrize(("clean", "told"), [(3.000001, "return_mean 3"), (2.0, "return_mean 3, return_noise_free 2")])
+def test_the_command_prints_the_score_without_noise_if_it_differs(run, capsys, monkeypatch, clean, told):
+    rows = [{"seed": 5, "return_mean": 3.0, "return_noise_free": clean, "value_noise_variance": float("nan")}]
+    monkeypatch.setattr(moca.Run, "evaluate", lambda *_: rows)
+    main(["evaluate", str(run.path)])
+    assert capsys.readouterr().out.splitlines()[-1] == f"seed 5, {told}"
 
 
 def test_a_run_that_diverges_is_a_gap_in_the_picture(tmp_path):

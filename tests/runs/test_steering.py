@@ -215,7 +215,13 @@ def test_a_run_goes_on_keeping_its_best_policies(tmp_path, monkeypatch, capsys):
     mean, best = np.mean([row["return_mean"] for row in rows]), max(rows, key=lambda row: row["return_mean"])
     score = f"{best['return_mean']:.1f} ± {best['interval']:.2g} (95 %) over 2 new episodes, at step {best['step']:,}"
     told = f"best policies: return {mean:.1f}, mean of 2 runs; the highest: return {score} (seed {best['seed']})"
+    lasts = [row["last"] for row in rows]
     assert f"{told}, used by --which best" in " ".join(said.split())
+    assert lasts == [row["return_mean"] for row in moca.load(path, env=env).evaluate(2, moca.runs.callbacks.FRESH + 1)]
+    assert "same episodes" not in launch._best([row | {"last": row["return_mean"]} for row in rows], "")
+    others = [row | {"last": 7.25 + number} for number, row in enumerate(rows)]
+    assert launch._best(others[:1], "").endswith("--which best; over the same episodes the last policy has 7.2")
+    assert launch._best(others, ", mean of 2 runs").endswith("; over the same episodes the last policies have 7.8")
     (one,) = launch._best(rows[:1], "").split(", used by")[:1]
     assert one.startswith(f"best policy: return {rows[0]['return_mean']:.1f} ± ")
     assert one.endswith(f"at step {rows[0]['step']:,}")

@@ -145,8 +145,7 @@ class GreedyEpisodes:
             seeds: Seeds of the environments, runs × episodes.
             noisy: One for noisy observations, zero for exact ones; a filter expects noise in both
                 cases.
-            watch: Called at every state in which an action is taken, with its noiseless
-                observation.
+            watch: Called at every state, the last one included, with its noiseless observation.
         """
         if not self.compiled:
             self.compiled = compiled(self.programs(configs, learners, keys, seeds.shape[1]))
@@ -171,6 +170,7 @@ class GreedyEpisodes:
             running = running & ~ended
             if not running.any():
                 break
+        watch(seen, playing)
         return played
 
     def scores(

@@ -68,7 +68,7 @@ def measured(
 
 
 def found_in_trials(title: str, length: int) -> bool:
-    """Returns True if all trial episodes of the environment ended at that step in this process."""
+    """Returns True if trial episodes in this process were cut off at that step."""
     return _lengths.get(title) == length
 
 
@@ -227,10 +227,15 @@ def _play_on_host(
 
 
 def _truncated_at(ended: Bool[np.ndarray, "steps n"], terminated: Bool[np.ndarray, "steps n"]) -> int | None:
-    """Returns the number of steps after which every first episode is truncated, or None."""
-    first = ended.argmax(axis=0)
-    cut = (ended & ~terminated)[first, np.arange(len(first))]
-    return int(first[0]) + 1 if cut.all() and (first == first[0]).all() else None
+    """Returns the number of steps after which episodes are truncated, or None.
+
+    Others may have terminated before, but none lasts longer, and at least two are truncated.
+    """
+    ends = np.argwhere(ended.T)  # in order of time for each of the parallel episodes
+    parallel, at = ends.T
+    lengths = np.where(np.diff(parallel, prepend=-1), at + 1, np.diff(at, prepend=0))
+    cut = lengths[~terminated.T[ended.T]]
+    return int(cut[0]) if len(cut) > 1 and (cut == lengths.max()).all() else None
 
 
 def _actions(env: Spaces, key: Key[Array, ""], steps: int) -> Float[Array, "steps act"]:

@@ -8,7 +8,7 @@ environment classes are used: a received file must not name any function to be c
 """
 
 import hashlib
-import importlib
+import importlib.util
 import json
 import os
 import shlex
@@ -66,10 +66,20 @@ def import_module_of(name: str) -> None:
             ) from None
 
 
+def resuming(path: Path, name: str) -> str:
+    """Returns the command that resumes the run in a directory, in the environment of that name."""
+    return " ".join([*search_path(name), "moca train --resume", shlex.quote(str(path))])
+
+
 def search_path(name: str) -> list[str]:
-    """Returns the PYTHONPATH that a command needs to find the module in the name, if any."""
-    module = sys.modules.get(module_of(full_name(name)) or "")
-    file = Path(getattr(module, "__file__", None) or os.devnull).resolve()
+    """Returns the PYTHONPATH that a command needs to find the module in the name, if any.
+
+    Nothing is imported.
+    """
+    top, found = (module_of(full_name(name)) or "").partition(".")[0], None
+    with suppress(ValueError):  # there is no such name, or it was made by hand
+        found = importlib.util.find_spec(top)
+    file = Path((found and found.origin) or os.devnull).resolve()
     entries = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     return [f"PYTHONPATH={shlex.quote(entry)}" for entry in entries if file.is_relative_to(Path(entry).resolve())][:1]
 

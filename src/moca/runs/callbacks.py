@@ -211,7 +211,8 @@ class KeepBest(Callback):
     A policy becomes a candidate if it has its run's highest evaluation so far. To avoid choosing a
     lucky evaluation, the last few candidates of each run and its last policy are compared at the
     end over new episodes, and the best one is scored over further ones. best.json holds that score,
-    its 95 % interval and the step. A policy kept earlier is also a candidate.
+    its 95 % interval and the step, and the last policy's score over the same episodes. A policy
+    kept earlier is also a candidate.
 
     Args:
         episodes: Number of new episodes each time.
@@ -282,30 +283,28 @@ class KeepBest(Callback):
             self._seen[run] += 1
 
     def end(self, training: Training, interrupted: bool) -> None:
-        """Compares the candidates, unless interrupted, and writes the best of each run.
-
-        After an interruption, the newest candidates are written.
-        """
+        """Compares the candidates and writes the best of each run; if interrupted, the newest."""
         held = self._held
         if not interrupted:
             held = [*held, (jax.device_get(training.learners), np.full(len(self._seen), training.step))]
         if not held:
             return
         run, runs = training.run, np.arange(len(self._seen))
-        seeds = range(FRESH, FRESH + 2)
         if interrupted:
             chosen = np.maximum(self._seen - 1, 0) % self._most
         else:
-            scores = np.array([self._scores(run, each, seeds[0])[0] for each, _ in held])
+            scores = np.array([self._scores(run, each, FRESH)[0] for each, _ in held])
             taken = np.arange(len(held))[:, None] < self._seen  # the other entries are copies
             taken[-1] = True
             chosen = np.where(taken & np.isfinite(scores), scores, -np.inf).argmax(axis=0)
         picked = jax.tree.map(lambda *leaves: np.stack(leaves)[chosen, runs], *(each for each, _ in held))
         steps = np.stack([steps for _, steps in held])[chosen, runs]
-        mean, half = (self._highest, self._highest * np.nan) if interrupted else self._scores(run, picked, seeds[1])
+        mean, half = (self._highest, self._highest * np.nan) if interrupted else self._scores(run, picked, FRESH + 1)
+        last = self._highest * np.nan if interrupted else self._scores(run, held[-1][0], FRESH + 1)[0]
         with run.directory.writing():
             rows = [
                 {**each, "step": int(steps[i]), "return_mean": float(mean[i]) if np.isfinite(mean[i]) else None,
+                 "last": float(last[i]) if np.isfinite(last[i]) else None,
                  "interval": None if interrupted else float(half[i]), "episodes": 0 if interrupted else self._episodes}
                 for i, each in enumerate(run.directory.runs)
             ]  # fmt: skip

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from moca.config import Config, flatten
+from moca.envs.trust import resuming
 
 
 def clash(path: Path, held: Config, first: Config, held_runs: Any, over: str, asked: Config, asked_runs: Any) -> str:
@@ -21,7 +22,7 @@ def clash(path: Path, held: Config, first: Config, held_runs: Any, over: str, as
     has = f"{path} already has a run,"
     known = [flatten(held), flatten(first), {"train.horizon": first.train.scheduled_steps}]
     other = [name for name, value in flatten(asked).items() if all(each.get(name, ...) != value for each in known)]
-    steps, total, again = asked.train.steps, held.train.steps, f"moca train --resume {path}"
+    steps, total, again = asked.train.steps, held.train.steps, resuming(path, held.env.name)
     if asked_runs != held_runs and not other:
         return f"{has} with other seeds or variations: choose another directory"
     if asked_runs != held_runs or set(other) - {"train.steps"}:

@@ -8,6 +8,7 @@ from typing import Any
 from moca import files, presets, sweep
 from moca.arguments import Parser, a_path, add_device, add_trust, at_least_one, from_zero
 from moca.config import Config, ConfigError, checked, flatten, shown, to_json, whole
+from moca.envs.trust import resuming
 from moca.runs import BEST, LAST
 from moca.runs.options import (
     PRESET,
@@ -187,7 +188,7 @@ def _refuse_contradictions(arguments: argparse.Namespace, config: Config, began:
         if name == "train.steps" and value != held[name]:
             raise ConfigError(
                 f"{sources[name]} contradicts the run in {arguments.resume}, which has {held[name]} steps: for another "
-                f"total, moca train --resume {arguments.resume} --steps {value}"
+                f"total, {resuming(arguments.resume, config.env.name)} --steps {value}"
             )
         if value != held[name]:
             raise ConfigError(
@@ -292,12 +293,14 @@ def _tell_steps(run: Any, number: int | None = None, before: str = "") -> None:
 
 def _evaluate(arguments: argparse.Namespace) -> None:
     _refuse_no_run(arguments.directory)
+    from moca.runs.display import score_lines
+
     with busy(f"Compiling, then evaluating {arguments.episodes} episodes …"):
         run = _load(arguments)
         rows = run.evaluate(arguments.episodes, arguments.seed)
     _tell_steps(run)
-    for row in rows:
-        print(", ".join(f"{name} {value:g}" for name, value in row.items() if value == value))  # without NaN
+    for text in score_lines(rows):
+        print(text)
 
 
 def _render(arguments: argparse.Namespace) -> None:

@@ -1,5 +1,6 @@
 """Progress of a run on the terminal, and its learning curve."""
 
+import math
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -111,6 +112,21 @@ def title(config: Config, varied: Sequence[Mapping[str, float]]) -> str:
     return "\n".join(textwrap.wrap(text, TITLE, break_on_hyphens=False))
 
 
+def noise_matters(rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Returns True if scores with and without observation noise differ by more than rounding."""
+    pairs = [(row["return_mean"], row["return_noise_free"]) for row in rows]
+    return any(a != b and (None in (a, b) or not math.isclose(a, b, rel_tol=1e-5)) for a, b in pairs)
+
+
+def score_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Returns a line per row, without NaN, and without a noise-free score equal to the other."""
+    omitted = set() if noise_matters(rows) else {"return_noise_free"}
+    return [
+        ", ".join(f"{name} {value:g}" for name, value in row.items() if value == value and name not in omitted)
+        for row in rows
+    ]
+
+
 def learning_curve(
     rows: list[dict[str, Any]], varied: Sequence[Mapping[str, float]], title: str, folder: Path
 ) -> list[Path]:
@@ -127,8 +143,7 @@ def learning_curve(
     curves = [(point, "return_mean", _legend(point)) for point in varied]
     if len(varied) == 1:
         both = {"return_mean": "as the agent observes", "return_noise_free": "without observation noise"}
-        differ = any(row["return_mean"] != row["return_noise_free"] for row in rows)
-        shown = both if differ else {"return_mean": "greedy policy"}
+        shown = both if noise_matters(rows) else {"return_mean": "greedy policy"}
         curves = [(varied[0], name, text) for name, text in shown.items()]
     with figures.style():
         figure, axes = plt.subplots(figsize=(5.2, 3.2))

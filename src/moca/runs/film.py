@@ -108,7 +108,7 @@ def record(
     vector = HistoryVector(vector, env) if isinstance(env, HistoryHost) else vector
     frames: list[np.ndarray] = []
     episode = play_once(env, config, learner, vector, seed, lambda *_: frames.append(shown.picture()))
-    encode(path, frames, shown.fps / repeat, small)
+    encode(path, frames[:-1], shown.fps / repeat, small)  # after the end a new episode has started
     return "rendered by Gymnasium", float(episode.reward.sum())
 
 

@@ -1,6 +1,5 @@
 """Training: from a config to a finished run directory."""
 
-import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -21,7 +20,7 @@ from moca.envs.defaults import found_in_trials
 from moca.envs.environment import Spaces
 from moca.envs.host import HostEnvironment
 from moca.envs.named import as_environment
-from moca.envs.trust import remember, search_path
+from moca.envs.trust import remember, resuming
 from moca.moments import NoClosedFormError
 from moca.runs import BEST, before, interrupts, starting
 from moca.runs.callbacks import Callback, Training, as_callback, keeping_best, read_scores, refuse_other_scores, stops
@@ -195,7 +194,7 @@ def _reconciled(config: Config, where: Spaces) -> Iterator[str]:
         yield f"every action is repeated for {repeat} steps (env.action_repeat = {repeat})"
     if isinstance(where, HostEnvironment) and not limit:
         if found_in_trials(where.title, length):
-            yield f"all trial episodes ended at step {length}, which is taken for the time limit (env.episode_length)"
+            yield f"trial episodes were cut off after {length} steps, taken for the time limit (env.episode_length)"
         else:
             yield (
                 f"the environment declares no time limit: an episode has {length} steps (env.episode_length = {length})"
@@ -309,7 +308,7 @@ def _again(run: Run, callback: Callback) -> str:
     """Returns the command that resumes a run."""
     kept = (run.path / f"{BEST}.json").exists()  # it then goes on keeping the best policies by itself
     options = [each for each in callback.options.split() if not (kept and each == "--keep-best")]
-    return " ".join([*search_path(run.config.env.name), "moca train --resume", shlex.quote(str(run.path)), *options])
+    return " ".join([resuming(run.path, run.config.env.name), *options])
 
 
 def _scores(run: Run, callback: Callback) -> Iterator[str]:
@@ -332,10 +331,13 @@ def _best(scores: list[dict[str, Any]], several: str) -> str:
     top = max(scores, key=lambda row: row["return_mean"])
     interval = "" if top.get("interval") is None else f" ± {top['interval']:.2g} (95 %)"
     found = f"return {top['return_mean']:.1f}{interval} over {top['episodes']} new episodes, at step {top['step']:,}"
-    if not several:
-        return f"best policy: {found}, used by --which best"
-    mean = np.mean([row["return_mean"] for row in scores])
-    return f"best policies: return {mean:.1f}{several}; the highest: {found} (seed {top['seed']}), used by --which best"
+    means = [row["return_mean"] for row in scores]
+    lasts = [row["last"] for row in scores if row.get("last") is not None]
+    plural, owner = ("ies", "policies have") if several else ("y", "policy has")
+    same = "" if lasts in ([], means) else f"; over the same episodes the last {owner} {np.mean(lasts):.1f}"
+    if several:
+        found = f"return {np.mean(means):.1f}{several}; the highest: {found} (seed {top['seed']})"
+    return f"best polic{plural}: {found}, used by --which best{same}"
 
 
 def _diverged(directory: RunDirectory) -> list[dict[str, Any]]:

@@ -36,7 +36,7 @@ def watch(
 
 
 def watch_on_host(config: Config, learner: Any, env: HostEnvironment, ahead: int, seed: int) -> Arrays:
-    """Does the same on the host, except for the last step, after which no action follows."""
+    """Does the same on the host."""
     seen: list[tuple[Any, Any, PolicyState, Any]] = []
 
     def note(observation: np.ndarray, playing: Playing) -> None:

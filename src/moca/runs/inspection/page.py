@@ -65,7 +65,6 @@ class Inspection:
             **pages.own(STYLE, SCRIPT),
             page=self,
             steps=self.steps,
-            on_host=isinstance(self.spaces, HostEnvironment),
             shares={count: 100 * share for count, share in INSIDE.items()},
             data=pages.embedded(self._data),
         )  # fmt: skip

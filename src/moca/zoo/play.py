@@ -105,7 +105,7 @@ def play(policies: Sequence[Policy], config: Config, episodes: int, seed: int, f
 
 
 def _decide(
-    players: Sequence[Policy], measured: np.ndarray, running: np.ndarray, actions: np.ndarray, time: int
+    players: list[Policy], measured: np.ndarray, running: np.ndarray, actions: np.ndarray, time: int
 ) -> None:
     """Writes the action of each policy whose episode is running."""
     try:

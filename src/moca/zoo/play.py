@@ -104,9 +104,7 @@ def play(policies: Sequence[Policy], config: Config, episodes: int, seed: int, f
     return Played(rewards.reshape(len(policies), episodes, steps), shown, env)
 
 
-def _decide(
-    players: list[Policy], measured: np.ndarray, running: np.ndarray, actions: np.ndarray, time: int
-) -> None:
+def _decide(players: list[Policy], measured: np.ndarray, running: np.ndarray, actions: np.ndarray, time: int) -> None:
     """Writes the action of each policy whose episode is running."""
     try:
         for number in np.flatnonzero(running):

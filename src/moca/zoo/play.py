@@ -18,7 +18,7 @@ from moca.exploration import normals
 from moca.loop import agent_steps
 from moca.runs.film import unfilmed
 
-LEAST = 1e-3  # of a score, the difference that is within rounding: some policies score the same in all episodes
+LEAST = 1e-3  # share of a score that rounding may change; some policies score the same in all episodes
 
 
 class Played(NamedTuple):
@@ -104,9 +104,7 @@ def play(policies: Sequence[Policy], config: Config, episodes: int, seed: int, f
     return Played(rewards.reshape(len(policies), episodes, steps), shown, env)
 
 
-def _decide(
-    players: list[Policy], measured: np.ndarray, running: np.ndarray, actions: np.ndarray, time: int
-) -> None:
+def _decide(players: list[Policy], measured: np.ndarray, running: np.ndarray, actions: np.ndarray, time: int) -> None:
     """Writes the action of each policy whose episode is running."""
     try:
         for number in np.flatnonzero(running):

@@ -187,8 +187,8 @@ def test_a_card_as_text_and_as_json(capsys):
         (["evaluate", "somewhere", "--sigma", "0.1"], "--sigma needs --zoo"),
         (["evaluate", "--zoo", "CartpoleBalance", "--sigma", "much"], "noise.sigma must be a number"),
         (["render", "--zoo", "../Pendulum"], "the zoo has no ../Pendulum. Did you mean"),
-        (["evaluate", "--zoo", "CartpoleBalance", "--which", "best"], "--which is about a run directory"),
-        (["render", "--zoo", "CartpoleBalance", "--ahead", "3"], "--ahead is about a run directory"),
+        (["evaluate", "--zoo", "CartpoleBalance", "--which", "best"], "--which is for run directories"),
+        (["render", "--zoo", "CartpoleBalance", "--ahead", "3"], "--ahead is for run directories"),
     ],
 )
 def test_mistakes_are_answered(arguments, told, capsys):

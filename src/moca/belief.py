@@ -1,6 +1,6 @@
 """A Gaussian belief over the state [choice]: a prediction corrected by the observation.
 
-The paper takes each observation for the state. Under observation noise, every measurement error
+The paper treats each observation as the state. Under observation noise, every measurement error
 then looks like a jump of the state. A filter keeps the information in earlier observations. The
 agent acts and learns on the mean of its belief. The next mean is random only as far as the next
 observation differs from its prediction: its covariance is P S⁻¹ P, with P the covariance of the
@@ -195,8 +195,9 @@ class BeliefFilter(eqx.Module):
     """Turns observations into beliefs; yours needs `init` and `step`.
 
     If its beliefs have covariances, it says so by `keeps_covariance`, and `anticipate`,
-    `noise_variance` and `correlated` say what these are of. Otherwise the agent takes the mean of a
-    belief for the state. `model` is the agent's model of the next state, or None if it has none.
+    `noise_variance` and `correlated` say what these are of. Otherwise the agent treats the mean of
+    a belief as the state. `model` is the agent's model of the next state, or None if it has
+    none.
     """
 
     @property
@@ -241,7 +242,7 @@ class BeliefFilter(eqx.Module):
 
 
 class Unfiltered(BeliefFilter):
-    """Takes each observation for the state, as the paper does."""
+    """Treats each observation as the state, as the paper does."""
 
     def init(self, model: ModelState | None, measured: Float[Array, "obs"]) -> Belief:
         return Belief(measured, None)

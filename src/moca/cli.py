@@ -104,7 +104,7 @@ def _add_benchmark(benchmark: Parser) -> None:
         nargs="*",
         type=_part,
         metavar="PART",
-        help="backup, agents (default: both, a few minutes)",
+        help="what to time: backup, agents (default: both, which takes a few minutes)",
     )
     benchmark.add_argument("--json", action="store_true", help="print JSON")
     benchmark.add_argument(

@@ -135,7 +135,8 @@ def draw_step(agent: Agent, key: Key[Array, ""]) -> StepDraws:
 def draw_steps(agent: Agent, keys: Key[Array, "steps"]) -> StepDraws:
     """Returns the random numbers of many steps, with a leading axis over them.
 
-    All are drawn with few axes: XLA takes several times as long to compile them with more.
+    They are drawn with as few axes as possible and reshaped afterwards, since XLA takes several
+    times as long to compile draws with more axes.
     """
     train = agent.config.train
     noise_keys, word_keys, update_keys, restart_keys, action_keys = jax.vmap(jax.random.split, (0, None), 1)(keys, 5)

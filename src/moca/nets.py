@@ -88,8 +88,8 @@ def share_done(config: Config, updates: Int[Array, ""]) -> Float[Array, ""]:
 
 
 def decayed(config: Config, lr: Any, updates: Int[Array, ""]) -> Float[Array, ""]:
-    """Returns a learning rate after that many updates.
+    """Returns the learning rate after `updates` updates.
 
-    It decays linearly to `train.decay` times `lr`.
+    It starts at `lr` and decays linearly to `train.decay` times `lr`.
     """
     return lr * (1 + (config.train.decay - 1) * share_done(config, updates))

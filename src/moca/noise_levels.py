@@ -86,7 +86,7 @@ def learn_noise(
 def newest(agent: Agent, replay: Replay, indices: Int[Array, "steps"], number: Int[Array, ""]) -> Transition:
     """Returns what the sensor saw in the newest episodes, along a leading axis.
 
-    Early in a run, its first episode is there several times.
+    Early in a run, when there are fewer episodes, the first one is repeated.
     """
     steps = len(indices)
     older = jnp.minimum(jnp.arange(EPISODES), jnp.minimum(number, len(replay) // steps - 1))

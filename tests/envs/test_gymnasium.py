@@ -420,7 +420,7 @@ def test_a_length_that_no_environment_declares_is_announced():
 
 def test_a_length_that_was_found_in_trial_episodes_is_no_guess():
     agent = moca.SAC(hosted.Linear())
-    told = "trial episodes were cut off after 50 steps, taken for the time limit (env.episode_length)"
+    told = "trial episodes were cut off after 50 steps, used as the time limit (env.episode_length)"
     assert told in launch._reconciled(agent._build(100), Gymnasium(hosted.Linear))
     other = override(agent._build(100), {"env.episode_length": 20})
     *_, said = launch._reconciled(other, Gymnasium(hosted.Linear))

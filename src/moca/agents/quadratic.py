@@ -229,7 +229,10 @@ class QuadraticAgent(Agent):
         return cautious(prediction, value, caution)
 
     def predict(self, state: QuadraticState, batch: Transition, key: Key[Array, ""]) -> mm.Distribution:
-        """Returns the distribution of s′ for each transition, actions in [−1, 1] [Alg. 1 l. 10]."""
+        """Returns the distribution of s′ for each transition [Alg. 1 l. 10].
+
+        Actions are in [−1, 1].
+        """
         if not self.predicts:
             return mm.Dirac(with_width(batch).next_observation)
         samples, keys = self.config.dynamics.samples, jax.random.split(key, len(batch.reward))

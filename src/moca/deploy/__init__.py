@@ -27,8 +27,8 @@ from .greedy import Actor, QuadraticActor
 
 FORMAT = 1
 _PACKAGE = Path(__file__).parent.parent
-# Two policies come with the package. The others are those of the zoo: an installed `moca_zoo`, or
-# the folder in a clone.
+# The zoo: two of its policies come with the package. The others are in an installed `moca_zoo`, or
+# in the folder `zoo` of a clone.
 FOLDERS = (_PACKAGE / "policies", _PACKAGE.parent / "moca_zoo", _PACKAGE.parent.parent / "zoo")
 
 

@@ -85,7 +85,7 @@ def _header(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> tuple[tuple[int,
         head = io.BytesIO(member.read(HEADER))  # a header may claim a length of gigabytes
     version = np.lib.format.read_magic(head)
     if version not in ((1, 0), (2, 0)):
-        raise ValueError(f"{name} has version {version} of NumPy's format")
+        raise ValueError(f"{name} has version {version} of NumPy's format; only (1, 0) and (2, 0) can be read")
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, in_columns, dtype = read(head)
     start = head.tell()

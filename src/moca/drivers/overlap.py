@@ -211,10 +211,10 @@ def _tell(work: Work) -> Work:
 
 
 def _from_both(tree: Any) -> tuple[Any, Any]:
-    """Returns the tree of the core that learns the model, and that of the other, on both cores.
+    """Sends both trees to both cores; returns first that of the core that learns the model.
 
-    It is sent as one message: independent messages may leave the cores in different orders, and
-    then each core waits for the other forever.
+    Each tree is sent as one message: independent messages may leave the cores in different orders,
+    and then each core waits for the other forever.
     """
     words, unravel = ravel_pytree(jax.tree.map(lambda leaf: jax.lax.bitcast_convert_type(leaf, jnp.uint32), tree))
     heard = jax.lax.ppermute(words, AXIS, [(MODEL, VALUES), (VALUES, MODEL)])

@@ -72,7 +72,7 @@ def train_episode(
 def end_episode(
     config: Config, env: Environment, state: RunState, episode: Int[Array, ""], after: LoopState, totals: StepInfo
 ) -> tuple[RunState, Info]:
-    """Returns the run after a training episode without its replay memory, and the metrics."""
+    """Returns the run after a training episode, its replay memory left out, and the metrics."""
     run: Any
     run, metrics = loop.finish_episode(make_agent(config, env), state, after, episode, totals)
     return run._replace(replay=None), metrics

@@ -214,7 +214,7 @@ def _is_playgrounds(env: Spaces) -> bool:
 def _play_on_host(
     env: HostEnvironment, seed: int, steps: int, repeat: int
 ) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
-    """Does the same on the host, step by step; also returns the setting of a length found there."""
+    """Does the same on the host, step by step; also returns the episode length, if it was found."""
     vector = env.vector(EPISODES, repeat)
     vector.reset([seed + number for number in range(EPISODES)])
     keys = jax.random.split(jax.random.key(seed), EPISODES)
@@ -229,7 +229,8 @@ def _play_on_host(
 def _truncated_at(ended: Bool[np.ndarray, "steps n"], terminated: Bool[np.ndarray, "steps n"]) -> int | None:
     """Returns the number of steps after which episodes are truncated, or None.
 
-    Others may have terminated before, but none lasts longer, and at least two are truncated.
+    At least two episodes must be truncated, all after that number of steps, and none may last
+    longer. Others may terminate earlier.
     """
     ends = np.argwhere(ended.T)  # in order of time for each of the parallel episodes
     parallel, at = ends.T

@@ -72,9 +72,9 @@ def resuming(path: Path, name: str) -> str:
 
 
 def search_path(name: str) -> list[str]:
-    """Returns the PYTHONPATH that a command needs to find the module in the name, if any.
+    """Returns `PYTHONPATH=…` if a command needs it to find the environment's module, else nothing.
 
-    Nothing is imported.
+    The module is not imported.
     """
     top, found = (module_of(full_name(name)) or "").partition(".")[0], None
     with suppress(ValueError):  # there is no such name, or it was made by hand

@@ -15,7 +15,8 @@ UNROLLED = 24  # Loops over at most so many rows are unrolled: five times as fas
 def solve(matrix: Float[Array, "n n"], right: Float[Array, "n *m"]) -> Float[Array, "n *m"]:
     """Returns the solution x of `matrix` x = `right`.
 
-    The matrix is positive definite or a triangle: Gauss–Jordan elimination needs no pivots there.
+    The matrix must be positive definite or triangular. Gauss–Jordan elimination then needs no
+    pivoting.
     """
     size = len(matrix)
 

@@ -56,7 +56,7 @@ class Ground(Environment):
         return (next_y, key), Step(next_y[None], self.reward(y), jnp.array(False))
 
     def reward(self, y: Any) -> Any:
-        """Returns the reward at y: a bell around the edge; on the cliff, its left half."""
+        """Returns the reward at y: a Gaussian bump at the edge; on the cliff, zero beyond it."""
         bell = jnp.exp(-(((y - EDGE) / RISE) ** 2) / 2)
         return jnp.where((y > EDGE) & (self.grip < 1), 0.0, bell)
 

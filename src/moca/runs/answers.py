@@ -122,7 +122,7 @@ class Model:
     def predict(self, observation: Any, action: Any, run: int = 0) -> Prediction:
         """Returns a Gaussian over the next state, for one or n observations and actions.
 
-        The observation is taken for the state. The result does not include observation noise.
+        The observation is treated as the state. The Gaussian does not include observation noise.
         """
         states, lead = self._run._observed(observation)
         actions, also = as_rows("an action", action, self._run.environment.action_size)

@@ -119,7 +119,7 @@ def noise_matters(rows: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def score_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Returns a line per row, without NaN, and without a noise-free score equal to the other."""
+    """Returns a line per row; omits NaN, and noise-free scores if noise makes no difference."""
     omitted = set() if noise_matters(rows) else {"return_noise_free"}
     return [
         ", ".join(f"{name} {value:g}" for name, value in row.items() if value == value and name not in omitted)

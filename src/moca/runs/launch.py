@@ -194,7 +194,7 @@ def _reconciled(config: Config, where: Spaces) -> Iterator[str]:
         yield f"every action is repeated for {repeat} steps (env.action_repeat = {repeat})"
     if isinstance(where, HostEnvironment) and not limit:
         if found_in_trials(where.title, length):
-            yield f"trial episodes were cut off after {length} steps, taken for the time limit (env.episode_length)"
+            yield f"trial episodes were cut off after {length} steps, used as the time limit (env.episode_length)"
         else:
             yield (
                 f"the environment declares no time limit: an episode has {length} steps (env.episode_length = {length})"

@@ -58,7 +58,7 @@ def _read(file: Any) -> str:
 
 @contextmanager
 def held(folder: Path) -> Iterator[Lock]:
-    """Creates the directory if needed, and locks it; nothing else is written before."""
+    """Locks a run directory, and creates it first if needed."""
     import fcntl  # not on Windows, where runs can still be read
 
     path = folder / "lock"

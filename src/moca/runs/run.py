@@ -75,7 +75,7 @@ class Run:
     def predict(self, observation: Any, run: int = 0) -> np.ndarray:
         """Returns the greedy action for an observation (obs,), or actions for many (n, obs).
 
-        Each observation is taken for the state. An agent with a filter acts on a belief that
+        Each observation is treated as the state. An agent with a filter acts on a belief that
         develops over an episode; use `policy` to keep one.
         """
         asked = self._at(run)

@@ -65,7 +65,7 @@ def read(path: Path) -> Card:
         found = json.loads(path.read_text())
         lacks = [name for name in CARD if name not in found] or [name for name in SCORE if name not in found["score"]]
     except FileNotFoundError:
-        raise ConfigError(f"{path} is missing, the card of a policy of the zoo") from None
+        raise ConfigError(f"{path}, the card of a policy of the zoo, is missing") from None
     except (ValueError, TypeError):
         raise ConfigError(f"{path} is not a card of the zoo: it is not a JSON object") from None
     if lacks:
@@ -76,7 +76,7 @@ def read(path: Path) -> Card:
 def config(card: Card, sigma: str | None = None) -> Config:
     """Returns the settings of the card's episodes, with other noise if `sigma` is given.
 
-    An episode depends on the agent's settings no more: SAC needs the fewest.
+    The episodes do not depend on the agent's settings, so the agent is SAC, which needs the fewest.
     """
     noise = {} if sigma is None else {"noise.kind": "homoscedastic", "noise.sigma": sigma, "noise.sigmas": ()}
     none = {"agent": "sac", "belief.filter": True}  # sensor.drop needs the filter

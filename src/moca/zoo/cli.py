@@ -41,7 +41,7 @@ def _either(parser: Parser, of_zoo: Callable[..., None], of_run: Callable[..., N
         if arguments.zoo is not None:
             for name in ABOUT_RUNS:
                 if name in given and given[name] != parser.get_default(name):
-                    raise ConfigError(f"--{name} is about a run directory, and means nothing with --zoo")
+                    raise ConfigError(f"--{name} is for run directories, and cannot be combined with --zoo")
         if "episodes" in given and arguments.episodes is None:
             arguments.episodes = EPISODES[arguments.zoo is not None]
         (of_run if arguments.zoo is None else of_zoo)(arguments)

@@ -18,7 +18,7 @@ from moca.exploration import normals
 from moca.loop import agent_steps
 from moca.runs.film import unfilmed
 
-LEAST = 1e-3  # of a score, the difference that is within rounding: some policies score the same in all episodes
+LEAST = 1e-3  # share of a score that rounding may change; some policies score the same in all episodes
 
 
 class Played(NamedTuple):

@@ -210,7 +210,7 @@ def _first(hits: np.ndarray, actions: Actions) -> str:
 
 
 def _random_starts(trial: _Trial, reset: Traced, step: Traced, found: Findings) -> None:
-    """Finds first states that never vary, and random keys that the environment creates itself."""
+    """Reports initial states that never vary, and keys that the environment creates itself."""
     if np.array_equal(trial.firsts, np.broadcast_to(trial.firsts[0], trial.firsts.shape), equal_nan=True):
         if reset.has_own_key:
             own = "reset() draws with its own fixed key"

@@ -36,7 +36,7 @@ def watch(
 
 
 def watch_on_host(config: Config, learner: Any, env: HostEnvironment, ahead: int, seed: int) -> Arrays:
-    """Does the same on the host."""
+    """Returns the arrays of `describe` for an episode in an environment on the host."""
     seen: list[tuple[Any, Any, PolicyState, Any]] = []
 
     def note(observation: np.ndarray, playing: Playing) -> None:

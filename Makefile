@@ -56,6 +56,8 @@ light: ## build wheel and source distribution, install each without extras in bu
 	cd build && light/bin/python ../tools/light.py
 	build/light/bin/$(PIP) --force-reinstall --no-deps dist/*.whl
 	cd build && light/bin/python ../tools/light.py
+	build/light/bin/$(PIP) ./zoo
+	cd build && light/bin/python -c "import moca; moca.pretrained('CartpoleSwingup')"
 
 light-tests: light ## the closed forms' tests in that environment, without the extras
 	build/light/bin/$(PIP) beartype emukit hypothesis mpmath pytest scipy

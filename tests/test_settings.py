@@ -113,10 +113,13 @@ def test_settings_are_listed_at_once():
     assert run.stdout.splitlines()[-1] == "set()"
 
 
-@pytest.mark.parametrize(("name", "off", "on"), [("value.encoder", 0, 2), ("belief.smoothing", False, True)])
+@pytest.mark.parametrize(
+    ("name", "off", "on"),
+    [("value.encoder", 0, 2), ("belief.smoothing", False, True), ("belief.propagation", "derivative", "moments")],
+)
 def test_a_setting_that_was_removed_is_read_if_it_was_off(name, off, on):
     """Run directories of earlier versions name every setting."""
     section, _, inner = name.partition(".")
     assert c.from_json(json.dumps({"agent": "sac", section: {inner: off}})) == c.override(c.Config(), {"agent": "sac"})
-    with pytest.raises(c.ConfigError, match=f"there is no setting '{name}'"):
+    with pytest.raises(c.ConfigError, match=f"the setting {name} was removed"):
         c.from_json(json.dumps({"agent": "sac", section: {inner: on}}))

@@ -31,7 +31,10 @@ ZOO, PAGE, FILMS = ROOT / "zoo", ROOT / "docs" / "zoo.md", ROOT / "docs" / "film
 START, END = "<!-- zoo: written by tools/zoo.py -->\n", "<!-- end -->"
 EPISODES = 30
 CHOOSING, FRESH = 1_000_001, 1_000_002  # seeds of the episodes that choose, and of those that measure
-MEASURED = ("value.low", "value.high", "value.lengthscales", "noise.scales", "sensor.scales")  # in the environment
+MEASURED = (  # in the environment
+    "value.low", "value.high", "value.lengthscales", "value.least", "value.most", "noise.scales", "sensor.scales",
+    "env.random_start",
+)  # fmt: skip
 PLAYED = ("env.", "noise.", "sensor.")  # sections of settings that make an episode
 
 

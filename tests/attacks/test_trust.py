@@ -47,6 +47,13 @@ def test_the_command_to_resume_finds_the_module_that_this_one_found(foreign, tmp
     assert trust.search_path("CartpoleBalance") == trust.search_path("gymnasium:Pendulum-v1") == []
 
 
+def test_the_command_to_resume_finds_a_package_without_init(tmp_path, monkeypatch):
+    (tmp_path / "boats" / "small").mkdir(parents=True)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert trust.search_path("gymnasium:boats.small.ferry:Ferry") == [f"PYTHONPATH={tmp_path}"]
+
+
 @pytest.fixture
 def foreign(tmp_path, monkeypatch, request):
     """The name of an environment in a module that can be found, and the file that tells whether it was run."""

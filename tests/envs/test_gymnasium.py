@@ -439,12 +439,19 @@ class Tired(hosted.Linear):
         return first
 
 
+class Stuck(Tired):
+    """It is cut off after five steps from some starts, and never from the others."""
+
+    def step(self, action):
+        return *hosted.Linear.step(self, action)[:3], self._time == 5 and self._first > 1, {}
+
+
 def test_a_time_limit_that_is_not_declared_is_found():
     """In a random rollout, if episodes are truncated at the same step, whether or not others terminate before."""
     assert defaults(Gymnasium(hosted.Linear), steps=120)["env.episode_length"] == 50
     assert defaults(Gymnasium(hosted.Linear), steps=60, history=1, repeat=2)["env.episode_length"] == 50
     assert defaults(Gymnasium(hosted.OneOrEndless), steps=30)["env.episode_length"] == 5
-    for kind, steps in ((hosted.Walk, 20), (hosted.Ramp, 20), (hosted.Linear, 40), (Tired, 60)):
+    for kind, steps in ((hosted.Walk, 20), (hosted.Ramp, 20), (hosted.Linear, 40), (Tired, 60), (Stuck, 40)):
         assert "env.episode_length" not in defaults(Gymnasium(kind), steps=steps)
 
 

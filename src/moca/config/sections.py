@@ -313,6 +313,8 @@ def field_of(name: str) -> dataclasses.Field:
     known = fields()
     if name in known:
         return known[name]
+    if name in REMOVED:
+        raise ConfigError(f"the setting {name} was removed in version 0.2: CHANGELOG.md says why")
     if any(each.startswith(f"{name}.") for each in known):
         raise ConfigError(f"there is no setting {shown(name)}: it is a section, which moca settings {name} lists")
     raise ConfigError(

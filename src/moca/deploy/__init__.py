@@ -15,6 +15,7 @@ that cannot be a measurement raises a `ValueError`, and the policy's belief does
 import difflib
 import reprlib
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,11 @@ FORMAT = 1
 _PACKAGE = Path(__file__).parent.parent
 # The zoo: two of its policies come with the package. The others are in an installed `moca_zoo`, or
 # in the folder `zoo` of a clone.
-FOLDERS = (_PACKAGE / "policies", _PACKAGE.parent / "moca_zoo", _PACKAGE.parent.parent / "zoo")
+FOLDERS = (
+    _PACKAGE / "policies",
+    *(Path(folder) for folder in getattr(find_spec("moca_zoo"), "submodule_search_locations", None) or ()),
+    _PACKAGE.parent.parent / "zoo",
+)
 
 
 def trained() -> dict[str, Path]:

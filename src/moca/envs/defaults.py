@@ -230,13 +230,15 @@ def _truncated_at(ended: Bool[np.ndarray, "steps n"], terminated: Bool[np.ndarra
     """Returns the number of steps after which episodes are truncated, or None.
 
     At least two episodes must be truncated, all after that number of steps, and none may last
-    longer. Others may terminate earlier.
+    longer, those still running at the end included. Others may terminate earlier.
     """
     ends = np.argwhere(ended.T)  # in order of time for each of the parallel episodes
     parallel, at = ends.T
     lengths = np.where(np.diff(parallel, prepend=-1), at + 1, np.diff(at, prepend=0))
-    cut = lengths[~terminated.T[ended.T]]
-    return int(cut[0]) if len(cut) > 1 and (cut == lengths.max()).all() else None
+    cut, running = lengths[~terminated.T[ended.T]], np.flip(ended, axis=0).cumsum(axis=0) == 0
+    if len(cut) < 2 or running.sum(axis=0).max() >= cut[0]:
+        return None
+    return int(cut[0]) if (cut == lengths.max()).all() else None
 
 
 def _actions(env: Spaces, key: Key[Array, ""], steps: int) -> Float[Array, "steps act"]:

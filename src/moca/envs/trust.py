@@ -79,9 +79,11 @@ def search_path(name: str) -> list[str]:
     top, found = (module_of(full_name(name)) or "").partition(".")[0], None
     with suppress(ValueError):  # there is no such name, or it was made by hand
         found = importlib.util.find_spec(top)
-    file = Path((found and found.origin) or os.devnull).resolve()
+    origins = [found.origin, *(found.submodule_search_locations or ())] if found else []  # a folder has no file
+    places = [Path(origin).resolve() for origin in origins if origin]
     entries = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
-    return [f"PYTHONPATH={shlex.quote(entry)}" for entry in entries if file.is_relative_to(Path(entry).resolve())][:1]
+    needed = [entry for entry in entries if any(place.is_relative_to(Path(entry).resolve()) for place in places)]
+    return [f"PYTHONPATH={shlex.quote(entry)}" for entry in needed][:1]
 
 
 def import_trusted(directory: Path, name: str, trust: bool) -> None:

@@ -334,7 +334,11 @@ def _best(scores: list[dict[str, Any]], several: str) -> str:
     means = [row["return_mean"] for row in scores]
     lasts = [row["last"] for row in scores if row.get("last") is not None]
     plural, owner = ("ies", "policies have") if several else ("y", "policy has")
-    same = "" if lasts in ([], means) else f"; over the same episodes the last {owner} {np.mean(lasts):.1f}"
+    same = (
+        ""
+        if lasts == means or len(lasts) < len(means)
+        else f"; over the same episodes the last {owner} {np.mean(lasts):.1f}"
+    )
     if several:
         found = f"return {np.mean(means):.1f}{several}; the highest: {found} (seed {top['seed']})"
     return f"best polic{plural}: {found}, used by --which best{same}"

@@ -120,6 +120,7 @@ AFTER = {
     "study": ("cartpole", "--dry-run"),
     "sweep": ("--dry-run", "--random=sac.tau=1e-3:1e-2"),
     "train": ("--dry-run",),
+    "zoo": ("nowhere",),
 }
 
 

@@ -18,6 +18,7 @@ from moca.config import (
     override,
     shown,
 )
+from moca.names import PLAYGROUND
 
 # Facts about a task, the same in every preset. The scales are those of App. A, without sine and
 # cosine. Bounds and lengthscales are those of App. B.4 and B.5, in Playground's order of
@@ -192,6 +193,8 @@ def lacks(preset: str, env: str | None, settings: Mapping[str, Any]) -> bool:
     wanted = {*(_MEASURED[:3] if predicting else ()), *(_MEASURED[3:4] if scaled else ())}
     history = how_to_measure(preset, env, settings)["history"]
     wanted |= {"sensor.scales"} if history else set()
+    if env is not None and full_name(env) in PLAYGROUND:  # all agents begin alike, those without V too
+        wanted |= {"env.random_start"}
     if (env in ENVIRONMENTS and not history) or wanted <= set(settings):
         return False
     rest = {name: value for name, value in settings.items() if name not in _MEASURED and name != "sensor.history"}

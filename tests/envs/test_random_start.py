@@ -7,6 +7,7 @@ import pytest
 
 from moca.config import Config, ConfigError, override
 from moca.drivers import make_env
+from moca import presets
 from moca.envs.defaults import RANDOM_START, defaults
 from moca.envs.environment import ActionRepeat, Environment, RandomStart, Step
 from moca.envs.playground import Playground
@@ -94,6 +95,15 @@ class Still(Playground):
 )
 def test_it_is_found_where_playground_does_not_vary_the_start(env, wanted):
     assert defaults(env, steps=20).get("env.random_start") == wanted
+
+
+def test_it_is_looked_for_whatever_the_agent():
+    """SAC needs no ranges of V, so that nothing else would be measured for it."""
+    sac = {"agent": "sac"}
+    assert presets.lacks("told", "BallInCup", sac)
+    assert not presets.lacks("told", "BallInCup", sac | {"env.random_start": 0})
+    assert not presets.lacks("told", "CartpoleBalance", sac)
+    assert not presets.lacks("told", None, sac)
 
 
 @pytest.mark.slow

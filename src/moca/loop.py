@@ -249,10 +249,7 @@ def interact(
 def update_inputs(
     agent: Agent, buffer: Replay, draws: StepDraws, number: Int[Array, ""] | int, index: Int[Array, ""]
 ) -> tuple[Transition, Any]:
-    """Returns a batch, and further random numbers, for one of the updates of the `index`-th step.
-
-    The batch is drawn from what is stored up to that step.
-    """
+    """Returns a batch of what is stored up to the `index`-th step, and random numbers, for an update."""
     words, drawn = jax.tree.map(lambda leaf: leaf[number], (draws.batch_words, draws.update_draws))
     stored = replay.sample(buffer, words, index + 1, agent.layout)
     return (replay.with_gaps(stored) if agent.gaps else stored), drawn

@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from moca import presets
 from moca.config import Config, ConfigError, override
 from moca.drivers import make_env
-from moca import presets
 from moca.envs.defaults import RANDOM_START, defaults
 from moca.envs.environment import ActionRepeat, Environment, RandomStart, Step
 from moca.envs.playground import Playground

@@ -321,8 +321,7 @@ def _scores(run: Run, callback: Callback) -> Iterator[str]:
         found = f"return {np.mean(last):.1f} over {many} episode{'s' * (many > 1)}"
         yield f"last evaluation: {found}, at step {evaluated[-1]['step']:,}{several}"
     if callback.keeps_best and (run.path / f"{BEST}.json").exists():
-        best = [row for row in read_scores(run) if row["return_mean"] is not None]
-        if best:
+        if best := [row for row in read_scores(run) if row["return_mean"] is not None]:
             yield _best(best, several)
 
 
@@ -334,11 +333,8 @@ def _best(scores: list[dict[str, Any]], several: str) -> str:
     means = [row["return_mean"] for row in scores]
     lasts = [row["last"] for row in scores if row.get("last") is not None]
     plural, owner = ("ies", "policies have") if several else ("y", "policy has")
-    same = (
-        ""
-        if lasts == means or len(lasts) < len(means)
-        else f"; over the same episodes the last {owner} {np.mean(lasts):.1f}"
-    )
+    differ = lasts != means and len(lasts) == len(means)
+    same = f"; over the same episodes the last {owner} {np.mean(lasts):.1f}" if differ else ""
     if several:
         found = f"return {np.mean(means):.1f}{several}; the highest: {found} (seed {top['seed']})"
     return f"best polic{plural}: {found}, used by --which best{same}"

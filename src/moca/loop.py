@@ -249,7 +249,7 @@ def interact(
 def update_inputs(
     agent: Agent, buffer: Replay, draws: StepDraws, number: Int[Array, ""] | int, index: Int[Array, ""]
 ) -> tuple[Transition, Any]:
-    """Returns a batch of what is stored up to the `index`-th step, and random numbers, for an update."""
+    """Returns what an update of the `index`-th step needs: a stored batch and random numbers."""
     words, drawn = jax.tree.map(lambda leaf: leaf[number], (draws.batch_words, draws.update_draws))
     stored = replay.sample(buffer, words, index + 1, agent.layout)
     return (replay.with_gaps(stored) if agent.gaps else stored), drawn

@@ -320,9 +320,9 @@ def _scores(run: Run, callback: Callback) -> Iterator[str]:
         many = run.config.train.eval_episodes
         found = f"return {np.mean(last):.1f} over {many} episode{'s' * (many > 1)}"
         yield f"last evaluation: {found}, at step {evaluated[-1]['step']:,}{several}"
-    if callback.keeps_best and (run.path / f"{BEST}.json").exists():
-        if best := [row for row in read_scores(run) if row["return_mean"] is not None]:
-            yield _best(best, several)
+    kept = read_scores(run) if callback.keeps_best and (run.path / f"{BEST}.json").exists() else []
+    if best := [row for row in kept if row["return_mean"] is not None]:
+        yield _best(best, several)
 
 
 def _best(scores: list[dict[str, Any]], several: str) -> str:

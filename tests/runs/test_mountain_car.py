@@ -17,5 +17,5 @@ def test_the_page_says_what_the_file_holds():
     assert f"intervals of ± {min(intervals):.2f} to ± {max(intervals):.2f}" in page
     assert all(row["others"] > row["reported"] for row in ROWS) == ("All of them score a little more there" in page)
     assert f"each of the eleven differs from that by less than its interval, and by {max(apart):.3f} at most" in page
-    assert f"The last policies have {min(lasts):.1f} to {max(lasts):.1f}, none more than the best one" in page
+    assert f"the last policies have {min(lasts):.1f} to {max(lasts):.1f}, none more than the best policy" in page
     assert all(row["last"] <= row["others"] for row in ROWS)

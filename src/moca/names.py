@@ -8,6 +8,7 @@ import re
 
 GYMNASIUM = "gymnasium:"
 OWN = "own:"  # followed by the name of the class
+MJX, MUJOCO = "mjx", "mujoco"  # what can simulate Playground's environments
 
 
 def is_name(text: str) -> bool:

@@ -18,6 +18,7 @@ from moca.devices import cores
 from moca.envs.environment import Described
 from moca.envs.host import HostEnvironment, Outcome
 from moca.envs.suite import Task, quantity, task
+from moca.names import MUJOCO
 
 SHARE = 2e-4  # seconds of physics that are worth another thread
 # What a picture needs.
@@ -50,7 +51,7 @@ class MuJoCo(Described, HostEnvironment):
 
     @property
     def physics(self) -> str:
-        return "mujoco"
+        return MUJOCO
 
     @property
     def env(self) -> Any:
@@ -62,6 +63,9 @@ class MuJoCo(Described, HostEnvironment):
 
     def vector(self, count: int, repeat: int = 1) -> "MuJoCoVector":
         return MuJoCoVector(self, count, repeat)
+
+    def single(self) -> "OneEpisode":
+        return OneEpisode(self)
 
 
 class MuJoCoVector:
@@ -110,7 +114,7 @@ class MuJoCoVector:
         last, never = np.asarray(observations)[-len(actions) :], np.zeros(len(actions), bool)
         return Outcome(last, np.asarray(rewards).reshape(len(rows), -1).sum(axis=0), never, never, last)
 
-    def snapshot(self) -> Any:
+    def picture(self) -> Any:
         """Returns the first episode's state, as Playground draws it."""
         return SimpleNamespace(data=SimpleNamespace(**{name: np.copy(getattr(self._datas[0], name)) for name in SHOWN}))
 
@@ -167,6 +171,34 @@ class MuJoCoVector:
 
         took = list(_pool().map(work, chunks)) if parts > 1 else [work(chunks[0])]
         self._seconds = min(took)
+
+
+class OneEpisode:
+    """One episode at a time, with Gymnasium's `reset` and `step`."""
+
+    def __init__(self, env: MuJoCo) -> None:
+        self._vector, size = env.vector(1), (env.observation_size,)
+        low, high = (np.array(bounds, np.float32) for bounds in (env.action_low, env.action_high))
+        self.observation_space = _box(np.full(size, -np.inf, np.float32), np.full(size, np.inf, np.float32))
+        self.action_space = _box(low, high)
+
+    @property
+    def unwrapped(self) -> "OneEpisode":
+        return self
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict]:
+        """Starts an episode, the first one unless a seed is given."""
+        return self._vector.reset([seed or 0])[0], {}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
+        """Takes one step."""
+        outcome = self._vector.step(action[None])
+        return outcome.observation[0], float(outcome.reward[0]), False, False, {}
+
+
+def _box(low: np.ndarray, high: np.ndarray) -> Any:
+    """Returns what is used of Gymnasium's Box."""
+    return SimpleNamespace(low=low, high=high, shape=low.shape, dtype=low.dtype, sample=low.copy)
 
 
 @cache

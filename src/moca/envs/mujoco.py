@@ -23,8 +23,6 @@ from moca.names import MUJOCO
 SHARE = 2e-4  # seconds of physics that are worth another thread
 # What a picture needs.
 SHOWN = ("time", "qpos", "qvel", "mocap_pos", "mocap_quat", "xfrc_applied", "geom_xpos", "geom_xmat")
-# The warnings at which MuJoCo begins a simulation anew, since it has diverged.
-DIVERGED = ("mjWARN_BADQPOS", "mjWARN_BADQVEL", "mjWARN_BADQACC")
 
 
 class MuJoCo(Described, HostEnvironment):
@@ -72,7 +70,7 @@ class MuJoCoVector:
     """Many episodes of a task, each with its own data of MuJoCo.
 
     An episode depends on its seed and actions alone, not on other episodes or the number of
-    threads. If its physics diverges, it is NaN until the next reset.
+    threads. If its physics diverges, at which MuJoCo would start anew, it is NaN until the reset.
     """
 
     def __init__(self, env: MuJoCo, count: int, repeat: int) -> None:
@@ -82,8 +80,10 @@ class MuJoCoVector:
         self._repeats = np.full(count, repeat)
         self._datas = [mujoco.MjData(self._model) for _ in range(count)]
         self._read = [[quantity(data, name) for name in self._task.fields] for data in self._datas]
-        self._warned = [data.warning.number for data in self._datas]  # MuJoCo counts in place
-        self._bad = [int(getattr(mujoco.mjtWarning, name)) for name in DIVERGED]
+        diverged = slice(int(mujoco.mjtWarning.mjWARN_BADQPOS), int(mujoco.mjtWarning.mjWARN_BADQACC) + 1)
+        self._warned = [data.warning.number[diverged] for data in self._datas]  # MuJoCo counts in place
+        self._substeps = env.env.n_substeps
+        self._low, self._high = (np.array(bounds, np.float32) for bounds in (env.action_low, env.action_high))
         self._seconds = 0.0  # of one episode's physics in the last call
 
     def reset(self, seeds: Sequence[int]) -> np.ndarray:
@@ -119,8 +119,8 @@ class MuJoCoVector:
         return SimpleNamespace(data=SimpleNamespace(**{name: np.copy(getattr(self._datas[0], name)) for name in SHOWN}))
 
     def _within(self, actions: np.ndarray) -> np.ndarray:
-        low, high = (np.array(bounds, np.float32) for bounds in (self._env.action_low, self._env.action_high))
-        return np.nan_to_num(actions).reshape(-1, len(low)).astype(np.float32).clip(low, high)
+        given = np.nan_to_num(actions).reshape(-1, len(self._low)).astype(np.float32)
+        return given.clip(self._low, self._high)
 
     def _rows(self, times: int) -> np.ndarray:
         return np.zeros((times, len(self._datas), sum(view.size for view in self._read[0])), np.float32)
@@ -133,7 +133,7 @@ class MuJoCoVector:
             data = self._datas[number]
             data.ctrl = actions[number]
             for row in rows[: steps[number], number]:
-                self._mujoco.mj_step(self._model, data, nstep=self._env.env.n_substeps)
+                self._mujoco.mj_step(self._model, data, nstep=self._substeps)
                 self._keep(number, row)
 
         self._together(advance)
@@ -152,7 +152,7 @@ class MuJoCoVector:
 
     def _keep(self, number: int, row: np.ndarray) -> None:
         """Writes what the task reads of one episode into a row: NaN if its physics has diverged."""
-        if self._warned[number][self._bad].any():
+        if any(self._warned[number].tolist()):
             row[:] = np.nan
         else:
             np.concatenate([view.ravel() for view in self._read[number]], out=row, casting="same_kind")

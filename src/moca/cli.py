@@ -83,7 +83,7 @@ def _check(arguments: argparse.Namespace) -> None:
 
     given = {"env.name": arguments.env, "agent": "sac", "belief.filter": True}  # which sensor.gaps needs
     config = override(Config(), given | dict(map(parse_assignment, arguments.set)))  # raises at an impossible name
-    told = {"flatten": config.env.flatten, "gaps": config.sensor.gaps, "physics": config.env.physics}
+    told: dict[str, Any] = {"flatten": config.env.flatten, "gaps": config.sensor.gaps, "physics": config.env.physics}
     use_device("cpu")
     found = check_env(arguments.env, steps=arguments.steps, seed=arguments.seed, **told)
     for fault in found:

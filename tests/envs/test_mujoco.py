@@ -62,6 +62,8 @@ slow = pytest.mark.slow
         pytest.param("CheetahRun", 10, 1e-3, marks=slow),
         pytest.param("FingerSpin", 10, 1e-4, marks=slow),
         pytest.param("FingerTurnEasy", 4, 1e-4, marks=slow),
+        pytest.param("SwimmerSwimmer6", 10, 1e-4, marks=slow),
+        pytest.param("WalkerWalk", 10, 1e-3, marks=slow),
     ],
 )
 def test_a_task_is_what_mjx_makes_of_it(name, steps, tolerance):

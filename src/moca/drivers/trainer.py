@@ -81,10 +81,10 @@ def make_env(config: Config, env: Spaces | None = None) -> Spaces:
     For an environment on the host, the repeat is applied when its vector is created.
     """
     sensor = config.sensor
-    env = env or configured(config.env)
+    whole: Any = env or configured(config.env)
     if most := config.env.random_start:
-        env = env.random_start(most) if isinstance(env, HostEnvironment) else RandomStart(env, most)
-    env = masked(env, sensor.observed)
+        whole = whole.random_start(most) if isinstance(whole, HostEnvironment) else RandomStart(whole, most)
+    env = masked(whole, sensor.observed)
     if isinstance(env, Environment) and config.env.action_repeat > 1:
         env = ActionRepeat(env, config.env.action_repeat)
     if not sensor.history:

@@ -110,7 +110,8 @@ def defaults(
         observed: As `sensor.observed`; used only if there is a history.
         history: As `sensor.history`. Ranges are then those of the state.
         repeat: As `env.action_repeat`, over which changes are measured if there is a history.
-        episode: As `env.episode_length`, if known: compiled ones and Playground's do not end by themselves.
+        episode: As `env.episode_length`, if known: compiled environments and Playground's do not
+            end by themselves.
         physics: As `env.physics`, if `env` is a name.
     """
     env = named(env, flatten, physics) if isinstance(env, str) else env

@@ -63,7 +63,7 @@ class Task:
         physics = _Physics(noted)
         jax.eval_shape(lambda key: physics.within(self.env.reset)(key).obs, jax.random.key(0))
         size = jax.eval_shape(lambda action: _after(self.env, noted, action)[0], actions[:, 0]).shape[0]
-        low, high = bounds_of(*actions.T, (len(actions),), name)
+        low, high = bounds_of(actions[:, 0], actions[:, 1], (len(actions),), name)
         self.facts = Described(observation_size=size, action_low=low, action_high=high, terminates=False)
         self.fields, self.settling = tuple(self._shapes), physics.settling
         self.begin = on_cpu(jax.vmap(self._begin, (0, None)))

@@ -111,7 +111,7 @@ def record(
 ) -> tuple[str, float]:
     """Films a greedy episode on the host; returns how it was drawn, and its return."""
     seen = env.inner if isinstance(env, HistoryHost) else env
-    inner = seen.inner if isinstance(seen, MaskedHost) else seen
+    inner: Any = seen.inner if isinstance(seen, MaskedHost) else seen
     repeat = config.env.action_repeat
     if isinstance(inner, MuJoCo):
         shown: Any = inner.vector(1, repeat)

@@ -83,7 +83,7 @@ def _check(arguments: argparse.Namespace) -> None:
 
     given = {"env.name": arguments.env, "agent": "sac", "belief.filter": True}  # which sensor.gaps needs
     config = override(Config(), given | dict(map(parse_assignment, arguments.set)))  # raises at an impossible name
-    told = {"flatten": config.env.flatten, "gaps": config.sensor.gaps}
+    told: dict[str, Any] = {"flatten": config.env.flatten, "gaps": config.sensor.gaps, "physics": config.env.physics}
     use_device("cpu")
     found = check_env(arguments.env, steps=arguments.steps, seed=arguments.seed, **told)
     for fault in found:
@@ -165,7 +165,7 @@ def _parser() -> tuple[Parser, dict[str, Parser]]:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a setting of training; env.flatten and sensor.gaps change what is a fault",
+        help="a setting of training; env.flatten, env.physics and sensor.gaps change what is checked",
     )
 
     doctor = command("doctor", _doctor, "check this machine: versions, device, a self-test")

@@ -3,7 +3,7 @@
 import gc
 import os
 import platform
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -26,10 +26,10 @@ def use_all_cores() -> None:
     chosen |= "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
     if not chosen:
         with suppress(RuntimeError):  # JAX has started already
-            jax.config.update("jax_num_cpu_devices", _cores())
+            jax.config.update("jax_num_cpu_devices", cores())
 
 
-def _cores() -> int:
+def cores() -> int:
     """Returns the number of cores this process may use.
 
     A scheduler may allow fewer than there are.
@@ -47,7 +47,7 @@ def use_device(device: str | None) -> None:
     use_all_cores()
     keep_compiled()
     if device:
-        jax.config.update("jax_platforms", {"cpu": "cpu", "gpu": "cuda"}[device])
+        jax.config.update("jax_platforms", {"cpu": "cpu", "gpu": "cuda,cpu"}[device])
     try:
         jax.devices()
     except (RuntimeError, AssertionError):  # which one depends on the CUDA packages installed
@@ -80,6 +80,17 @@ def keep_compiled() -> None:
 def is_caching() -> bool:
     """Returns True if JAX caches compiled programs on disk."""
     return bool(getattr(jax.config, "jax_compilation_cache_dir", None))
+
+
+def on_cpu(function: Callable) -> Callable:
+    """Returns the function compiled for a CPU, also where there is an accelerator."""
+    try:
+        place = jax.sharding.SingleDeviceSharding(jax.local_devices(backend="cpu")[0])
+    except RuntimeError:  # the user has ruled it out
+        raise ConfigError(
+            "what runs on the host needs JAX on the CPU, too: add cpu to JAX_PLATFORMS, as in cuda,cpu"
+        ) from None
+    return jax.jit(function, in_shardings=place, out_shardings=place)
 
 
 def over_devices(runs: int) -> tuple[jax.sharding.Sharding, jax.sharding.Sharding]:

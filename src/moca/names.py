@@ -8,6 +8,7 @@ import re
 
 GYMNASIUM = "gymnasium:"
 OWN = "own:"  # followed by the name of the class
+MJX, MUJOCO = "mjx", "mujoco"  # what can simulate Playground's environments
 
 
 def is_name(text: str) -> bool:
@@ -21,11 +22,14 @@ def folder_name(name: str) -> str:
     return re.sub(r"[^\w.-]", "-", name)
 
 
-PLAYGROUND = (
+SUITE = (  # the DeepMind control suite
     "AcrobotSwingup", "AcrobotSwingupSparse", "BallInCup", "CartpoleBalance", "CartpoleBalanceSparse",
     "CartpoleSwingup", "CartpoleSwingupSparse", "CheetahRun", "FingerSpin", "FingerTurnEasy", "FingerTurnHard",
     "FishSwim", "HopperHop", "HopperStand", "HumanoidStand", "HumanoidWalk", "HumanoidRun", "PendulumSwingup",
     "PointMass", "ReacherEasy", "ReacherHard", "SwimmerSwimmer6", "WalkerRun", "WalkerStand", "WalkerWalk",
+)  # fmt: skip
+PLAYGROUND = (
+    *SUITE,
     "ApolloJoystickFlatTerrain", "BarkourJoystick", "BerkeleyHumanoidJoystickFlatTerrain",
     "BerkeleyHumanoidJoystickRoughTerrain", "G1JoystickFlatTerrain", "G1JoystickRoughTerrain", "Go1JoystickFlatTerrain",
     "Go1JoystickRoughTerrain", "Go1Getup", "Go1Handstand", "Go1Footstand", "H1InplaceGaitTracking",

@@ -212,7 +212,7 @@ def how_to_measure(preset: str, env: str | None, settings: Mapping[str, Any]) ->
     """Returns the arguments of `moca.envs.defaults.defaults` that these settings imply."""
     names = {
         "flatten": "env.flatten", "gaps": "sensor.gaps", "observed": "sensor.observed", "history": "sensor.history",
-        "repeat": "env.action_repeat", "episode": "env.episode_length",
+        "repeat": "env.action_repeat", "episode": "env.episode_length", "physics": "env.physics",
     }  # fmt: skip
     given = {**flatten(Config()), **layered(preset, env or "", ""), **settings}
     return {argument: checked({name: given[name]})[name] for argument, name in names.items()}

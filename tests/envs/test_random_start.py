@@ -70,7 +70,10 @@ def test_an_environment_on_the_host_varies_its_own_starts():
     pytest.importorskip("gymnasium")
     from moca.envs.gymnasium import Gymnasium
 
-    with pytest.raises(ConfigError, match=r"env\.random_start = 3 needs a compiled environment"):
+    with pytest.raises(
+        ConfigError,
+        match=r"env\.random_start = 3 needs an environment of Playground's, or a compiled one: .* Pendulum-v1's reset",
+    ):
         make_env(config(**{"env.random_start": 3}), Gymnasium("Pendulum-v1"))
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from moca.config.checks import INT32, ConfigError, shown, single
 from moca.config.registry import AGENTS, CONSTANT, ENVS, NOISES, QUADRATIC_AGENTS
 from moca.config.sensing import is_off
-from moca.names import GYMNASIUM, OWN
+from moca.names import GYMNASIUM, MJX, OWN, PLAYGROUND, SUITE
 
 if TYPE_CHECKING:
     from moca.config.sections import Config
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def refuse_unfitting(config: "Config") -> None:
     """Raises `ConfigError` if settings contradict each other."""
-    for fits in (_counts_fit, _belief_fits, _value_fits, _plan_fits, _noise_fits, _sensor_fits):
+    for fits in (_counts_fit, _physics_fits, _belief_fits, _value_fits, _plan_fits, _noise_fits, _sensor_fits):
         fits(config)
 
 
@@ -33,6 +33,16 @@ def _counts_fit(config: "Config") -> None:
         )
     if train.batch > train.capacity:
         raise ConfigError(f"train.batch = {train.batch} must not exceed train.capacity = {train.capacity}")
+
+
+def _physics_fits(config: "Config") -> None:
+    env = config.env
+    if env.physics != MJX and env.name not in SUITE:
+        kind = "another of Playground's" if env.name in PLAYGROUND else "none of Playground's"
+        raise ConfigError(
+            f"env.physics = {env.physics} is for Playground's tasks of the DeepMind control suite, such as WalkerWalk, "
+            f"and env.name = {env.name} is {kind}: leave out env.physics"
+        )
 
 
 def may_be_on_host(name: str) -> bool:

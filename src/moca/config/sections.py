@@ -14,7 +14,7 @@ from moca.config.fitting import refuse_unfitting
 from moca.config.planning import PlanConfig
 from moca.config.registry import AGENTS, ENVS, VALUES, full_name
 from moca.config.sensing import NoiseConfig, SensorConfig
-from moca.names import GYMNASIUM, OWN
+from moca.names import GYMNASIUM, MJX, MUJOCO, OWN
 
 CURVATURES = ("diagonal", "full")
 COVARIANCES = ("diagonal", "full")
@@ -53,6 +53,12 @@ class EnvConfig:
     )
     flatten: bool = _setting(
         False, "Whether Gymnasium's observations of several parts (Dict, Tuple) are flattened into one vector."
+    )
+    physics: str = _setting(
+        MJX,
+        "What simulates Playground's tasks: MJX, compiled into the training program, or MuJoCo's C library, on the "
+        "host.",
+        among=(MJX, MUJOCO),
     )
 
 

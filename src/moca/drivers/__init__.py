@@ -12,7 +12,7 @@ from moca.drivers.scan import ScanTrainer
 from moca.drivers.trainer import Report, Schedule, Trainer, make_env, refuse_unfit_settings, state_shapes
 from moca.envs.environment import Spaces
 from moca.envs.host import HostEnvironment
-from moca.envs.named import named
+from moca.envs.named import configured
 from moca.loop import init_run
 
 __all__ = [
@@ -35,7 +35,7 @@ def make_trainer(
     configs: Sequence[Config], seeds: Sequence[int], env: Spaces | None = None, overlap: bool = False
 ) -> Trainer:
     """Returns the trainer for an environment, by default the one named in the configs."""
-    env = env or named(configs[0].env.name, configs[0].env.flatten)
+    env = env or configured(configs[0].env)
     if not isinstance(env, HostEnvironment):
         return ScanTrainer(configs, seeds, env, overlap)
     if overlap:

@@ -21,7 +21,8 @@ from moca.config import Config, ConfigError
 from moca.devices import for_one_call, over_devices
 from moca.envs.environment import ActionRepeat, Environment, RandomStart, Spaces, refuse_other_count
 from moca.envs.history import with_history
-from moca.envs.named import named
+from moca.envs.host import HostEnvironment
+from moca.envs.named import configured
 from moca.envs.sensors import make_sensor, masked
 from moca.loop import init_run
 from moca.memory_estimate import refuse_too_large
@@ -80,14 +81,10 @@ def make_env(config: Config, env: Spaces | None = None) -> Spaces:
     For an environment on the host, the repeat is applied when its vector is created.
     """
     sensor = config.sensor
-    env = masked(env or named(config.env.name, config.env.flatten), sensor.observed)
-    if config.env.random_start:
-        if not isinstance(env, Environment):
-            raise ConfigError(
-                f"env.random_start = {config.env.random_start} needs a compiled environment: in one on the host, vary "
-                "the first state in its reset()"
-            )
-        env = RandomStart(env, config.env.random_start)
+    whole: Any = env or configured(config.env)
+    if most := config.env.random_start:
+        whole = whole.random_start(most) if isinstance(whole, HostEnvironment) else RandomStart(whole, most)
+    env = masked(whole, sensor.observed)
     if isinstance(env, Environment) and config.env.action_repeat > 1:
         env = ActionRepeat(env, config.env.action_repeat)
     if not sensor.history:

@@ -19,10 +19,12 @@ from moca.envs.check import refuse_broken
 from moca.envs.environment import ActionRepeat, Environment, Spaces, Wrapper
 from moca.envs.history import with_history
 from moca.envs.host import HostEnvironment
+from moca.envs.mujoco import MuJoCo
 from moca.envs.named import named
 from moca.envs.playground import Playground
 from moca.envs.sensors import masked
 from moca.exploration import draw_exploration
+from moca.names import MJX
 
 EPISODES = 16  # in parallel, each with a different first state
 STEPS = 500
@@ -57,7 +59,7 @@ def measured(
     if not lacking and not limited:
         return {}
     how = presets.how_to_measure(preset, name, settings)
-    spaces = env if isinstance(env, Spaces) else named(str(env), how["flatten"])
+    spaces = env if isinstance(env, Spaces) else named(str(env), how["flatten"], how["physics"])
     if lacking:
         before(how)
     found = defaults(spaces, **how) if lacking else {}
@@ -95,6 +97,7 @@ def defaults(
     history: int = 0,
     repeat: int = 1,
     episode: int = 0,
+    physics: str = MJX,
 ) -> dict[str, Any]:
     """Returns measured settings: range, lengthscales and bounds of V, scales of the noise.
 
@@ -107,10 +110,12 @@ def defaults(
         observed: As `sensor.observed`; used only if there is a history.
         history: As `sensor.history`. Ranges are then those of the state.
         repeat: As `env.action_repeat`, over which changes are measured if there is a history.
-        episode: As `env.episode_length`, if known: a compiled environment does not end by itself.
+        episode: As `env.episode_length`, if known: compiled environments and Playground's do not
+            end by themselves.
+        physics: As `env.physics`, if `env` is a name.
     """
-    env = named(env, flatten) if isinstance(env, str) else env
-    if isinstance(env, HostEnvironment):
+    env = named(env, flatten, physics) if isinstance(env, str) else env
+    if isinstance(env, HostEnvironment) and not _is_playgrounds(env):
         refuse_broken(env, gaps)
     elif episode:
         steps = min(steps, episode)
@@ -200,15 +205,20 @@ def _play(env: Environment, seed: int, steps: int) -> tuple[np.ndarray, np.ndarr
 
     keys = jax.random.split(jax.random.key(seed), EPISODES)
     observations, rewards, firsts = jax.device_get(jax.jit(jax.vmap(episode))(keys))
+    return observations, rewards, _random_start(env, firsts)
+
+
+def _random_start(env: Spaces, firsts: Float[np.ndarray, "n obs"]) -> dict[str, Any]:
+    """Returns the setting of random starts, if all of Playground's are alike."""
     varied = len(np.unique(firsts, axis=0)) > 1 or not _is_playgrounds(env)  # one's own may be as intended
-    return observations, rewards, {} if varied else {"env.random_start": RANDOM_START}
+    return {} if varied else {"env.random_start": RANDOM_START}
 
 
 def _is_playgrounds(env: Spaces) -> bool:
     """Returns True if the innermost environment is one of Playground's."""
     while isinstance(env, Wrapper):
         env = env.inner
-    return isinstance(env, Playground)
+    return isinstance(env, Playground | MuJoCo)
 
 
 def _play_on_host(
@@ -216,14 +226,15 @@ def _play_on_host(
 ) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
     """Does the same on the host, step by step; also returns the episode length, if it was found."""
     vector = env.vector(EPISODES, repeat)
-    vector.reset([seed + number for number in range(EPISODES)])
+    firsts = vector.reset([seed + number for number in range(EPISODES)])
     keys = jax.random.split(jax.random.key(seed), EPISODES)
     draw = jax.jit(jax.vmap(lambda key: _actions(env, key, steps), out_axes=1), compiler_options=for_one_call())
     actions = np.asarray(draw(keys))
     outcomes = [vector.step(each) for each in actions]
     cut = _truncated_at(np.stack([each.ended for each in outcomes]), np.stack([each.terminated for each in outcomes]))
-    length = {} if cut is None else {"env.episode_length": cut * repeat}
-    return np.stack([each.observation for each in outcomes]), np.stack([each.reward for each in outcomes]), length
+    found = {} if cut is None else {"env.episode_length": cut * repeat}
+    found |= _random_start(env, firsts)
+    return np.stack([each.observation for each in outcomes]), np.stack([each.reward for each in outcomes]), found
 
 
 def _truncated_at(ended: Bool[np.ndarray, "steps n"], terminated: Bool[np.ndarray, "steps n"]) -> int | None:

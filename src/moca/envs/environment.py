@@ -18,7 +18,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from moca import config
 
@@ -150,6 +150,15 @@ class ActionRepeat(Wrapper, Environment):
         return jax.lax.scan(once, (state, nothing), length=self.times, unroll=unroll)[0]
 
 
+def drawn_start(
+    spaces: Spaces, key: Key[Array, ""], most: int | Int[Array, ""]
+) -> tuple[Key[Array, ""], Float[Array, "act"], Int[Array, ""]]:
+    """Returns the key for what follows, a random action, and for how many steps to hold it."""
+    key, action_key, count_key = jax.random.split(key, 3)
+    action = spaces.to_bounds(jax.random.uniform(action_key, (spaces.action_size,), minval=-1))
+    return key, action, jax.random.randint(count_key, (), 0, most + 1)
+
+
 class RandomStart(Wrapper, Environment):
     """Begins each episode with a random action, held for up to `most` steps, that nobody sees."""
 
@@ -164,9 +173,7 @@ class RandomStart(Wrapper, Environment):
         return self.inner.reward_function
 
     def reset(self, key: Key[Array, ""]) -> tuple[Any, Float[Array, "obs"]]:
-        key, action_key, count_key = jax.random.split(key, 3)
-        action = self.to_bounds(jax.random.uniform(action_key, (self.action_size,), minval=-1))
-        count = jax.random.randint(count_key, (), 0, self.most + 1)
+        key, action, count = drawn_start(self, key, self.most)
 
         def once(before: tuple[Any, Array], number: Array) -> tuple[tuple[Any, Array], None]:
             state, step = self.inner.step(before[0], action)

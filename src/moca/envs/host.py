@@ -7,7 +7,9 @@ from typing import Any, NamedTuple, Protocol
 import equinox as eqx
 import numpy as np
 
+from moca.config import ConfigError
 from moca.envs.environment import Spaces
+from moca.names import MJX
 
 
 class Outcome(NamedTuple):
@@ -44,6 +46,11 @@ class HostEnvironment(Spaces):
         return False
 
     @property
+    def physics(self) -> str:
+        """What simulates it, as `env.physics`."""
+        return MJX
+
+    @property
     def limit(self) -> int | None:
         """The number of steps after which an episode ends by itself, if known."""
         return None
@@ -54,6 +61,13 @@ class HostEnvironment(Spaces):
 
         Rewards add up until an end.
         """
+
+    def random_start(self, most: int) -> "HostEnvironment":
+        """Returns it with a random action, held for up to `most` steps, before each episode."""
+        raise ConfigError(
+            f"env.random_start = {most} needs an environment of Playground's, or a compiled one: vary the first state "
+            f"in {self.title}'s reset()"
+        )
 
     def single(self) -> Any:
         """Returns one environment with Gymnasium's `reset` and `step` for checks, or None."""

@@ -4,14 +4,15 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from moca.config import ENVS, ConfigError, full_name, may_be_on_host, shown
+from moca.config import ENVS, ConfigError, EnvConfig, full_name, may_be_on_host, shown
 from moca.envs.environment import Spaces
+from moca.envs.mujoco import MuJoCo
 from moca.envs.playground import Playground
 from moca.envs.trust import refuse_untrusted
-from moca.names import GYMNASIUM, OWN
+from moca.names import GYMNASIUM, MJX, OWN
 
 
-def named(name: str, flatten: bool = False) -> Spaces:
+def named(name: str, flatten: bool = False, physics: str = MJX) -> Spaces:
     """Returns the environment of that name: Playground, registered, Gymnasium, or a class.
 
     Raises if the name would import a module that has not been imported yet: see `moca.envs.trust`.
@@ -19,6 +20,7 @@ def named(name: str, flatten: bool = False) -> Spaces:
     Args:
         name: The name in a config.
         flatten: If True, observations of several parts of a Gymnasium environment are flattened.
+        physics: What simulates Playground's tasks, as `env.physics`.
     """
     name = full_name(name)
     if name.startswith(GYMNASIUM):
@@ -36,7 +38,7 @@ def named(name: str, flatten: bool = False) -> Spaces:
             "moca.MoCA(MyEnvironment()).learn(steps) or moca.load(path, env=MyEnvironment())"
         )
     if (make := ENVS.get(name)) is None:
-        return Playground(name)
+        return Playground(name) if physics == MJX else MuJoCo(name)
     if not isinstance(env := make(), Spaces):
         raise ConfigError(
             f"env.name = {name!r} is registered with a function that returns {shown(env)}, which is not an environment"
@@ -66,6 +68,11 @@ def as_environment(env: Any, flatten: bool = False) -> Any:
     return Gymnasium(env, flatten=flatten)
 
 
-def found(name: str, flatten: bool = False) -> Spaces | None:
-    """Returns the environment of that name, or None for Playground's, checked with the config."""
-    return named(name, flatten) if may_be_on_host(name) else None
+def configured(env: EnvConfig) -> Spaces:
+    """Returns the environment that is named in a config."""
+    return named(env.name, env.flatten, env.physics)
+
+
+def found(env: EnvConfig) -> Spaces | None:
+    """Returns the same, or None for Playground's, which are checked with the config."""
+    return configured(env) if may_be_on_host(env.name) else None

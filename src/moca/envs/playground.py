@@ -28,6 +28,7 @@ from jaxtyping import Array, Float, Key
 
 from moca.config import ConfigError
 from moca.envs.environment import Described, Environment, Step, bounds_of, vector, vector_size
+from moca.names import SUITE
 
 
 class Playground(Described, Environment):
@@ -42,7 +43,7 @@ class Playground(Described, Environment):
 
     def __init__(self, name: str) -> None:
         self.name = name
-        with _LOADING:
+        with LOADING:
             self.env, self.observation_size, self.action_low, self.action_high, self.terminates = _load(name)
 
     # In a training program, jit keeps the traces, which take seconds, for all programs that step
@@ -75,28 +76,36 @@ def _without_warp() -> Iterator[None]:
             del sys.modules["warp"]
 
 
-_LOADING = Lock()  # concurrent threads would each load one, and could leave standard output redirected
+LOADING = Lock()  # concurrent threads would each load one, and could leave standard output redirected
 
 
-@cache
-def _load(name: str) -> tuple[Any, int, tuple[float, ...], tuple[float, ...], bool]:
-    """Returns the environment, its observation size and action bounds, and if it terminates."""
+def load(name: str) -> Any:
+    """Returns Playground's environment of that name; raises `ConfigError` if it cannot be loaded.
+
+    Call it with `LOADING` held.
+    """
     if "DISPLAY" not in os.environ and find_library("EGL"):
         os.environ.setdefault("MUJOCO_GL", "egl")  # before MuJoCo is imported, so that rendering needs no display
     with _without_warp():
-        from mujoco_playground import dm_control_suite, registry
+        from mujoco_playground import registry
 
     try:
-        env = registry.load(name, config_overrides={"impl": "jax"})
+        return registry.load(name, config_overrides={"impl": "jax"})
     except Exception as error:
         raise ConfigError(
             f"Playground could not load {name} ({type(error).__name__}: {error}). Its robot models are "
             "downloaded when first used, which needs git and a network"
         ) from error
+
+
+@cache
+def _load(name: str) -> tuple[Any, int, tuple[float, ...], tuple[float, ...], bool]:
+    """Returns the environment, its observation size and action bounds, and if it terminates."""
+    env = load(name)
     size = vector_size(jax.eval_shape(env.reset, jax.random.key(0)).obs, name)
     # The control suite passes actions to the actuators unchanged, and never terminates an episode.
     # The other environments rescale actions from ±1 themselves, and may terminate.
-    suite = name in dm_control_suite.ALL_ENVS
+    suite = name in SUITE
     bounds = env.mj_model.actuator_ctrlrange if suite else [(-1.0, 1.0)] * env.action_size
     low, high = np.asarray(bounds).T
     return env, size, *bounds_of(low, high, (env.action_size,), name), not suite

@@ -40,7 +40,7 @@ def begin(
     """Returns the run that `train` would begin; raises if it would refuse to."""
     refuse_foreign(out)
     if isinstance(env, HostEnvironment) and env.name:
-        same = {"env.name": env.name, "env.flatten": env.flatten}
+        same = {"env.name": env.name, "env.flatten": env.flatten, "env.physics": env.physics}
         config, env = override(config, same), None  # so that the directory is self-contained
     use_all_cores()  # before checks of the environment, or meta.json, start JAX
     keep_compiled()
@@ -48,7 +48,7 @@ def begin(
         import_trusted(out, config.env.name, trust)
     else:
         config = override(config, {"env.name": OWN + env.title})
-    checked = env or found(config.env.name, config.env.flatten)
+    checked = env or found(config.env)
     notes = refuse_broken(checked, config.sensor.gaps) if checked else []
     _refuse_partial(config, checked)
     runs = [{"seed": config.seed + i, **settings} for settings in varied for i in range(config.seeds)]
@@ -93,5 +93,5 @@ def refuse_held(out: Path, callback: Any = None) -> None:
 
 def _refuse_partial(config: Config, env: Spaces | None) -> None:
     """Raises if a compiled environment would end with a partial episode."""
-    if isinstance(env or found(config.env.name, config.env.flatten), Environment):
+    if isinstance(env or found(config.env), Environment):
         refuse_partial(config)

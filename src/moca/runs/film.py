@@ -17,6 +17,7 @@ from moca.drivers.host_evaluation import play_once
 from moca.envs.environment import ActionRepeat, Environment, Wrapper
 from moca.envs.history import HistoryHost, HistoryVector, WithHistory
 from moca.envs.host import HostEnvironment, Vector
+from moca.envs.mujoco import MuJoCo
 from moca.envs.playground import Playground
 from moca.envs.sensors import MaskedHost, MaskedVector
 
@@ -45,7 +46,7 @@ def unfilmed(env: Any) -> str:
     """Returns why an environment cannot be filmed; an empty string if it can be."""
     while isinstance(env, Wrapper):
         env = env.inner
-    drawn = isinstance(env, Playground) or (isinstance(env, HostEnvironment) and _is_gymnasiums(env))
+    drawn = isinstance(env, Playground | MuJoCo) or (isinstance(env, HostEnvironment) and _is_gymnasiums(env))
     return "" if drawn else f"only MuJoCo and Gymnasium environments can be rendered, not {type(env).__name__}"
 
 
@@ -55,13 +56,16 @@ def _is_gymnasiums(env: HostEnvironment) -> bool:
     return isinstance(env, Gymnasium)
 
 
-def pace(env: Any, fps: int = 30) -> tuple[Playground, float, int]:
-    """Returns the innermost environment, the seconds of a decision, and the decisions per frame."""
-    inner, times = env, 1
+def pace(env: Any, fps: int = 30, times: int = 1) -> tuple[Playground | MuJoCo, float, int]:
+    """Returns the innermost environment, the seconds of a decision, and the decisions per frame.
+
+    On the host, `times` is the action repeat, which wrappers apply elsewhere.
+    """
+    inner, times = env, times if isinstance(env, HostEnvironment) else 1
     while isinstance(inner, Wrapper):
         times *= inner.times if isinstance(inner, ActionRepeat) else 1
         inner = inner.inner
-    if not isinstance(inner, Playground):
+    if not isinstance(inner, Playground | MuJoCo):
         raise ConfigError(unfilmed(env))
     seconds = float(inner.env.dt) * times
     return inner, seconds, max(1, round(1 / fps / seconds))
@@ -69,12 +73,22 @@ def pace(env: Any, fps: int = 30) -> tuple[Playground, float, int]:
 
 def write(path: Path, env: Environment, states: Any, rewards: np.ndarray, small: bool = False) -> str:
     """Writes the video, `small` ones with many key frames, and returns how it was drawn."""
-    inner, seconds, every = pace(env, 12 if small else 30)
+    inner, seconds, every = pace(env, _rate(small))
     states = states[0] if isinstance(env, WithHistory) else states
     picked = jax.tree.map(lambda leaf: np.asarray(leaf)[::every], states.data)
     trajectory = [
         SimpleNamespace(data=jax.tree.map(lambda leaf, i=i: leaf[i], picked)) for i in range(len(rewards[::every]))
     ]
+    return _shot(path, inner.env, trajectory, np.cumsum(rewards)[::every], 1 / (every * seconds), small)
+
+
+def _rate(small: bool) -> int:
+    """Returns the most frames per second of a video."""
+    return 12 if small else 30
+
+
+def _shot(path: Path, env: Any, trajectory: list[Any], returns: np.ndarray, fps: float, small: bool) -> str:
+    """Writes a video of states in Playground's environment, and returns how it was drawn."""
     how = "rendered by MuJoCo"
     if not _failed:
         try:
@@ -82,34 +96,40 @@ def write(path: Path, env: Environment, states: Any, rewards: np.ndarray, small:
             with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
                 warnings.simplefilter("ignore")
                 height, width = (side // 2 if small else side for side in SIZE)
-                frames = inner.env.render(trajectory, height=height, width=width)
+                frames = env.render(trajectory, height=height, width=width)
         except Exception as error:  # GL fails in many ways: no library, no display, no context
             _failed.append(f"{type(error).__name__}: {error}")
     if _failed:
-        frames = draw(inner.env.mj_model, trajectory, np.cumsum(rewards)[::every])
+        frames = draw(env.mj_model, trajectory, returns)
         how = f"drawn as outlines, since MuJoCo could not render ({_failed[0]})"
-    encode(path, frames, 1 / (every * seconds), small)
+    encode(path, frames, fps, small)
     return how
 
 
 def record(
     path: Path, env: HostEnvironment, config: Config, learner: Any, seed: int, small: bool = False
 ) -> tuple[str, float]:
-    """Renders a greedy episode in Gymnasium; returns how it was drawn, and its return."""
-    from moca.envs.gymnasium import Gymnasium  # optional dependency
-
+    """Films a greedy episode on the host; returns how it was drawn, and its return."""
     seen = env.inner if isinstance(env, HistoryHost) else env
-    inner = seen.inner if isinstance(seen, MaskedHost) else seen
-    if not isinstance(inner, Gymnasium):
-        raise ConfigError(unfilmed(env))
+    inner: Any = seen.inner if isinstance(seen, MaskedHost) else seen
     repeat = config.env.action_repeat
-    shown = inner.vector(1, repeat, render_mode="rgb_array")
+    if isinstance(inner, MuJoCo):
+        shown: Any = inner.vector(1, repeat)
+    elif _is_gymnasiums(inner):
+        shown = inner.vector(1, repeat, render_mode="rgb_array")
+    else:
+        raise ConfigError(unfilmed(env))
     vector: Vector = MaskedVector(shown, seen.dimensions) if isinstance(seen, MaskedHost) else shown
     vector = HistoryVector(vector, env) if isinstance(env, HistoryHost) else vector
-    frames: list[np.ndarray] = []
+    frames: list[Any] = []
     episode = play_once(env, config, learner, vector, seed, lambda *_: frames.append(shown.picture()))
-    encode(path, frames[:-1], shown.fps / repeat, small)  # after the end a new episode has started
-    return "rendered by Gymnasium", float(episode.reward.sum())
+    frames, total = frames[:-1], float(episode.reward.sum())  # after the end a new episode has started
+    if not isinstance(inner, MuJoCo):
+        encode(path, frames, shown.fps / repeat, small)
+        return "rendered by Gymnasium", total
+    _, seconds, every = pace(env, _rate(small), repeat)
+    returns = np.cumsum(episode.reward)[: len(frames)]
+    return _shot(path, inner.env, frames[::every], returns[::every], 1 / (every * seconds), small), total
 
 
 def encode(path: Path, frames: Sequence[np.ndarray], fps: float, small: bool = False) -> None:

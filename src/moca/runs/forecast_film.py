@@ -29,7 +29,7 @@ def episode(run: "Run", number: int, seed: int, path: Path, ahead: int) -> tuple
         raise ConfigError(f"--ahead draws {', '.join(SKETCHES)}, observed as they are, but not {name}")
     if "ahead" in view.lacks:
         raise ConfigError(view.lacks["ahead"])
-    inner, seconds, every = film.pace(run.environment)
+    inner, seconds, every = film.pace(run.environment, times=config.env.action_repeat)
     steps = run.policy_steps[number]
     title = f"{view.look.label} on {name}, learned in {steps:,} steps ({steps * inner.env.dt:.0f} s), {view.told}"
     film.encode(path, draw(view, view.sketch, seconds, title, every), 1 / (every * seconds))

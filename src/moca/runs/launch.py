@@ -12,7 +12,7 @@ from rich.console import Console
 
 from moca import sweep
 from moca.arguments import MOST
-from moca.config import Config, ConfigError, as_path, override, real, shown, whole
+from moca.config import Config, ConfigError, as_path, may_be_on_host, override, real, shown, whole
 from moca.devices import is_caching
 from moca.divergence import CAUSES
 from moca.drivers import Schedule, Trainer, make_trainer
@@ -190,9 +190,10 @@ def _reconciled(config: Config, where: Spaces) -> Iterator[str]:
     """Yields what a user on the host should know of lengths, such as one that divides no other."""
     env, steps = config.env, config.train.steps
     length, repeat, limit = env.episode_length, env.action_repeat, getattr(where, "limit", None)
-    if isinstance(where, HostEnvironment) and repeat > 1:
+    hosted = isinstance(where, HostEnvironment) and may_be_on_host(env.name)  # not Playground's
+    if hosted and repeat > 1:
         yield f"every action is repeated for {repeat} steps (env.action_repeat = {repeat})"
-    if isinstance(where, HostEnvironment) and not limit:
+    if hosted and not limit:
         if found_in_trials(where.title, length):
             yield f"trial episodes were cut off after {length} steps, used as the time limit (env.episode_length)"
         else:

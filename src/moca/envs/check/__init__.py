@@ -27,7 +27,7 @@ from moca.envs.environment import Environment, Spaces
 from moca.envs.host import HostEnvironment
 from moca.envs.named import as_environment, named
 from moca.envs.trust import import_module_of
-from moca.names import GYMNASIUM
+from moca.names import GYMNASIUM, MJX
 
 
 def check_env(
@@ -38,6 +38,7 @@ def check_env(
     strict: bool = False,
     flatten: bool = False,
     gaps: bool = False,
+    physics: str = MJX,
 ) -> list[Fault]:
     """Returns the faults of an environment, then notes. Only faults make it invalid.
 
@@ -53,13 +54,14 @@ def check_env(
         strict: Raise a `ConfigError` that lists the faults, if there are any.
         flatten: As `env.flatten` in training.
         gaps: As `sensor.gaps` in training.
+        physics: As `env.physics` in training, if `env` is a name.
     """
     steps, seed = whole("steps", steps, 1), whole("seed", seed)
     found, tried = Findings(gaps), cast(Any, env)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            tried = _adapted(env, flatten, found)
+            tried = _adapted(env, flatten, physics, found)
             if isinstance(tried, HostEnvironment):
                 check_hosted(tried, steps, seed, found)
             elif not found and (traced := check_contract(tried, jax.random.key(seed), found)):
@@ -73,7 +75,7 @@ def check_env(
     return found.of("fault") + found.of("note")
 
 
-def _adapted(env: Any, flatten: bool, found: Findings) -> Any:
+def _adapted(env: Any, flatten: bool, physics: str, found: Findings) -> Any:
     """Returns the environment, if it was named or is one of Gymnasium's.
 
     Adds a fault and returns None if its spaces do not fit. Raises if there is none of that name.
@@ -81,7 +83,7 @@ def _adapted(env: Any, flatten: bool, found: Findings) -> Any:
     try:
         if isinstance(env, str):
             import_module_of(env)  # the user gave the name
-            return named(env, flatten)
+            return named(env, flatten, physics)
         return as_environment(env, flatten)
     except ConfigError as error:
         if isinstance(env, str) and not isinstance(error, SpacesError):

@@ -15,7 +15,7 @@ from moca import files
 from moca.config import ConfigError, as_path, shown, whole
 from moca.envs.environment import Spaces
 from moca.envs.host import HostEnvironment
-from moca.envs.named import named
+from moca.envs.named import configured
 from moca.looks import look
 from moca.loop import agent_steps
 from moca.names import OWN
@@ -123,7 +123,7 @@ def inspect(
     name, size = run.config.env.name.removeprefix(OWN), run.environment.observation_size
     observed = run.config.sensor.observed or range(size)
     sketch = SKETCHES.get(name)
-    every = sketch.names if sketch else (run.env or named(name, run.config.env.flatten)).observation_names
+    every = sketch.names if sketch else (run.env or configured(run.config.env)).observation_names
     names = tuple(str(every[i]).encode(errors="replace").decode() if i < len(every) else f"s{i + 1}" for i in observed)
     return Inspection(name, episode, names, run.environment, tuple(views), ahead, run.config.env.action_repeat)
 

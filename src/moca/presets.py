@@ -181,12 +181,14 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
 # Settings that a short random rollout measures for an environment without an entry above: see
 # moca.envs.defaults.
 _MEASURED = ("value.low", "value.high", "value.lengthscales", "noise.scales", "sensor.scales")
+START = "env.random_start"
 
 
-def lacks(preset: str, env: str | None, settings: Mapping[str, Any]) -> bool:
-    """Returns True if settings are missing that must be measured in the environment.
+def lacks(preset: str, env: str | None, settings: Mapping[str, Any]) -> frozenset[str]:
+    """Returns the names of settings that are missing and must be measured in the environment.
 
-    Measuring takes a while, so all other settings are checked first.
+    Measuring takes a while, so all other settings are checked first. `START` alone needs resets, the
+    others a random rollout.
     """
     predicting = settings.get("agent", Config().agent) in QUADRATIC_AGENTS
     scaled = any(settings.get("noise.kind") == name for name, kind in NOISES.items() if kind.scaled)
@@ -194,13 +196,13 @@ def lacks(preset: str, env: str | None, settings: Mapping[str, Any]) -> bool:
     history = how_to_measure(preset, env, settings)["history"]
     wanted |= {"sensor.scales"} if history else set()
     if env is not None and full_name(env) in PLAYGROUND:  # all agents begin alike, those without V too
-        wanted |= {"env.random_start"}
+        wanted |= {START}
     if (env in ENVIRONMENTS and not history) or wanted <= set(settings):
-        return False
+        return frozenset()
     rest = {name: value for name, value in settings.items() if name not in _MEASURED and name != "sensor.history"}
     rest |= ({"agent": "sac"} if predicting else {}) | ({"noise.kind": CONSTANT} if scaled else {})
     build(preset, env, rest)
-    return True
+    return frozenset(wanted - set(settings))
 
 
 def lacks_length(env: str | None, settings: Mapping[str, Any]) -> bool:

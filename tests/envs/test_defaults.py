@@ -145,8 +145,9 @@ FOUND = RANGES | {"value.least": 0.0, "noise.scales": (1.0,) * 3}
 
 
 def test_the_command_line_looks_where_nothing_is_known(monkeypatch, capsys):
-    looked = []
+    looked, reset = [], []
     monkeypatch.setattr("moca.envs.defaults.defaults", lambda env, **_: looked.append(env.name) or FOUND)
+    monkeypatch.setattr("moca.envs.defaults.random_start", lambda env: reset.append(env.name) or {})
     monkeypatch.setattr("moca.runs.starting.refuse_unfit", lambda *_: None)  # what was found here fits no task
 
     def shown(*arguments):
@@ -165,9 +166,11 @@ def test_the_command_line_looks_where_nothing_is_known(monkeypatch, capsys):
         ["--env", "CartpoleBalance"],
         ["--env", "HopperHop", "--agent", "sac"],
         ["--env", "HopperHop", *known],
+        ["--env", "HopperHop", *known, "--set=env.random_start=0"],
     ):
         shown(*arguments)
     assert len(looked) == 2
+    assert reset == ["HopperHop"] * 2  # without a rollout
 
 
 @pytest.mark.parametrize("fault", ["critic.lr=-1", "noise.kind=state-nrm", "agent=mocca", "env.name=AcrobatSwingup"])

@@ -8,7 +8,7 @@ import pytest
 from moca import presets
 from moca.config import Config, ConfigError, override
 from moca.drivers import make_env
-from moca.envs.defaults import RANDOM_START, defaults
+from moca.envs.defaults import RANDOM_START, defaults, random_start
 from moca.envs.environment import ActionRepeat, Environment, RandomStart, Step
 from moca.envs.playground import Playground
 from tests import probes
@@ -98,12 +98,14 @@ class Still(Playground):
 )
 def test_it_is_found_where_playground_does_not_vary_the_start(env, wanted):
     assert defaults(env, steps=20).get("env.random_start") == wanted
+    assert random_start(env).get("env.random_start") == wanted
 
 
 def test_it_is_looked_for_whatever_the_agent():
     """SAC needs no ranges of V, so that nothing else would be measured for it."""
     sac = {"agent": "sac"}
-    assert presets.lacks("told", "BallInCup", sac)
+    assert presets.lacks("told", "BallInCup", sac) == {presets.START}
+    assert presets.lacks("told", "BallInCup", {}) > {presets.START}
     assert not presets.lacks("told", "BallInCup", sac | {"env.random_start": 0})
     assert not presets.lacks("told", "CartpoleBalance", sac)
     assert not presets.lacks("told", None, sac)

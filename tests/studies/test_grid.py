@@ -154,7 +154,7 @@ def test_tasks_that_nobody_tuned_are_looked_at_once(tmp_path, monkeypatch):
     assert asked == []
     # What a user set, and tasks that have a preset, need no look.
     look.complete(grid.find("cartpole"), tmp_path / "none")
-    look.complete(grid.narrowed(grid.find("further"), settings=RANGES), tmp_path / "none")
+    look.complete(grid.narrowed(grid.find("further"), settings=RANGES | {"env.random_start": 0}), tmp_path / "none")
     assert asked == []
 
 

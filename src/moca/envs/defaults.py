@@ -58,12 +58,13 @@ def measured(
     lacking, limited = presets.lacks(preset, name, settings), presets.lacks_length(name, settings)
     if not lacking and not limited:
         return {}
+    rollout = lacking - {presets.START}
     how = presets.how_to_measure(preset, name, settings)
     spaces = env if isinstance(env, Spaces) else named(str(env), how["flatten"], how["physics"])
-    if lacking:
+    if rollout:
         before(how)
-    found = defaults(spaces, **how) if lacking else {}
-    found |= _time_limit(spaces, measure=not lacking, gaps=how["gaps"]) if limited else {}
+    found = defaults(spaces, **how) if rollout else random_start(spaces) if lacking else {}
+    found |= _time_limit(spaces, measure=not rollout, gaps=how["gaps"]) if limited else {}
     if isinstance(spaces, HostEnvironment) and not spaces.limit and "env.episode_length" in found:
         _lengths[spaces.title] = found["env.episode_length"]
     return found
@@ -208,10 +209,18 @@ def _play(env: Environment, seed: int, steps: int) -> tuple[np.ndarray, np.ndarr
     return observations, rewards, _random_start(env, firsts)
 
 
+def random_start(env: Spaces, seed: int = 0) -> dict[str, Any]:
+    """Returns the setting of random starts, found by resets alone."""
+    if isinstance(env, HostEnvironment):
+        return _random_start(env, env.vector(EPISODES).reset(range(seed, seed + EPISODES)))
+    keys = jax.random.split(jax.random.key(seed), EPISODES)
+    return _random_start(env, jax.device_get(jax.jit(jax.vmap(cast(Environment, env).reset))(keys)[1]))
+
+
 def _random_start(env: Spaces, firsts: Float[np.ndarray, "n obs"]) -> dict[str, Any]:
     """Returns the setting of random starts, if all of Playground's are alike."""
     varied = len(np.unique(firsts, axis=0)) > 1 or not _is_playgrounds(env)  # one's own may be as intended
-    return {} if varied else {"env.random_start": RANDOM_START}
+    return {} if varied else {presets.START: RANDOM_START}
 
 
 def _is_playgrounds(env: Spaces) -> bool:

@@ -163,9 +163,10 @@ def to_measure(grid: Grid, block: Block) -> tuple[str, dict[str, Any]]:
             f"the presets {', '.join(grid.presets)} differ in env.action_repeat, and with sensor.history changes are "
             "measured over it: set env.action_repeat, or make a study of each preset"
         )
-    for preset, settings in cells:  # first one that lacks ranges: with them the time limit is found too
-        if presets.lacks(preset, block.env, settings):
-            return preset, settings
+    # The first that lacks the most: with ranges, random starts and the time limit are found, too.
+    preset, settings = max(cells, key=lambda cell: len(presets.lacks(cell[0], block.env, cell[1])))
+    if presets.lacks(preset, block.env, settings):
+        return preset, settings
     return next((cell for cell in cells if presets.lacks_length(block.env, cell[1])), ("", {}))
 
 

@@ -90,7 +90,7 @@ def _look(preset: str, env: str, settings: Mapping[str, Any]) -> Mapping[str, An
     A random rollout runs on a CPU in a separate process, so this one does not occupy a device.
     """
     given = json.dumps(plain(checked(settings)))
-    if presets.lacks(preset, env, settings):
+    if presets.lacks(preset, env, settings) - {presets.START}:
         if env.startswith((GYMNASIUM, OWN)) and module_of(env) is None:
             _named(env, settings)
         print(f"{env} has no preset: measuring ranges and scales in a short random rollout …", flush=True)

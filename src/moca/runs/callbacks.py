@@ -38,10 +38,10 @@ class Callback:
     reason = ""  # why it stopped training, for the line that says so
 
     def take(self, candidates: list[np.ndarray], like: Any) -> None:
-        """Called before `start`, with the `candidates` in the checkpoint to resume from.
+        """Called before `start` with the candidates for the best policy that the checkpoint has.
 
         Args:
-            candidates: Arrays, none if training starts from the beginning.
+            candidates: Their arrays. The list is empty if training starts from the beginning.
             like: Learners, for their structure.
         """
 

@@ -112,7 +112,7 @@ def load_results(path: Path | str) -> "pd.DataFrame":
         for place, (name, value) in enumerate(given.items()):
             if name in rows:
                 raise ConfigError(
-                    f"{path / 'metrics.jsonl'} must not have {name} in its rows: it comes from config.json"
+                    f"the rows of {path / 'metrics.jsonl'} must not contain {name}: it is read from config.json"
                 )
             rows.insert(place, name, value)
         return rows.drop(columns="sigma").rename(columns={"noise.sigma": "sigma"}) if "noise.sigma" in rows else rows

@@ -190,7 +190,7 @@ def test_mistakes_are_sentences(agent, tmp_path):
         (lambda: agent.predict([1.0, 2.0, 3.0]), r"an observation must have 2 numbers, got an array of shape \(3,\)"),
         (lambda: agent.predict(OBSERVATIONS, run=2), "run = 2 is out of range"),
         (lambda: agent.policy(2), "run = 2 is out of range"),
-        (lambda: agent.policy()(OBSERVATIONS), "follows one episode"),
+        (lambda: agent.policy()(OBSERVATIONS), "expected one observation"),
         (lambda: agent.model.predict(OBSERVATIONS, np.zeros((4, 1))), "one action per observation"),
         (lambda: moca.MoCA("CartpoleBalnce"), "Did you mean CartpoleBalance?"),
         (lambda: moca.load(agent.run.path, env="Wide"), "environment of moca's classes"),
@@ -206,7 +206,7 @@ def test_mistakes_are_sentences(agent, tmp_path):
             r"call it steps, as in learn\(steps=20_000\)\. docs/from-sb3",
         ),
         (lambda: agent.learn(20, progress_bar=True), "pass progress=True to learn"),
-        (lambda: agent.run.learn(20, reset_num_timesteps=False), "a second call of learn goes on"),
+        (lambda: agent.run.learn(20, reset_num_timesteps=False), "a second call of learn continues training"),
         (
             lambda: agent.predict(OBSERVATIONS, deterministic=True),
             "deterministic cannot be set in predict: actions are",

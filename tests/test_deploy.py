@@ -205,7 +205,7 @@ def test_what_cannot_be_loaded_is_named(tmp_path):
     policy = moca.pretrained("PendulumSwingup")
     with pytest.raises(ValueError, match=r"an observation must have 3 numbers, got an array of shape \(2,\)"):
         policy([0.0, 0.0])
-    with pytest.raises(ValueError, match="follows one episode"):
+    with pytest.raises(ValueError, match="expected one observation"):
         policy(np.zeros((2, 3)))
 
 

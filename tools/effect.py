@@ -1,6 +1,6 @@
 """The figure and tables on the effect of the covariance under the preset `raw`.
 
-tools/results.py writes the first table into README.md, the others into docs/replication.md.
+tools/results.py writes the tables into docs/replication.md.
 """
 
 from pathlib import Path

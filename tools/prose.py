@@ -70,7 +70,7 @@ RIDDLES = [
 ]
 FIGURE = re.compile(
     r"\d[\d,.]* ?± ?\d+(?:\.\d+)?"  # a mean with its interval
-    r"|\d[\d,]*\.?\d*(?= ?(?:steps/s|steps per second|updates/s|ms\b|µs\b|GB\b|MB\b))"
+    r"|\d[\d,]*\.?\d*(?= ?(?:(?:run-)?steps/s|(?:run-)?steps per second|updates/s|ms\b|µs\b|GB\b|MB\b))"
 )
 
 

@@ -108,7 +108,10 @@ def _script(source: str) -> str:
 
 
 def _notebook(path: Path) -> tuple[str, dict[str, bytes]]:
-    """A notebook as a page, and its pictures by name."""
+    """A notebook as a page, and its pictures by name.
+
+    A cell that draws has the alternative text of its picture in its metadata, as `alt`.
+    """
     parts, pictures = [], {}
     for cell in json.loads(path.read_text())["cells"]:
         source = "".join(cell["source"])
@@ -118,7 +121,7 @@ def _notebook(path: Path) -> tuple[str, dict[str, bytes]]:
             if "image/png" in data:
                 name = f"{path.stem}-{len(pictures)}.png"
                 pictures[name] = base64.b64decode(data["image/png"])
-                parts.append(f"![What the cell above draws]({name})")
+                parts.append(f"![{cell['metadata']['alt']}]({name})")
             elif "text/markdown" in data:
                 parts.append("".join(data["text/markdown"]))
             else:

@@ -120,7 +120,9 @@ class MoCA:
 
     @elsewhere.answered
     def learn(self, steps: int, callback: Any = None, progress: bool | Console = False) -> Self:
-        """Trains for that many environment steps per run, or that many more; returns the agent.
+        """Trains each run for `steps` environment steps and returns the agent.
+
+        Steps are taken in addition to those of earlier calls.
 
         Args:
             steps: Environment steps. Schedules of exploration and learning rates end with the first

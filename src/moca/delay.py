@@ -22,7 +22,10 @@ from moca.replay import pack, unpack, variances
 
 
 class Enclosing(BeliefFilter):
-    """A filter around another one, which answers for what this one does not say itself."""
+    """A filter that wraps another one.
+
+    Methods that it does not override are those of the inner filter.
+    """
 
     inner: BeliefFilter
 

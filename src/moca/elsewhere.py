@@ -16,7 +16,7 @@ WORDS = {
     "log_interval": "every episode is a row of metrics.jsonl",
     "policy": "there are no policy classes: critic__width and other settings make the networks",
     "progress_bar": "pass progress=True to learn",
-    "reset_num_timesteps": "a second call of learn goes on; a new agent starts over",
+    "reset_num_timesteps": "a second call of learn continues training; create a new agent to start over",
     "state": "agent.policy() follows an episode",
     "tb_log_name": "TensorBoard files are always written, to tensorboard/ in the run directory",
     "tensorboard_log": "TensorBoard files are always written, to tensorboard/ in the run directory",

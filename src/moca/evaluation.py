@@ -103,7 +103,7 @@ def overestimation(episode: Episode, gamma: float) -> Float[Array, ""]:
 def value_noise_variance(agent: Agent, episode: Episode) -> Float[Array, ""]:
     """Returns the variance of γ V(s̃′) over the observation noise, averaged over the episode.
 
-    This is the variance of a target that takes the observation s̃′ for the next state, as BNAF's
+    This is the variance of a target that treats the observation s̃′ as the next state, as BNAF's
     does. NaN with a filter, whose belief depends on more than one observation, and with a sensor
     whose samples depend on more than the state.
     """

@@ -102,7 +102,7 @@ def import_plugins() -> None:
 
 
 def plugins() -> list[str]:
-    """Returns the modules and files in the variable, files by their absolute paths."""
+    """Returns the modules and files listed in MOCA_PLUGINS, files as absolute paths."""
     parts = filter(None, (part.strip() for part in os.environ.get(PLUGINS, "").split(",")))
     return [str(Path(part).resolve()) if part.endswith(".py") else part for part in parts]
 

@@ -36,7 +36,7 @@ class Paths(NamedTuple):
 
 
 class Horizons(NamedTuple):
-    """The same at each horizon, the first axis; `weights` are those of the branches of a belief."""
+    """Beliefs and rewards at each horizon, the first axis; `weights` are those of the branches."""
 
     discount: Float[Array, "h"]  # γʰ
     belief: mm.Distribution  # about s_h, h × n
@@ -91,7 +91,7 @@ def follow(
     horizon: int,
     key: Key[Array, ""],
 ) -> Horizons:
-    """Follows the greedy policy as `look_ahead` does; returns what is there at each horizon."""
+    """Returns beliefs and discounted rewards at each horizon under the greedy policy."""
     start = branches(first, spread)
     nothing = jnp.zeros(len(start.mean))
     now = Paths(start.mean, start.covariance, nothing, nothing, jnp.zeros_like(start.mean))

@@ -211,7 +211,7 @@ def lacks_length(env: str | None, settings: Mapping[str, Any]) -> bool:
 
 
 def how_to_measure(preset: str, env: str | None, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the arguments of `moca.envs.defaults.defaults` that these settings imply."""
+    """Returns how to measure the environment, as keywords of `moca.envs.defaults.defaults`."""
     names = {
         "flatten": "env.flatten", "gaps": "sensor.gaps", "observed": "sensor.observed", "history": "sensor.history",
         "repeat": "env.action_repeat", "episode": "env.episode_length", "physics": "env.physics",

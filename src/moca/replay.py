@@ -145,10 +145,11 @@ def with_gaps(transition: Transition) -> Transition:
 
 
 def sensed(transition: Transition) -> Transition:
-    """Returns transitions as the sensor saw them, for models of what it measures.
+    """Returns transitions between measured states, for models of what the sensor measures.
 
-    With a delay these are the steps to the measured states. Where no measurement has arrived there
-    is no step: everything is missing, and a new belief starts.
+    Without a delay these are the transitions themselves. With one, each step leads to the state
+    whose measurement has just arrived. Where none has arrived, the step counts as the end of an
+    episode, so that a new belief starts.
     """
     if transition.late is None:
         return transition

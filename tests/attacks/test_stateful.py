@@ -609,7 +609,7 @@ class Directories(RuleBasedStateMachine):
         path.write_bytes((self.path / "policy.npz").read_bytes() + b"\0")
         answer = self.run("a", "resume", options=["--keep-best", "--steps", str(self.total() + stub.LENGTH)])
         assert answer.code == 2, answer
-        assert "scores other policies than those in best.npz" in answer.err
+        assert "has the scores of other policies than those in best.npz" in answer.err
         path.write_bytes(before)
 
     @precondition(lambda self: not self.held and self.has_begun())

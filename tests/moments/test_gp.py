@@ -108,6 +108,7 @@ def test_gradients():
 
 
 def test_fitting_finds_noise_and_lengthscales():
+    pytest.importorskip("optax", reason="GP.fit needs the extra train")
     rng = np.random.default_rng(0)
     x = rng.uniform(-3, 3, (60, 2))
     y = np.stack([np.sin(2 * x[:, 0]), 0.5 * x[:, 1], 0 * x[:, 0]], 1) + [0.1, 0.1, 0] * rng.normal(size=(60, 3))

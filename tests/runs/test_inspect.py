@@ -354,7 +354,7 @@ def test_faults_are_sentences(make, tmp_path, capsys):
         (lambda: run.inspect(steps=13), "steps = 13 is out of range"),
         (lambda: run.inspect(steps=0), "steps = 0 is out of range"),
         (lambda: run.inspect(ahead=-1), "ahead = -1 is out of range"),
-        (lambda: run.render(ahead=2), "--ahead draws CartpoleBalance"),
+        (lambda: run.render(ahead=2), "--ahead can draw only CartpoleBalance"),
         (lambda: run.inspect(beside=3), "beside = 3 must be a run"),
         (lambda: run.inspect(beside=other), "has env.name = own:Other"),
         (lambda: run.inspect(beside=slow), "has env.action_repeat = 2"),

@@ -81,7 +81,7 @@ BLOCK = '[[blocks]]\nenv = "CartpoleBalance"\nagents = ["moca"]\nnoises = ["0"]\
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "has no [[blocks]]"),
+        ("", "needs at least one table [[blocks]]"),
         ("seeds = [", "is not TOML"),
         ("sedes = 3\n" + BLOCK, "sedes is unknown. Did you mean seeds? Allowed: name, blocks"),
         (BLOCK + "step = 3\n", "step is unknown. Did you mean steps?"),
@@ -93,8 +93,8 @@ BLOCK = '[[blocks]]\nenv = "CartpoleBalance"\nagents = ["moca"]\nnoises = ["0"]\
         (BLOCK.replace('["0"]', "[]"), "names no noises"),
         (BLOCK.replace('["moca"]', "[]"), "has no"),
         ("presets = []\n" + BLOCK, "has no"),
-        (BLOCK.replace('["0"]', '["0.05", "0.050"]'), "names a level twice"),
-        (BLOCK.replace('["0"]', '["0", "state-norm 0"]'), "names a level twice"),
+        (BLOCK.replace('["0"]', '["0.05", "0.050"]'), "contains a level twice"),
+        (BLOCK.replace('["0"]', '["0", "state-norm 0"]'), "contains a level twice"),
         ('blocks = "x"', "blocks must be tables"),
         (BLOCK + 'settings = "x"\n', "settings = 'x' must be a table"),
         (BLOCK + 'settings = { agent = "sac" }\n', "agent cannot be set for all cells"),

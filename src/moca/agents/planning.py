@@ -44,7 +44,7 @@ class Remembering(Enclosing):
 
 
 class PlanningAgent(QuadraticAgent):
-    """MoCA whose decisions are plans; it learns as MoCA does."""
+    """MoCA that chooses actions by planning. It learns as MoCA does."""
 
     def __init__(self, config: Config, env: Spaces) -> None:
         super().__init__(config, env)  # type: ignore[call-arg]  # mypy takes Equinox's for it

@@ -137,7 +137,7 @@ class Policy:
         """
         measured = checked("an observation", observation, self.facts["observation_size"], gaps=self._filter is not None)
         if measured.ndim != 1:
-            raise ValueError(f"a policy follows one episode, but got observations of shape {measured.shape}: use act")
+            raise ValueError(f"expected one observation, got an array of shape {measured.shape}: use `act` for a batch")
         belief = self._believed(self._filter, measured) if self._filter else None
         action = self._act(measured if belief is None else belief[0])
         self._last = (belief, action)

@@ -63,7 +63,10 @@ class History(NamedTuple):
         return self.follow(state, newest + change * xp.asarray(self.scales, state.dtype))
 
     def covariance(self, variance: Float[Array, "obs"]) -> Float[Array, "state state"]:
-        """Returns the covariance of a state made of independent measurements of that variance."""
+        """Returns the covariance of a state built from independent measurements.
+
+        Each has the variance `variance`.
+        """
         units = np.eye((1 + self.length) * self.size, dtype=np.float32).reshape(-1, 1 + self.length, self.size)
         onto = jax.vmap(lambda unit: self.noise(unit[0], unit[1:]), out_axes=1)(jnp.asarray(units))
         return jnp.matmul(onto * jnp.tile(variance, 1 + self.length), onto.T, precision="highest")

@@ -36,7 +36,10 @@ class Vector(Protocol):
 
 
 class HostEnvironment(Spaces):
-    """An environment that can be created many times."""
+    """An environment stepped in Python, outside the compiled program.
+
+    `vector` creates copies of it.
+    """
 
     name: eqx.AbstractVar[str | None]  # its name in a config; None if only its user can create it
 

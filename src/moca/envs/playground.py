@@ -116,7 +116,7 @@ TINY = 4  # the most rows of a matrix whose factorisation is written out
 
 
 def unrolled(function: Callable) -> Callable:
-    """Returns a rewritten copy of a pure function of arrays.
+    """Returns a pure function with its short loops unrolled and small factorisations written out.
 
     Its results differ by rounding only.
     """

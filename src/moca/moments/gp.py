@@ -72,15 +72,15 @@ class GP(Function):
 
         As in PILCO, a penalty applies to lengthscales more than a hundred times larger or smaller
         than the inputs' spread, and to signals above 500 times the noise deviation. Without it,
-        noiseless data would lead to a singular matrix.
+        noiseless data would lead to a singular matrix. Fitting needs optax, of the extra `train`.
         """
+        inputs, targets = check.as_float(inputs), check.as_float(targets)
+        cls._sizes(inputs, targets)
         try:
             import optax
         except ModuleNotFoundError:
             raise ModuleNotFoundError("GP.fit needs optax; install it with: pip install 'moca-rl[train]'") from None
 
-        inputs, targets = check.as_float(inputs), check.as_float(targets)
-        cls._sizes(inputs, targets)
         spread, size = inputs.std(axis=0) + 1e-6, targets.var(axis=0) + 1e-6
         start = (jnp.log(jnp.tile(spread, (targets.shape[1], 1))), jnp.log(size), jnp.log(0.05 * size))
         adam = optax.adam(rate)

@@ -21,7 +21,7 @@ _UNTUNED = {  # tasks that were not used for tuning, with settings
 
 
 def _raw(name: str, *blocks: Block, seed: int = 2000, seeds: int = 30, presets: tuple[str, ...] = ("raw",)) -> Grid:
-    """Returns a grid of agents that take the noisy observation for the state, as the paper's do."""
+    """Returns a grid of agents that treat the noisy observation as the state, as the paper's do."""
     return Grid(name, blocks, presets, seed, seeds, films=())
 
 

@@ -82,7 +82,7 @@ class FollowingPolicy:
         rows, lead = run._observed(observation, gaps=self._fills_gaps)
         if lead:
             raise ConfigError(
-                f"a policy follows one episode, but got {lead} observations: create a policy for each, or use predict"
+                f"expected one observation, got {lead}: create a policy for each episode, or use `predict` for a batch"
             )
         measured, missing, found = rows[0], np.isnan(rows[0]), None
         if self._last is not None:

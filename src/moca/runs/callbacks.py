@@ -38,10 +38,10 @@ class Callback:
     reason = ""  # why it stopped training, for the line that says so
 
     def take(self, candidates: list[np.ndarray], like: Any) -> None:
-        """Called before `start`, with the `candidates` in the checkpoint to resume from.
+        """Called before `start` with the candidates for the best policy that the checkpoint has.
 
         Args:
-            candidates: Arrays, none if training starts from the beginning.
+            candidates: Their arrays. The list is empty if training starts from the beginning.
             like: Learners, for their structure.
         """
 
@@ -345,5 +345,5 @@ def read_scores(run: Run) -> list[dict[str, Any]]:
         raise ConfigError(f"{path} does not list a score for each run: remove it together with {BEST}.npz")
     told = {str(row["sha256"]) for row in rows if "sha256" in row}  # none in version 0.1.0
     if told and told != {files.digest(run.path / f"{BEST}.npz")}:
-        raise ConfigError(f"{path} scores other policies than those in {BEST}.npz: remove both")
+        raise ConfigError(f"{path} has the scores of other policies than those in {BEST}.npz: remove both files")
     return rows

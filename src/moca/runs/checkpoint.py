@@ -78,7 +78,7 @@ class HostCopy:
         ]
 
     def __call__(self, tree: Any) -> list[np.ndarray]:
-        """Returns the arrays, which hold a copy of this tree until the next call."""
+        """Copies a tree into the arrays and returns them. The next call overwrites them."""
         for leaf, array, places in zip(_without_keys(tree), self.arrays, self._places, strict=True):
             if not places:
                 array[...] = leaf

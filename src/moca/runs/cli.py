@@ -49,7 +49,9 @@ def _add_training(command: Command) -> None:
     train.add_argument(
         "--from", dest="start", type=a_path, metavar="DIR", help="start from the weights of the run in DIR"
     )
-    train.add_argument("--patience", type=at_least_one, metavar="N", help="stop after N evaluations without a rise")
+    train.add_argument(
+        "--patience", type=at_least_one, metavar="N", help="stop after N evaluations without a higher return"
+    )
     train.add_argument("--keep-best", action="store_true", help="keep each run's best policy, used by --which best")
     train.add_argument(
         "--overlap", action="store_true", help="train one run on two CPU cores: faster, same result up to rounding"
@@ -95,7 +97,9 @@ def _add_inspect(command: Command) -> Parser:
     inspect.add_argument(
         "--ahead", type=from_zero, metavar="N", help="number of decisions to forecast at each step (default: 15)"
     )
-    inspect.add_argument("--beside", type=a_path, metavar="DIR", help="another run directory, from the same start")
+    inspect.add_argument(
+        "--beside", type=a_path, metavar="DIR", help="another run directory, whose episode starts in the same state"
+    )
     inspect.add_argument(
         "--beside-run", type=from_zero, metavar="RUN", help="which run in that directory (default: the same as --run)"
     )

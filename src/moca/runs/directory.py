@@ -63,7 +63,7 @@ class RunDirectory:
                 self._lock = None
 
     def refuse_lost(self) -> None:
-        """Raises `OSError` if another process may have taken the locked directory over."""
+        """Raises `OSError` if another process may have taken the lock of this directory."""
         if self._lock is not None:
             self._lock.refuse_lost()
 

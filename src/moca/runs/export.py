@@ -98,7 +98,7 @@ def _refuse_unexportable(agent: Agent) -> None:
     )
     for there, which, why in cases:
         if there:
-            raise ConfigError(f"a policy {which} cannot be exported yet{why}; use agent.policy()")
+            raise ConfigError(f"a policy {which} cannot be exported yet{why}; use agent.policy() in Python")
 
 
 def _greedy(agent: Agent, learner: Any) -> Parts:

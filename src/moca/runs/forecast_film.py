@@ -26,7 +26,9 @@ def episode(run: "Run", number: int, seed: int, path: Path, ahead: int) -> tuple
     name = config.env.name.removeprefix(OWN)
     view, _ = watched(run, number, seed, agent_steps(config), ahead) if name in SKETCHES else (None, None)
     if view is None or view.sketch is None:
-        raise ConfigError(f"--ahead draws {', '.join(SKETCHES)}, observed as they are, but not {name}")
+        raise ConfigError(
+            f"--ahead can draw only {', '.join(SKETCHES)}, and only with all dimensions observed; got {name}"
+        )
     if "ahead" in view.lacks:
         raise ConfigError(view.lacks["ahead"])
     inner, seconds, every = film.pace(run.environment, times=config.env.action_repeat)

@@ -123,7 +123,7 @@ def _found(arguments: argparse.Namespace, preset: str, env: Any, settings: dict[
 
 
 def refuse_other_out(out: Path | None) -> None:
-    """Raises if --out is something else than a directory for a run."""
+    """Raises if --out is anything other than a run directory."""
     if out is None:
         return
     if out.exists() and not out.is_dir():

@@ -102,7 +102,10 @@ def layouts(directory: RunDirectory, state: Any) -> list[checkpoint.Shapes]:
 
 
 def _parts(arrays: Leaves, like: Any) -> tuple[Leaves, Leaves]:
-    """Returns the arrays of a state that is like this one, and those of the candidates."""
+    """Splits the arrays of a checkpoint into those of the training state and of the candidates.
+
+    The state has the structure of `like`.
+    """
     count = len(jax.tree.leaves(like))
     return arrays[:count], arrays[count:]
 

@@ -69,7 +69,7 @@ def copied(directory: RunDirectory, start: Any) -> bool:
     if same and told.get("sha256"):
         return True
     if told is not None and not same:
-        raise ConfigError(f"{directory.path} has a run that started from other weights than those of {start.path}")
+        raise ConfigError(f"{directory.path} has a run that did not start from the weights of {start.path}")
     if any(directory.checkpoints.glob("*")) or directory.rows():
         raise ConfigError(f"{directory.path} already has a run, which did not start from another run's weights")
     return False

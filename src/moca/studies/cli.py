@@ -27,7 +27,9 @@ def add_commands(command: Callable[[str, Callable[[argparse.Namespace], None], s
     study.add_argument(
         "--ray-address", metavar="ADDRESS", help="address of a Ray cluster (default: start one on this machine)"
     )
-    study.add_argument("--parallel", type=at_least_one, default=1, help="jobs at a time on each machine (default: 1)")
+    study.add_argument(
+        "--parallel", type=at_least_one, default=1, help="number of jobs to run at once on each machine (default: 1)"
+    )
     study.add_argument(
         "--only", metavar="JOB", help="run only this job, by name or number, in this process; for job arrays"
     )

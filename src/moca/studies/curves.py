@@ -31,7 +31,7 @@ def draw(directory: Path, out: Path, formats: Sequence[str] = figures.FORMATS) -
 
 
 def drawn(cells: Cells, maps: Path) -> Iterator[tuple[str, Figure]]:
-    """Yields each figure with its name."""
+    """Yields the name of each figure of a study, and the figure."""
     if len(cells.envs) > 2 and all(len(cells.noises(env)) == 1 for env in cells.envs):
         yield "learning", learning.of_tasks(cells)
     else:

@@ -49,7 +49,7 @@ class Board:
         self._bar.console.print(text)
 
     def refresh(self, running: Mapping[str, Any]) -> None:
-        """Reads the progress of the jobs."""
+        """Updates the bars from the files of the jobs; `running` has the jobs that run now."""
         done = 0
         for name, job in self._jobs.items():
             own = steps(self._directory, job)

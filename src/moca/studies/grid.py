@@ -105,7 +105,7 @@ class Job:
 
     @property
     def runs(self) -> int:
-        """The number of runs that it trains in parallel."""
+        """The number of runs that the job trains in parallel."""
         return len(self.noises) * self.config.seeds
 
 
@@ -263,7 +263,7 @@ def _settings(grid: Grid, block: Block, agent: str) -> dict[str, Any]:
     if not levels:
         raise ConfigError(f"the study {grid.name} names no noises for {block.env}")
     if len({(kind if sigma else "", sigma) for kind, sigma in levels}) < len(levels):
-        raise ConfigError(f"noises = {list(block.noises)} names a level twice")
+        raise ConfigError(f"noises = {list(block.noises)} contains a level twice")
     dependent = sorted({kind for kind, _ in levels} - {CONSTANT, ACTION})
     if len(dependent) > 1:
         raise ConfigError(f"noises = {list(block.noises)} has {' and '.join(dependent)}: make a study for each")
@@ -305,7 +305,7 @@ def _build(content: Mapping[str, Any], source: str) -> Grid:
         for block in listed
     ]
     if not blocks:
-        raise ConfigError(f"{source} has no [[blocks]]")
+        raise ConfigError(f"{source} needs at least one table [[blocks]]")
     content.setdefault("name", Path(source).stem)
     return Grid(**_checked({**content, "blocks": tuple(blocks)}, Grid, source, ("presets", "films")))
 

@@ -22,7 +22,10 @@ DIAGNOSTICS = (
 
 
 class Cell(NamedTuple):
-    """A cell of a table; one with a scope is a head. A plain string is a cell as well."""
+    """A table cell. With the attribute `scope` it is a header cell.
+
+    A plain string is also accepted.
+    """
 
     text: str
     attributes: Mapping[str, Any] = {}

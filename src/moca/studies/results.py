@@ -112,7 +112,7 @@ def load_results(path: Path | str) -> "pd.DataFrame":
         for place, (name, value) in enumerate(given.items()):
             if name in rows:
                 raise ConfigError(
-                    f"{path / 'metrics.jsonl'} must not have {name} in its rows: it comes from config.json"
+                    f"the rows of {path / 'metrics.jsonl'} must not contain {name}: it is read from config.json"
                 )
             rows.insert(place, name, value)
         return rows.drop(columns="sigma").rename(columns={"noise.sigma": "sigma"}) if "noise.sigma" in rows else rows
@@ -135,7 +135,7 @@ def load_grid(directory: Path) -> grid.Grid:
 
 
 def refuse_no_study(directory: Path) -> None:
-    """Raises if the path is not a directory, or has something else than a study."""
+    """Raises if the path is not a directory, or contains anything other than a study."""
     if directory.exists() and not directory.is_dir():
         raise ConfigError(f"{directory} exists and is not a directory: choose another --out")
     refuse_foreign(directory, "study", (PLAN,), CELLS)

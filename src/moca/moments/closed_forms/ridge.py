@@ -46,7 +46,7 @@ def unit_mean(f: Ridge, mean: Reals, variance: Reals) -> Reals:
             return jnp.exp(-variance / 2) * jnp.cos(mean)
         case Gated():
             return _gate_mean(f.gate, mean, variance)
-    raise TypeError(f"no closed form for the mean of a unit of {type(f).__name__}")
+    raise TypeError(f"no closed form for the expectation of a single unit of {type(f).__name__}")
 
 
 def unit_variance(f: Ridge, mean: Reals, variance: Reals) -> Reals:

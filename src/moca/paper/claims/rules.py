@@ -57,7 +57,10 @@ class Tested(NamedTuple):
 
 
 class Tails(NamedTuple):
-    """The shares of draws with a statistic at least as large, as small, and as far from zero."""
+    """The shares of draws whose statistic is as extreme as the observed one.
+
+    That is: at least as large, at least as small, and at least as far from zero.
+    """
 
     greater: np.ndarray
     less: np.ndarray

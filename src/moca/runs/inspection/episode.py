@@ -97,8 +97,8 @@ def describe(agent: Agent, learner: Any, moments: Moment, happened: Episode, ahe
 def _predictions(agent: Agent, learner: Any, episode: Transition) -> Arrays:
     """Returns predictions of the next observation and their outcomes.
 
-    `predicted` and `deviation`, the `members` of the mixture, their two kinds of uncertainty as
-    deviations, the outcome (`following`) and its `distance` in predicted deviations.
+    The arrays are `predicted` and `deviation`, the `members` of the mixture, their two kinds of
+    uncertainty as deviations, the outcome (`following`) and its `distance` in predicted deviations.
     """
     episode = sensed(episode)
     episode = episode._replace(action=agent.env.from_bounds(episode.action))

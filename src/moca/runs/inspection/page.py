@@ -106,7 +106,10 @@ class Inspection:
 def inspect(
     run: "Run", number: int, episode: int, steps: int | None, beside: "Run | None", other: int | None, ahead: int
 ) -> Inspection:
-    """Returns the page about an episode: see `Run.inspect`; `other` is the number in `beside`."""
+    """Returns the page of one episode: see `Run.inspect`.
+
+    `other` is the index of the run in `beside`.
+    """
     ahead = whole("ahead", ahead, 0, FURTHEST)
     episode, number = whole("episode", episode), run._refuse_run(number)
     shown_runs: list[tuple[Run, int]] = [(run, number)]

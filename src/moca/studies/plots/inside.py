@@ -66,7 +66,7 @@ def diagnostics(cells: Cells) -> Figure | None:
 
 
 def _drawer(cells: Cells, env: str, panel: Panel) -> Callable[[Axes], None] | None:
-    """Returns a function that fills a panel, or None if there are no data."""
+    """Returns a function that draws the panel into axes, or None if there are no data."""
     looks = noise_looks([noise for levels in by_kind(cells.noises(env)) for noise in levels])
     if not panel.agent:
         scores = {

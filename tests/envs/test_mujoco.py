@@ -127,7 +127,8 @@ def test_a_random_action_comes_before_an_episode_that_always_starts_alike():
     plain, seeds = MuJoCo("BallInCup"), np.arange(12)
     settings = {"agent": "sac", "env.name": "BallInCup", "env.physics": MUJOCO, "env.random_start": 3}
     first = make_env(override(Config(), settings)).vector(12).reset(seeds)
-    _, actions, steps = jax.vmap(lambda seed: drawn_start(plain, jax.random.key(seed), 3))(seeds)
+    keys, actions, steps = jax.vmap(lambda seed: drawn_start(plain, jax.random.key(seed), 3))(seeds)
+    assert (plain.task.begin(seeds, 3).key == keys).all()  # what follows does not share their random numbers
     assert set(np.asarray(steps)) == {0, 1, 2, 3}
     vector = plain.vector(12)
     seen = [vector.reset(seeds), *(vector.step(actions).observation for _ in range(3))]

@@ -50,7 +50,7 @@ class HostEnvironment(Spaces):
 
     @property
     def physics(self) -> str:
-        """What simulates it, as `env.physics`."""
+        """The name of what simulates it, as in `env.physics`."""
         return MJX
 
     @property

@@ -17,7 +17,7 @@ import numpy as np
 from moca.devices import cores
 from moca.envs.environment import Described
 from moca.envs.host import HostEnvironment, Outcome
-from moca.envs.suite import Task, quantity, task
+from moca.envs.suite import SuiteTask, quantity, task
 from moca.names import MUJOCO
 
 SHARE = 2e-4  # seconds of physics that are worth another thread
@@ -35,7 +35,7 @@ class MuJoCo(Described, HostEnvironment):
 
     name: str = eqx.field(static=True)
     most: int = eqx.field(static=True)
-    task: Task = eqx.field(static=True)
+    task: SuiteTask = eqx.field(static=True)
 
     def __init__(self, name: str, most: int = 0) -> None:
         self.name, self.most, self.task = name, most, task(name)
@@ -70,7 +70,8 @@ class MuJoCoVector:
     """Many episodes of a task, each with its own data of MuJoCo.
 
     An episode depends on its seed and actions alone, not on other episodes or the number of
-    threads. If its physics diverges, at which MuJoCo would start anew, it is NaN until the reset.
+    threads. MuJoCo resets a simulation that diverges; here its observations and rewards are NaN
+    until the reset.
     """
 
     def __init__(self, env: MuJoCo, count: int, repeat: int) -> None:

@@ -25,7 +25,7 @@ SET = ("qpos", "qvel", "ctrl", "act", "mocap_pos", "mocap_quat")  # what `make_d
 
 
 class Beginning(NamedTuple):
-    """How an episode begins, before its physics."""
+    """The beginning of an episode, before its physics."""
 
     key: Key[Array, ""]
     state: dict[str, Array]  # the quantities that the task sets
@@ -33,12 +33,12 @@ class Beginning(NamedTuple):
     steps: Int[Array, ""]  # for which it is held
 
 
-class Task:
+class SuiteTask:
     """A task of the control suite, with programs for many episodes, on a CPU.
 
     Attributes:
         env: The task in Playground.
-        facts: What an agent is told of it.
+        facts: Its spaces.
         fields: The quantities that it reads; rows hold them one after another.
         settling: The number of physics steps without an action that end a reset.
         begin: Returns beginnings, from seeds and the most steps of a random start.
@@ -89,7 +89,7 @@ class Task:
         return {name: part.reshape(shape) for (name, shape), part in parts}.__getitem__
 
 
-task = cache(Task)  # by name, so that all environments of a task share its programs
+task = cache(SuiteTask)  # by name, so that all environments of a task share its programs
 
 
 def quantity(data: Any, name: str) -> np.ndarray:

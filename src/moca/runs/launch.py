@@ -190,10 +190,9 @@ def _reconciled(config: Config, where: Spaces) -> Iterator[str]:
     """Yields what a user on the host should know of lengths, such as one that divides no other."""
     env, steps = config.env, config.train.steps
     length, repeat, limit = env.episode_length, env.action_repeat, getattr(where, "limit", None)
-    hosted = isinstance(where, HostEnvironment) and may_be_on_host(env.name)  # not Playground's
-    if hosted and repeat > 1:
+    if isinstance(where, HostEnvironment) and repeat > 1:
         yield f"every action is repeated for {repeat} steps (env.action_repeat = {repeat})"
-    if hosted and not limit:
+    if isinstance(where, HostEnvironment) and may_be_on_host(env.name) and not limit:
         if found_in_trials(where.title, length):
             yield f"trial episodes were cut off after {length} steps, used as the time limit (env.episode_length)"
         else:

@@ -173,10 +173,25 @@ class QuadraticAgent(Agent):
         state, info = self._fit_critics(state, with_width(batch), target)
         return self._sync_targets(state), info | found | ahead
 
-    def world(self, state: QuadraticState) -> World:
-        """Returns what was learned of the world, and the policy of the first critic, to plan in."""
-        reward = None if state.reward is None else state.reward.model
-        return World(cast(ModelState, state.model), reward, self.filter, first(state.critics))
+    def predict(self, state: QuadraticState, batch: Transition, key: Key[Array, ""]) -> mm.Distribution:
+        """Returns the distribution of s′ for each transition [Alg. 1 l. 10].
+
+        Actions are in [−1, 1].
+        """
+        if not self.predicts:
+            return mm.Dirac(with_width(batch).next_observation)
+        samples, keys = self.config.dynamics.samples, jax.random.split(key, len(batch.reward))
+        return jax.vmap(lambda mixture, k: self.rule(mixture, k, samples))(self._mixtures(state, batch), keys)
+
+    def _mixtures(self, state: QuadraticState, batch: Transition) -> mm.GaussianMixture:
+        """Returns the ensemble's predictions of V's input: of the state, or of the belief."""
+        model = cast(ModelState, state.model)
+        mixtures = model.ensemble.predict_batch(batch.observation, batch.action)
+        if self.filter.correlated and getattr(self.rule, "from_moments", False):
+            mixtures = one_each(mixtures)
+        gaps = {} if batch.missing is None else {"missing": batch.missing}
+        means = self.filter.anticipate(model, mixtures, batch.spread, **gaps)
+        return means if batch.next_width is None else at_width(means, batch.next_width)
 
     def _targets(
         self,
@@ -228,26 +243,6 @@ class QuadraticAgent(Agent):
             return mm.expectation(prediction, value)
         return cautious(prediction, value, caution)
 
-    def predict(self, state: QuadraticState, batch: Transition, key: Key[Array, ""]) -> mm.Distribution:
-        """Returns the distribution of s′ for each transition [Alg. 1 l. 10].
-
-        Actions are in [−1, 1].
-        """
-        if not self.predicts:
-            return mm.Dirac(with_width(batch).next_observation)
-        samples, keys = self.config.dynamics.samples, jax.random.split(key, len(batch.reward))
-        return jax.vmap(lambda mixture, k: self.rule(mixture, k, samples))(self._mixtures(state, batch), keys)
-
-    def _mixtures(self, state: QuadraticState, batch: Transition) -> mm.GaussianMixture:
-        """Returns the ensemble's predictions of V's input: of the state, or of the belief."""
-        model = cast(ModelState, state.model)
-        mixtures = model.ensemble.predict_batch(batch.observation, batch.action)
-        if self.filter.correlated and getattr(self.rule, "from_moments", False):
-            mixtures = one_each(mixtures)
-        gaps = {} if batch.missing is None else {"missing": batch.missing}
-        means = self.filter.anticipate(model, mixtures, batch.spread, **gaps)
-        return means if batch.next_width is None else at_width(means, batch.next_width)
-
     def _fit_critics(
         self, state: QuadraticState, batch: Transition, target: Float[Array, "n"]
     ) -> tuple[QuadraticState, Info]:
@@ -288,6 +283,11 @@ class QuadraticAgent(Agent):
         newest = (state.critics.value, None if state.guide is None else first(state.critics))
         copied = jax.tree.map(lambda new, old: jnp.where(due, new, old), newest, (state.targets, state.guide))
         return state._replace(targets=copied[0], guide=copied[1], updates=updates)
+
+    def world(self, state: QuadraticState) -> World:
+        """Returns what was learned of the world, and the policy of the first critic, to plan in."""
+        reward = None if state.reward is None else state.reward.model
+        return World(cast(ModelState, state.model), reward, self.filter, first(state.critics))
 
     def diagnose(self, before: QuadraticState, after: QuadraticState, episode: Transition, key: Key[Array, ""]) -> Info:
         info = super().diagnose(before, after, episode, key)

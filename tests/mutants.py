@@ -404,7 +404,7 @@ IMAGINATION = [
     ),
     ("imagination.py", "* jnp.sqrt(variance)[:, None]", "* variance[:, None]"),
     ("imagination.py", "whole.covariance + more)", "whole.covariance + more * jnp.eye(more.shape[-1]))"),
-    ("imagination.py", "prediction.points + matmul(moves, root.mT)", "following.points"),
+    ("imagination.py", "prediction.points + matmul(moves, root.mT)", "prediction.points"),
     ("imagination.py", "whole.components.covariance + more[:, None]", "whole.components.covariance"),
     ("imagination.py", "first = first._replace(action_variance", "first._replace(action_variance"),
     ("critic.py", "- jnp.sum(self.factor * (covariance @ self.factor)) / 2", ""),

@@ -25,7 +25,7 @@ from moca.loop import LoopState, draw_step, first_belief, init_run
 
 ROOT = Path(moca.__file__).parent
 MOST, MOST_OF_METHOD = 12, 6
-# Files that any agent would need. Every other one counts as the method, so that a new one does, too.
+# Files that any agent would need. Every other one counts as the method, also a new one.
 AROUND = ("drivers/scan.py", "loop.py", "nets.py", "replay.py", "envs/environment.py", "envs/playground.py")
 # From the driver down to files that do not depend on reinforcement learning. Each file calls only
 # those below it.
@@ -89,7 +89,7 @@ def trace() -> tuple[list[str], set[tuple[str, str]]]:
 
 
 def complaints_about(entered: list[str], calls: set[tuple[str, str]]) -> list[str]:
-    """What is wrong with a step: too many files, too many of the method, or a call upward."""
+    """Returns what is wrong with a step: too many files, too many of the method, or a call upward."""
     rank = {name: number for number, name in enumerate(ORDER)}
     found = [f"{name} is not in ORDER" for name in entered if name not in ORDER]
     found += [

@@ -214,7 +214,7 @@ def learning_rates(critics: QuadraticCritic, settings: config.Config, updates: A
     return jax.tree.map(lambda rate: nets.decayed(settings, rate, updates), rates)
 
 
-def descend(parameters: T, gradient: T, optimiser: optax.OptState, rates: T) -> tuple[T, optax.OptState]:
+def descend_by_role(parameters: T, gradient: T, optimiser: optax.OptState, rates: T) -> tuple[T, optax.OptState]:
     """Takes one step of Adam; arrays that must stay positive are updated in log space."""
     gradient = _map_roles(lambda role, g, w: g * w if role == "positive" else g, gradient, parameters)
     start = _map_roles(lambda role, w: jnp.zeros_like(w) if role == "positive" else w, parameters)

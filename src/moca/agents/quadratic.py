@@ -23,7 +23,7 @@ from moca.belief import Belief, features
 from moca.critic import (
     QuadraticCritic,
     advantages,
-    descend,
+    descend_by_role,
     first,
     freeze,
     keep_alive,
@@ -32,10 +32,10 @@ from moca.critic import (
     twin_axes,
 )
 from moca.diagnostics import REPEATS, Stakes, describe_bias, describe_sampling, stakes
-from moca.dynamics import ModelState, bootstrap, fit, make_model
+from moca.dynamics import ModelState, fit, make_model, resample_counts
 from moca.exploration import Explore
 from moca.forecast import Forecast, forecast_policy
-from moca.horizons import follow
+from moca.horizons import all_horizons
 from moca.imagination import curiosity_left, disagreement, imagine, joined
 from moca.nets import ADAM, copies, decayed, stacked
 from moca.planning import World, look_ahead
@@ -128,7 +128,9 @@ class QuadraticAgent(Agent):
 
     def draw_update(self, key: Key[Array, ""]) -> QuadraticDraws:
         fit_key, prediction_key = jax.random.split(key)
-        return QuadraticDraws(bootstrap(fit_key, self.config.dynamics.members, self.config.train.batch), prediction_key)
+        return QuadraticDraws(
+            resample_counts(fit_key, self.config.dynamics.members, self.config.train.batch), prediction_key
+        )
 
     def update(self, state: QuadraticState, batch: Transition, draws: QuadraticDraws) -> tuple[QuadraticState, Info]:
         """Updates the ensemble [Alg. 1 l. 7–9], then critics and targets [Alg. 1 l. 10–13]."""
@@ -212,7 +214,7 @@ class QuadraticAgent(Agent):
         world = self.world(state)._replace(critic=cast(QuadraticCritic, state.guide))
         key = jax.random.fold_in(key, 1)
         if plan.weights == "variance":
-            ahead = follow(world, rule, predictions, batch.spread, gamma, plan.horizon, key)
+            ahead = all_horizons(world, rule, predictions, batch.spread, gamma, plan.horizon, key)
             target, horizon = ahead.mixed(batch, state.targets, self.target)
             return target, {"weighted_horizon": horizon}
         rewards, last = look_ahead(world, rule, predictions, batch.spread, gamma, plan.horizon - 1, key)
@@ -272,7 +274,7 @@ class QuadraticAgent(Agent):
 
         gradient, info = jax.grad(loss, has_aux=True)(state.critics)
         rates = learning_rates(state.critics, self.config, state.updates)
-        critics, optimiser = descend(state.critics, gradient, state.critic_optimiser, rates)
+        critics, optimiser = descend_by_role(state.critics, gradient, state.critic_optimiser, rates)
         state = state._replace(critics=critics, critic_optimiser=optimiser)
         return state, jax.tree.map(lambda x: x.mean(), info) | {"target_mean": target.mean()}
 

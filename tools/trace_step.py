@@ -89,7 +89,7 @@ def trace() -> tuple[list[str], set[tuple[str, str]]]:
 
 
 def complaints_about(entered: list[str], calls: set[tuple[str, str]]) -> list[str]:
-    """Returns what is wrong with a step: too many files, too many of the method, or a call upward."""
+    """Returns what is wrong with a step: too many files, or a call upward."""
     rank = {name: number for number, name in enumerate(ORDER)}
     found = [f"{name} is not in ORDER" for name in entered if name not in ORDER]
     found += [

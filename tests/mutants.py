@@ -42,7 +42,7 @@ MOMENTS = [
     ("closed_forms/polynomial.py", "p.require_moment(len(f.tensors) - 1)", "pass"),
     ("closed_forms/rbf.py", "(conditioned - expect(p))", "conditioned"),
     ("closed_forms/pairs.py", "jax.lax.stop_gradient(jnp.maximum(variance, 0) - variance)", "0.0 * variance"),
-    ("closed_forms/points.py", "return jax.vmap(f)(p.points).mean(axis=0)", "return jax.vmap(f)(p.points).sum(axis=0)"),
+    ("closed_forms/points.py", "jax.vmap(f)(p.points).mean(axis=0)", "jax.vmap(f)(p.points).sum(axis=0)"),
     ("closed_forms/rbf.py", "@jax.checkpoint", ""),
     ("distributions.py", "return jnp.exp(-q / 2)", "return jnp.exp(-q)"),
     ("distributions.py", "return 1 / (1 + q / 2)", "return jnp.exp(-q / 2)"),

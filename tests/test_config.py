@@ -197,7 +197,7 @@ LAYERS = [
     },
     {"moca.agents"},
     {"moca.noise_levels"},
-    {"moca.loop", "moca.extending"},
+    {"moca.loop", "moca.extending", "moca.memory_estimate"},
     {"moca.evaluation"},
     {"moca.drivers"},
     {"moca.runs"},

@@ -47,6 +47,8 @@ class SACDraws(NamedTuple):
 class SACAgent(Agent):
     """SAC: π(a|s) is a tanh-squashed Gaussian; Q(s, a) is the smaller output of two networks."""
 
+    sized_by = "sac.width"
+
     def init(self, key: Key[Array, ""]) -> SACState:
         actor_key, critic_key, model_key = jax.random.split(key, 3)
         sac, observed, acted = self.config.sac, self.env.observation_size, self.env.action_size

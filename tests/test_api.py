@@ -14,7 +14,7 @@ import moca
 from moca import api
 from moca import moments as mm
 from moca.agents import make_agent
-from moca.config import Config, ConfigError, override
+from moca.config import AGENTS, Config, ConfigError, override
 from moca.envs.environment import make_noise
 from moca.evaluation import rollout
 from moca.runs.interrupts import DivergedRun
@@ -256,6 +256,8 @@ def test_each_agent_has_a_class_and_a_temporary_run_goes_with_it(monkeypatch):
         gc.collect()
         assert not path.exists()
     assert {*names, "SAC", "load", "pretrained"} <= set(dir(moca))
+    made = [each.agent for each in vars(api).values() if isinstance(each, type) and issubclass(each, moca.MoCA)]
+    assert sorted(made) == sorted(AGENTS)
 
 
 class Listed(Wide):

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tools import architecture
+from tools import architecture, trace_step
 
 import moca
 from moca import config as c
@@ -197,7 +197,7 @@ LAYERS = [
     },
     {"moca.agents"},
     {"moca.noise_levels"},
-    {"moca.loop", "moca.extending"},
+    {"moca.loop", "moca.extending", "moca.memory_estimate"},
     {"moca.evaluation"},
     {"moca.drivers"},
     {"moca.runs"},
@@ -239,6 +239,19 @@ def test_imports_point_one_way():
 def test_the_picture_of_the_layers_is_what_the_imports_say(tmp_path):
     architecture.draw(drawn := tmp_path / "architecture.svg")
     assert drawn.read_text() == architecture.PICTURE.read_text(), "run python tools/architecture.py"
+
+
+def test_a_step_that_grows_is_refused():
+    """`make step` counts the files of the method, too, and takes one that it does not know for one of them."""
+    method = [name for name in trace_step.ORDER if name not in trace_step.AROUND]
+    assert len(method) == trace_step.MOST_OF_METHOD
+    assert trace_step.complaints_about(list(trace_step.ORDER), {("loop.py", "belief.py")}) == []
+    assert trace_step.complaints_about([*method, "planning.py"], set()) == [
+        "planning.py is not in ORDER",
+        f"the method is in 7 files, more than 6: {', '.join(method)}, planning.py",
+    ]
+    both = trace_step.complaints_about([*trace_step.ORDER, "planning.py"], {("belief.py", "loop.py")})
+    assert both[1:3] == ["belief.py calls loop.py, which stands above it", "a step enters 13 files, more than 12"]
 
 
 def sources():

@@ -12,7 +12,7 @@ import pytest
 from moca import config
 from moca import moments as mm
 from moca.diagnostics import describe_model
-from moca.dynamics import GaussianEnsemble, bootstrap, update_statistics
+from moca.dynamics import GaussianEnsemble, resample_counts, update_statistics
 from moca.replay import Transition
 
 
@@ -43,7 +43,7 @@ def trained(request):
         ensemble = eqx.tree_at(
             lambda e: e.statistics, ensemble, update_statistics(ensemble.statistics, s, following - s)
         )
-        counts = bootstrap(row_key, 3, 256)
+        counts = resample_counts(row_key, 3, 256)
         each = lambda m: eqx.tree_at(lambda e: e.members, ensemble, m).nll(s, a, following)  # noqa: E731
         loss = lambda m: (counts * each(m)).mean(1).sum()  # noqa: E731
         change, optimiser = adam.update(jax.grad(loss)(ensemble.members), optimiser)
@@ -112,7 +112,7 @@ def test_members_start_apart_and_bootstrap_draws_with_replacement():
     ensemble = GaussianEnsemble(jax.random.key(0), config.DynamicsConfig(members=4, width=8), 2, 1)
     for weight in ensemble.members.weights:
         assert len({np.asarray(own).tobytes() for own in weight}) == 4
-    counts = np.asarray(bootstrap(jax.random.key(0), 4, 1000))
+    counts = np.asarray(resample_counts(jax.random.key(0), 4, 1000))
     np.testing.assert_array_equal(counts.astype(int).sum(1), 1000)
     np.testing.assert_allclose((counts > 0).mean(1), 1 - np.exp(-1), atol=0.05)
     assert len({own.tobytes() for own in counts}) == 4

@@ -16,16 +16,16 @@ import numpy as np
 import pytest
 
 import moca
-from moca import config, extending, figures, presets
+from moca import config, extending, figures, memory_estimate, presets
 from moca import moments as mm
 from moca.agents import make_agent
 from moca.agents.quadratic import QuadraticAgent
 from moca.backup import bellman_target, one_gaussian
 from moca.cli import main
-from moca.config import ConfigError
+from moca.config import ConfigError, registry
 from moca.critic import twin
 from moca.envs.environment import make_noise
-from moca.looks import look, ordered
+from moca.looks import Look, look, ordered
 from moca.replay import Transition
 from moca.studies import grid, launch, report, results
 from moca.studies.grid import Block, Grid
@@ -214,6 +214,55 @@ def test_what_was_added_is_known_to_studies_figures_and_the_page(plugins, tmp_pa
     page = report.write(directory).read_text()
     for words in ("MoCA (risk-averse)", "per-dimension 0.2", "on Spring", ".ink-risk-averse{color:#882255}"):
         assert words in page
+
+
+def test_one_line_of_the_registry_is_all_that_an_agent_of_ours_needs(registries, tmp_path, capsys, monkeypatch):
+    """It is in the command line, in the estimate of memory by what it predicts, in studies, figures and on the page."""
+    registry.add_agent(
+        "few",
+        "moca.agents.quadratic:QuadraticAgent",
+        "moca.backup:samples_of_it",
+        Look("Few samples", "few", "#123456", "o", place=3),
+    )
+    with pytest.raises(SystemExit):
+        main(["train", "--help"])
+    assert "sac, few (default: moca)" in " ".join(capsys.readouterr().out.split())
+    main(["train", "--env", "CartpoleBalance", "--agent", "few", "--dry-run"])
+    assert json.loads(capsys.readouterr().out)["agent"] == "few"
+    planned = {"dynamics.samples": 1000, "plan.horizon": 3}
+    few, same, other = (
+        presets.build("tuned", "CartpoleBalance", planned | {"agent": name}) for name in ("few", "moca-mc", "moca")
+    )
+    for needed in (memory_estimate._in_between, memory_estimate._in_planning):
+        assert needed(few, 5, 1) == needed(same, 5, 1) != needed(other, 5, 1)
+    study = Grid("mine", (Block("CartpoleBalance", ("moca", "few"), ("0.1",), 50_000),), ("tuned",), seeds=2, films=())
+    assert [job.config.agent for job in grid.plan(study)] == ["moca", "few"]
+    monkeypatch.setitem(synthetic.FINAL, "few", 850)
+    directory = synthetic.write(tmp_path / "study", study)
+    with figures.style():
+        panels = learning.of_task(Cells(results.load_results(directory), "tuned"), "CartpoleBalance")
+    assert {text.get_text() for text in panels.legends[0].get_texts()} >= {"MoCA", "Few samples"}
+    figures.plt.close(panels)
+    page = report.write(directory).read_text()
+    assert "Few samples" in page
+    assert ".ink-few{color:#123456}" in page
+
+
+def test_memory_for_decisions_and_the_setting_to_lower_are_the_agents_own(registries):
+    class Own(QuadraticAgent):
+        """Searches at every decision."""
+
+        sized_by = "own.width"
+
+        @staticmethod
+        def numbers_to_decide(config, observed):
+            return {"own.length": 1000 * observed}
+
+    moca.register_agent("own", Own)
+    chosen = presets.build("tuned", "CartpoleBalance", {"agent": "own"})
+    assert memory_estimate._in_planning(chosen, 5, 1) == {"own.length": 20_000}
+    state = SimpleNamespace(learner=jax.ShapeDtypeStruct((7,), "float32"), replay=())
+    assert memory_estimate._of_state(chosen, state) == {"train.capacity": 0, "own.width": 28}
 
 
 def test_settings_of_an_agent_within_a_preset(registries):

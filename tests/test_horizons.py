@@ -12,7 +12,7 @@ from moca.backup import one_gaussian, samples_of_it, whole_mixture
 from moca.config import ConfigError
 from moca.critic import twin
 from moca.dynamics import Statistics
-from moca.horizons import follow, inverse_variance
+from moca.horizons import all_horizons, inverse_variance
 from moca.reward import RewardModel
 from tests import probes
 from tests.test_imagination import batch
@@ -46,7 +46,7 @@ def twins():
 
 @eqx.filter_jit
 def variances(world, rule, first, values):
-    return follow(world, rule, first, None, GAMMA, H, jax.random.key(0)).variance(values)
+    return all_horizons(world, rule, first, None, GAMMA, H, jax.random.key(0)).variance(values)
 
 
 def by_matrices(world):
@@ -142,7 +142,7 @@ def test_the_target_is_the_weighted_sum_of_the_textbooks():
         @jax.jit
         def ask():
             predictions = agent.predict(state, stored, key)
-            ahead = follow(world, one_gaussian, predictions, None, GAMMA, H, key)
+            ahead = all_horizons(world, one_gaussian, predictions, None, GAMMA, H, key)
             mixed = agent._targets(state, stored, predictions, key)
             return mixed, ahead.variance(state.targets)
 

@@ -7,7 +7,7 @@ import pytest
 
 from moca import config
 from moca import moments as mm
-from moca.critic import descend, first, freeze, twin, value_rates
+from moca.critic import descend_by_role, first, freeze, twin, value_rates
 from moca.nets import ADAM
 from moca.values import make_value
 
@@ -29,14 +29,14 @@ def test_precisions_learn_as_factors_and_stay_positive():
     """A step of Adam by r in the logarithm multiplies by e^−r, however small the precision."""
     made, settings = value("rbf-learned")
     # Adam's first step is the sign of the gradient, up to the rounding of its bias correction.
-    stepped, _ = descend(made, jax.tree.map(jnp.ones_like, made), ADAM.init(made), value_rates(made, settings))
+    stepped, _ = descend_by_role(made, jax.tree.map(jnp.ones_like, made), ADAM.init(made), value_rates(made, settings))
     np.testing.assert_allclose(stepped.precision, made.precision * np.exp(-0.01), rtol=1e-5)
     np.testing.assert_allclose(stepped.centers, made.centers - 0.01, rtol=1e-5)
     np.testing.assert_allclose(stepped.weights, made.weights - 0.1, rtol=1e-5)
     np.testing.assert_allclose(stepped.constant, made.constant - 0.5, rtol=1e-5)
     in_log = lambda logs: mm.RBF(jnp.ones(12), made.centers, jnp.exp(logs))(jnp.array([0.3, 0.1]))  # noqa: E731
     gradient = jax.grad(lambda f: f(jnp.array([0.3, 0.1])))(mm.RBF(jnp.ones(12), made.centers, made.precision))
-    _, state = descend(made, gradient, ADAM.init(made), value_rates(made, settings))
+    _, state = descend_by_role(made, gradient, ADAM.init(made), value_rates(made, settings))
     np.testing.assert_allclose(state.mu.precision, 0.1 * jax.grad(in_log)(jnp.log(made.precision)), rtol=1e-5)
 
 

@@ -25,7 +25,7 @@ _LAZY = {
 __all__ = tuple(_LAZY)
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name):  # not annotated, so that type checkers take what it returns for Any
     """Imports a name of the Python interface when it is first used."""
     if name in _LAZY:
         from importlib import import_module

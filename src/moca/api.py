@@ -256,6 +256,10 @@ def _told(lost: Mapping[str, Any]) -> str:
     return f"seed {lost['seed']} by step {lost['step']:,}, {lost['cause']}"
 
 
+# One class for each agent of ours, written out: type checkers, editors and the reference page read
+# the source, and would not see classes that are made of the registry.
+
+
 class MoCACE(MoCA):
     """MoCA-CE (certainty equivalence): V at the mean of the prediction."""
 

@@ -61,7 +61,8 @@ def cautious(prediction: mm.Distribution, value: mm.Function, caution: Any) -> F
     variance = variance_of_value(prediction, value)
     positive = variance > 0
     deviation = jnp.where(positive, jnp.sqrt(jnp.where(positive, variance, 1)), 0)
-    return mm.expectation(prediction, value) - caution * deviation
+    lowered: Array = mm.expectation(prediction, value) - caution * deviation
+    return lowered
 
 
 def variance_of_value(prediction: mm.Distribution, value: mm.Function) -> Float[Array, ""]:

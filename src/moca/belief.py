@@ -183,7 +183,9 @@ def raised(covariance: Float[Array, "*n obs obs"]) -> Float[Array, "*n obs obs"]
 
     If some dimensions nearly determine others, rounding errors alone could make one indefinite.
     """
-    return covariance * (1 + jnp.eye(covariance.shape[-1]) * float(jnp.finfo(covariance.dtype).eps) ** 0.5)
+    ridge = float(jnp.finfo(covariance.dtype).eps) ** 0.5
+    raised: Array = covariance * (1 + jnp.eye(covariance.shape[-1]) * ridge)
+    return raised
 
 
 def _filled(belief: Belief, measured: Float[Array, "obs"], missing: Bool[Array, "obs"] | None) -> Float[Array, "obs"]:
@@ -292,7 +294,8 @@ class KalmanFilter(BeliefFilter):
         untrained = model.ensemble.statistics.batches == 0
         unfiltered = (alone, pack(cast(Array, belief.covariance), self.correlated))
         filtered = (posterior, pack(spread, self.correlated))
-        return jax.tree.map(lambda a, b: jnp.where(untrained, a, b), unfiltered, filtered)
+        chosen: tuple[Belief, Array] = jax.tree.map(lambda a, b: jnp.where(untrained, a, b), unfiltered, filtered)
+        return chosen
 
     def _without_model(
         self, model: ModelState | None, belief: Belief, measured: Float[Array, "obs"], missing: Any

@@ -11,7 +11,7 @@ how it is learned: see `moca.moments.role`.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import equinox as eqx
 import jax
@@ -62,7 +62,8 @@ class ActionSlice(NamedTuple):
         It is μ̃ if P is diagonal.
         """
         P = self.factor @ self.factor.T
-        return self.greedy + (self.slope - P @ self.greedy) / jnp.diagonal(P)
+        vertices: Array = self.greedy + (self.slope - P @ self.greedy) / jnp.diagonal(P)
+        return vertices
 
 
 def advantages(
@@ -211,10 +212,10 @@ def learning_rates(critics: QuadraticCritic, settings: config.Config, updates: A
     rates = jax.tree.map(lambda leaf: trunk, critics)
     head, value = jax.tree.map(lambda leaf: vertex, rates.vertex_head), value_rates(critics.value, settings.value)
     rates = eqx.tree_at(lambda c: (c.vertex_head, c.value, c.floor), rates, (head, value, jnp.zeros(())))
-    return jax.tree.map(lambda rate: nets.decayed(settings, rate, updates), rates)
+    return cast(QuadraticCritic, jax.tree.map(lambda rate: nets.decayed(settings, rate, updates), rates))
 
 
-def descend(parameters: T, gradient: T, optimiser: optax.OptState, rates: T) -> tuple[T, optax.OptState]:
+def descend_by_role(parameters: T, gradient: T, optimiser: optax.OptState, rates: T) -> tuple[T, optax.OptState]:
     """Takes one step of Adam; arrays that must stay positive are updated in log space."""
     gradient = _map_roles(lambda role, g, w: g * w if role == "positive" else g, gradient, parameters)
     start = _map_roles(lambda role, w: jnp.zeros_like(w) if role == "positive" else w, parameters)
@@ -225,7 +226,8 @@ def descend(parameters: T, gradient: T, optimiser: optax.OptState, rates: T) -> 
 
 def _map_roles(function: Callable[..., Any], tree: T, *rest: T) -> T:
     """`jax.tree.map` whose function also receives, as first argument, the role of each leaf."""
-    return jax.tree_util.tree_map_with_path(lambda path, *leaves: function(_role(tree, path), *leaves), tree, *rest)
+    mapped = jax.tree_util.tree_map_with_path(lambda path, *leaves: function(_role(tree, path), *leaves), tree, *rest)
+    return cast(T, mapped)
 
 
 def _role(tree: Any, path: tuple[Any, ...]) -> str:

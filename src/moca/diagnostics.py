@@ -23,12 +23,12 @@ class Outlook(NamedTuple):
     variance: Float[Array, "n obs"]  # of the observation, including observation noise
     aleatoric: Float[Array, "n obs"]  # the members' average variance
     epistemic: Float[Array, "n obs"]  # the variance of the members' means
-    following: Float[Array, "n obs"]
+    next_observation: Float[Array, "n obs"]
 
     @property
     def error(self) -> Float[Array, "n obs"]:
         """The outcome less its prediction, in predicted standard deviations."""
-        return (self.following - self.mean) / jnp.sqrt(self.variance)
+        return (self.next_observation - self.mean) / jnp.sqrt(self.variance)
 
     @property
     def distance(self) -> Float[Array, "n obs"]:
@@ -43,10 +43,10 @@ def outlook(predictions: mm.GaussianMixture, episode: Transition, noise: Float[A
     included in the aleatoric and epistemic parts.
     """
     mean, aleatoric, epistemic = mm.decompose(predictions, full=False)
-    variance, following = aleatoric + epistemic, episode.next_observation
+    variance, next_observation = aleatoric + epistemic, episode.next_observation
     if noise is not None and episode.measured is not None and episode.spread is not None:
-        variance, following = variance + variances(episode.spread, noise.shape[-1]) + noise, episode.measured
-    return Outlook(mean, variance, aleatoric, epistemic, following)
+        variance, next_observation = variance + variances(episode.spread, noise.shape[-1]) + noise, episode.measured
+    return Outlook(mean, variance, aleatoric, epistemic, next_observation)
 
 
 def check_filter(seen: Outlook, episode: Transition) -> dict[str, Float[Array, ""]]:
@@ -81,7 +81,7 @@ def describe_model(
     seen = outlook(ensemble.predict_batch(episode.observation, episode.action), episode, noise)
     known = None if episode.missing is None else ~episode.missing
     found = {f"calibration_{percent}": jnp.mean(seen.distance <= z, where=known) for percent, z in CENTRAL.items()}
-    inside = jnp.abs(seen.following - seen.mean) <= jnp.sqrt(seen.variance)
+    inside = jnp.abs(seen.next_observation - seen.mean) <= jnp.sqrt(seen.variance)
     if noise is not None and episode.measured is not None:
         found |= check_filter(seen, episode)
     return found | {

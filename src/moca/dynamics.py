@@ -213,7 +213,7 @@ class GaussianEnsemble(eqx.Module):
         return raw[:, :size], factor.at[:, jnp.arange(size), jnp.arange(size)].set(deviation)
 
 
-def bootstrap(key: Key[Array, ""], members: int, count: int) -> UInt8[Array, "k n"]:
+def resample_counts(key: Key[Array, ""], members: int, count: int) -> UInt8[Array, "k n"]:
     """Returns how often each transition is in each member's resample with replacement.
 
     A loss weighted by these multiplicities equals the loss on the resample, and copies no rows.

@@ -34,7 +34,7 @@ class Moment(NamedTuple):
     observed: Float[Array, "obs"]  # the noisy observation of the state, NaN where it is missing
     policy: PolicyState  # the agent's belief and action
     executed: Float[Array, "act"]  # the disturbed action
-    following: Float[Array, "obs"]  # the noisy observation of the next state, NaN where it is missing
+    next_observed: Float[Array, "obs"]  # the noisy observation of the next state, NaN where it is missing
 
 
 def rollout(
@@ -63,13 +63,13 @@ def rollout(
         normal, normal_again, disturbance, drawn = x
         executed = sensor.disturb(env, policy.action, disturbance)
         env_state, (observation, reward, terminated) = env.step(env_state, executed)
-        sensor_state, following = sensor.measure(sensor_state, observation, normal, drawn)
-        after = policy_step(agent, learner, policy, following)
+        sensor_state, next_observed = sensor.measure(sensor_state, observation, normal, drawn)
+        after = policy_step(agent, learner, policy, next_observed)
         reward = jnp.where(running, reward, 0.0)  # after the end, rewards may be NaN
         again = agent.taken_for_state(learner, sensor(observation, normal_again))
         seen = (features(agent.config, policy.belief), features(agent.config, after.belief), again)
-        kept = keep(env_state, Moment(truth, observed, policy, executed, following))
-        carry = (env_state, sensor_state, after, observation, following, running & ~terminated)
+        kept = keep(env_state, Moment(truth, observed, policy, executed, next_observed))
+        carry = (env_state, sensor_state, after, observation, next_observed, running & ~terminated)
         return carry, (kept, (reward, running, terminated), seen)
 
     sensor_state, observed = sensor.init(observation, noises[0])

@@ -82,7 +82,7 @@ class Horizons(NamedTuple):
         return jnp.sum(self.weights * by_branch, axis=-1)
 
 
-def follow(
+def all_horizons(
     world: World,
     rule: PredictionRule,
     first: mm.Distribution,

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
+from moca import moments as mm
 from moca.config import AGENTS, Config, ConfigError
 
 
@@ -36,7 +38,7 @@ def refuse_too_large(config: Config, state: Any, runs: int, observed: int, acted
 def _of_state(config: Config, state: Any) -> dict[str, int]:
     """Returns the bytes of the runs' states, by the setting that determines them."""
     learner = state.learner._asdict() if hasattr(state.learner, "_asdict") else {"learner": state.learner}
-    networks = "sac.width" if config.agent == "sac" else "critic.width or value.bases"
+    networks = AGENTS[config.agent].load().sized_by
     parts = {"train.capacity": _bytes(state.replay)}
     for name, field in learner.items():
         what = "dynamics.width or dynamics.members" if name == "model" else networks
@@ -49,9 +51,10 @@ def _in_between(config: Config, observed: int, acted: int) -> dict[str, int]:
     """Returns the bytes that one run needs for batches, samples and evaluations, by setting."""
     train, dynamics = config.train, config.dynamics
     steps = config.env.episode_length // config.env.action_repeat
-    modelled = AGENTS[config.agent].prediction is not None or config.belief.filter
+    prediction = _prediction(config, observed)
+    modelled = prediction is not None or config.belief.filter
     hidden = dynamics.members * dynamics.width * dynamics.depth if modelled else 0
-    samples = dynamics.samples * observed if config.agent == "moca-mc" else 0
+    samples = math.prod(prediction.points.shape) if isinstance(prediction, mm.Empirical) else 0
     return {
         "train.batch or train.updates": 4 * train.updates * train.batch * (2 * observed + acted + 3),
         "train.batch, dynamics.members or dynamics.samples": 4 * train.batch * (hidden + samples),
@@ -62,20 +65,34 @@ def _in_between(config: Config, observed: int, acted: int) -> dict[str, int]:
 def _in_planning(config: Config, observed: int, acted: int) -> dict[str, int]:
     """Returns the bytes that one run needs for predictions of several steps, by setting.
 
-    Predictions of a batch are derived by state and action, except those of points. The search of a
-    plan keeps every step of it, for the gradient, in all episodes of an evaluation at once.
+    Predictions of a batch are derived by state and action, except those of points.
     """
     plan, train, dynamics, parts = config.plan, config.train, config.dynamics, {}
-    layer = dynamics.members * dynamics.width
     if plan.horizon > 1:  # which only an agent with a model may have
-        branches = {"moca-mixture": dynamics.members, "moca-mc": dynamics.samples}.get(config.agent, 1)
-        point = config.agent in ("moca-ce", "moca-mc")
-        each = layer * (1 if point else dynamics.depth + observed + acted) + plan.bases
+        prediction = _prediction(config, observed)
+        branches = len(prediction.weights) if isinstance(prediction, mm.GaussianMixture) else 1
+        branches = len(prediction.points) if isinstance(prediction, mm.Empirical) else branches
+        derived = 1 if isinstance(prediction, mm.Dirac | mm.Empirical) else dynamics.depth + observed + acted
+        each = dynamics.members * dynamics.width * derived + plan.bases
         parts["train.batch, plan.horizon or plan.bases"] = 4 * train.batch * branches * each
-    if config.agent == "moca-plan":
-        each = layer * dynamics.depth * (1 + observed) + plan.bases
-        parts["plan.length, plan.bases or train.eval_episodes"] = 4 * max(train.eval_episodes, 1) * plan.length * each
-    return parts
+    own = AGENTS[config.agent].load().numbers_to_decide(config, observed)
+    return parts | {what: 4 * count for what, count in own.items()}
+
+
+def _prediction(config: Config, observed: int) -> Any:
+    """Returns the shapes of what the agent's rule makes of one mixture; None if it has no rule."""
+    if (load := AGENTS[config.agent].prediction) is None:
+        return None
+    rule, dynamics = load(), config.dynamics
+    full = "full" in (dynamics.covariance, config.belief.covariance if config.belief.filter else "")
+
+    def of_one(key: jax.Array) -> mm.Distribution:
+        mean, one = jnp.zeros((dynamics.members, observed)), jnp.ones(dynamics.members)
+        spread = jnp.broadcast_to(jnp.eye(observed), (*mean.shape, observed)) if full else jnp.ones_like(mean)
+        mixture = mm.GaussianMixture(one / one.size, (mm.Gaussian if full else mm.DiagonalGaussian)(mean, spread))
+        return rule(mixture, key, dynamics.samples)
+
+    return jax.eval_shape(of_one, jax.eval_shape(lambda: jax.random.key(0)))
 
 
 def _bytes(tree: Any) -> int:

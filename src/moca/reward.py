@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, Key
 
 from moca import moments as mm
 from moca.config import Config, ValueConfig
-from moca.critic import descend, freeze, value_rates
+from moca.critic import descend_by_role, freeze, value_rates
 from moca.dynamics import Statistics
 from moca.envs.environment import Spaces
 from moca.nets import ADAM, decayed, matmul
@@ -134,7 +134,7 @@ def fit_reward(
 
     error, gradient = jax.value_and_grad(loss)(model.function)
     rates = jax.tree.map(lambda rate: decayed(config, rate, updates), value_rates(model.function, settings))
-    function, optimiser = descend(model.function, gradient, reward.optimiser, rates)
+    function, optimiser = descend_by_role(model.function, gradient, reward.optimiser, rates)
     return RewardState(eqx.tree_at(lambda m: m.function, model, function), optimiser), error
 
 

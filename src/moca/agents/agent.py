@@ -1,7 +1,7 @@
 """The interface between the training loop and an agent."""
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -32,6 +32,8 @@ class Agent(eqx.Module):
     to these methods are the means of beliefs, followed by their widths if `belief.width` says so.
     """
 
+    sized_by: ClassVar[str] = "critic.width or value.bases"  # what to lower if its networks do not fit into memory
+
     config: Config
     env: Spaces
     filter: BeliefFilter
@@ -60,6 +62,14 @@ class Agent(eqx.Module):
         It need not know of delays: see `moca.delay`.
         """
         return make_filter(self.config, self.env)
+
+    @staticmethod
+    def numbers_to_decide(config: Config, observed: int) -> dict[str, int]:
+        """Returns how many numbers all decisions made at once hold, by the settings to lower.
+
+        Only what counts beside the networks and the replay buffer, for the estimate of memory.
+        """
+        return {}
 
     @abstractmethod
     def init(self, key: Key[Array, ""]) -> Any:

@@ -54,6 +54,16 @@ class PlanningAgent(QuadraticAgent):
     def plans(self) -> bool:
         return True
 
+    @staticmethod
+    def numbers_to_decide(config: Config, observed: int) -> dict[str, int]:
+        """Returns the numbers of a search: it keeps every step of a plan, for the gradient.
+
+        All episodes of an evaluation search at once.
+        """
+        plan, dynamics, episodes = config.plan, config.dynamics, max(config.train.eval_episodes, 1)
+        each = dynamics.members * dynamics.width * dynamics.depth * (1 + observed) + plan.bases
+        return {"plan.length, plan.bases or train.eval_episodes": episodes * plan.length * each}
+
     def act(
         self, state: QuadraticState, observation: Float[Array, "obs"], explore: Explore | None = None
     ) -> Float[Array, "act"]:

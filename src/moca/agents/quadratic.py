@@ -23,7 +23,7 @@ from moca.belief import Belief, features
 from moca.critic import (
     QuadraticCritic,
     advantages,
-    descend,
+    descend_by_role,
     first,
     freeze,
     keep_alive,
@@ -32,10 +32,10 @@ from moca.critic import (
     twin_axes,
 )
 from moca.diagnostics import REPEATS, Stakes, describe_bias, describe_sampling, stakes
-from moca.dynamics import ModelState, bootstrap, fit, make_model
+from moca.dynamics import ModelState, fit, make_model, resample_counts
 from moca.exploration import Explore
 from moca.forecast import Forecast, forecast_policy
-from moca.horizons import follow
+from moca.horizons import all_horizons
 from moca.imagination import curiosity_left, disagreement, imagine, joined
 from moca.nets import ADAM, copies, decayed, stacked
 from moca.planning import World, look_ahead
@@ -128,7 +128,9 @@ class QuadraticAgent(Agent):
 
     def draw_update(self, key: Key[Array, ""]) -> QuadraticDraws:
         fit_key, prediction_key = jax.random.split(key)
-        return QuadraticDraws(bootstrap(fit_key, self.config.dynamics.members, self.config.train.batch), prediction_key)
+        return QuadraticDraws(
+            resample_counts(fit_key, self.config.dynamics.members, self.config.train.batch), prediction_key
+        )
 
     def update(self, state: QuadraticState, batch: Transition, draws: QuadraticDraws) -> tuple[QuadraticState, Info]:
         """Updates the ensemble [Alg. 1 l. 7–9], then critics and targets [Alg. 1 l. 10–13]."""
@@ -173,10 +175,25 @@ class QuadraticAgent(Agent):
         state, info = self._fit_critics(state, with_width(batch), target)
         return self._sync_targets(state), info | found | ahead
 
-    def world(self, state: QuadraticState) -> World:
-        """Returns what was learned of the world, and the policy of the first critic, to plan in."""
-        reward = None if state.reward is None else state.reward.model
-        return World(cast(ModelState, state.model), reward, self.filter, first(state.critics))
+    def predict(self, state: QuadraticState, batch: Transition, key: Key[Array, ""]) -> mm.Distribution:
+        """Returns the distribution of s′ for each transition [Alg. 1 l. 10].
+
+        Actions are in [−1, 1].
+        """
+        if not self.predicts:
+            return mm.Dirac(with_width(batch).next_observation)
+        samples, keys = self.config.dynamics.samples, jax.random.split(key, len(batch.reward))
+        return jax.vmap(lambda mixture, k: self.rule(mixture, k, samples))(self._mixtures(state, batch), keys)
+
+    def _mixtures(self, state: QuadraticState, batch: Transition) -> mm.GaussianMixture:
+        """Returns the ensemble's predictions of V's input: of the state, or of the belief."""
+        model = cast(ModelState, state.model)
+        mixtures = model.ensemble.predict_batch(batch.observation, batch.action)
+        if self.filter.correlated and getattr(self.rule, "from_moments", False):
+            mixtures = one_each(mixtures)
+        gaps = {} if batch.missing is None else {"missing": batch.missing}
+        means = self.filter.anticipate(model, mixtures, batch.spread, **gaps)
+        return means if batch.next_width is None else at_width(means, batch.next_width)
 
     def _targets(
         self,
@@ -197,7 +214,7 @@ class QuadraticAgent(Agent):
         world = self.world(state)._replace(critic=cast(QuadraticCritic, state.guide))
         key = jax.random.fold_in(key, 1)
         if plan.weights == "variance":
-            ahead = follow(world, rule, predictions, batch.spread, gamma, plan.horizon, key)
+            ahead = all_horizons(world, rule, predictions, batch.spread, gamma, plan.horizon, key)
             target, horizon = ahead.mixed(batch, state.targets, self.target)
             return target, {"weighted_horizon": horizon}
         rewards, last = look_ahead(world, rule, predictions, batch.spread, gamma, plan.horizon - 1, key)
@@ -228,26 +245,6 @@ class QuadraticAgent(Agent):
             return mm.expectation(prediction, value)
         return cautious(prediction, value, caution)
 
-    def predict(self, state: QuadraticState, batch: Transition, key: Key[Array, ""]) -> mm.Distribution:
-        """Returns the distribution of s′ for each transition [Alg. 1 l. 10].
-
-        Actions are in [−1, 1].
-        """
-        if not self.predicts:
-            return mm.Dirac(with_width(batch).next_observation)
-        samples, keys = self.config.dynamics.samples, jax.random.split(key, len(batch.reward))
-        return jax.vmap(lambda mixture, k: self.rule(mixture, k, samples))(self._mixtures(state, batch), keys)
-
-    def _mixtures(self, state: QuadraticState, batch: Transition) -> mm.GaussianMixture:
-        """Returns the ensemble's predictions of V's input: of the state, or of the belief."""
-        model = cast(ModelState, state.model)
-        mixtures = model.ensemble.predict_batch(batch.observation, batch.action)
-        if self.filter.correlated and getattr(self.rule, "from_moments", False):
-            mixtures = one_each(mixtures)
-        gaps = {} if batch.missing is None else {"missing": batch.missing}
-        means = self.filter.anticipate(model, mixtures, batch.spread, **gaps)
-        return means if batch.next_width is None else at_width(means, batch.next_width)
-
     def _fit_critics(
         self, state: QuadraticState, batch: Transition, target: Float[Array, "n"]
     ) -> tuple[QuadraticState, Info]:
@@ -277,7 +274,7 @@ class QuadraticAgent(Agent):
 
         gradient, info = jax.grad(loss, has_aux=True)(state.critics)
         rates = learning_rates(state.critics, self.config, state.updates)
-        critics, optimiser = descend(state.critics, gradient, state.critic_optimiser, rates)
+        critics, optimiser = descend_by_role(state.critics, gradient, state.critic_optimiser, rates)
         state = state._replace(critics=critics, critic_optimiser=optimiser)
         return state, jax.tree.map(lambda x: x.mean(), info) | {"target_mean": target.mean()}
 
@@ -288,6 +285,11 @@ class QuadraticAgent(Agent):
         newest = (state.critics.value, None if state.guide is None else first(state.critics))
         copied = jax.tree.map(lambda new, old: jnp.where(due, new, old), newest, (state.targets, state.guide))
         return state._replace(targets=copied[0], guide=copied[1], updates=updates)
+
+    def world(self, state: QuadraticState) -> World:
+        """Returns what was learned of the world, and the policy of the first critic, to plan in."""
+        reward = None if state.reward is None else state.reward.model
+        return World(cast(ModelState, state.model), reward, self.filter, first(state.critics))
 
     def diagnose(self, before: QuadraticState, after: QuadraticState, episode: Transition, key: Key[Array, ""]) -> Info:
         info = super().diagnose(before, after, episode, key)

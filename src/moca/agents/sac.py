@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int, Key, UInt8
 
 from moca.agents.agent import Agent, Info
 from moca.agents.quadratic import QuadraticAgent
-from moca.dynamics import ModelState, bootstrap, make_model
+from moca.dynamics import ModelState, make_model, resample_counts
 from moca.exploration import Explore
 from moca.nets import ADAM, MLP, decayed, descend, stacked
 from moca.replay import Transition, with_width
@@ -46,6 +46,8 @@ class SACDraws(NamedTuple):
 
 class SACAgent(Agent):
     """SAC: π(a|s) is a tanh-squashed Gaussian; Q(s, a) is the smaller output of two networks."""
+
+    sized_by = "sac.width"
 
     def init(self, key: Key[Array, ""]) -> SACState:
         actor_key, critic_key, model_key = jax.random.split(key, 3)
@@ -80,7 +82,7 @@ class SACAgent(Agent):
         normal_key, fit_key = jax.random.split(key)
         batch, filters = self.config.train.batch, self.config.belief.filter
         normal = jax.random.normal(normal_key, (2, batch, self.env.action_size))
-        return SACDraws(normal, bootstrap(fit_key, self.config.dynamics.members, batch) if filters else None)
+        return SACDraws(normal, resample_counts(fit_key, self.config.dynamics.members, batch) if filters else None)
 
     def update(self, state: SACState, batch: Transition, draws: SACDraws) -> tuple[SACState, Info]:
         state, info = self.fit_model(state, batch, draws)

@@ -2,7 +2,8 @@
 
 Fields of type `float` may differ between the runs of one compiled program: they become traced
 numbers, and so do the entries of `noise.sigmas` and `sensor.bias`. A change in any other field
-compiles another program.
+compiles another program. To trace settings without an agent, import `moca.pytrees`, which tells jax
+of them; `moca.agents` does.
 """
 
 from moca.config.checks import *  # noqa: F403

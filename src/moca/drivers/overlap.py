@@ -1,6 +1,6 @@
 """One run on two CPU cores: one updates the model while the other updates the critics and acts.
 
-The critics' update i needs the model's update i, and the next decision needs the critics' update i.
+The critics' update i needs the model's update i, and the next action needs the critics' update i.
 But the model's update i + 1 needs only its batch, and all transitions but the newest exist before
 the critics' update i. So each core does its part, and they exchange the results. This is exactly
 Algorithm 1, in less time. If the newest transition is in the model's next batch, the model waits.
@@ -74,20 +74,20 @@ class Work(NamedTuple):
 
 
 class Done(NamedTuple):
-    """The numbers of decisions in a block, and of batches used by model and critics."""
+    """The numbers of agent steps in a block, and of batches used by model and critics."""
 
     steps: Array
     fits: Array
     updates: Array
 
 
-Decisions = tuple[Array, ExplorationDraws, StepDraws]  # indices of decisions, and their random numbers
+StepBlock = tuple[Array, ExplorationDraws, StepDraws]  # indices of agent steps, and their random numbers
 
 
 def learn_block(
-    agent: Any, env: Environment, sensor: Noise, carry: tuple[Any, LoopState], block: Decisions
+    agent: Any, env: Environment, sensor: Noise, carry: tuple[Any, LoopState], block: StepBlock
 ) -> tuple[tuple[Any, LoopState], StepInfo]:
-    """Runs a block of decisions with learning.
+    """Runs a block of agent steps with learning.
 
     Returns the state and sums, to be passed to `settle`.
 
@@ -96,7 +96,7 @@ def learn_block(
         env: The environment.
         sensor: The sensor.
         carry: The environment's state and the loop's state.
-        block: For each decision its index, its exploration and its other random numbers.
+        block: For each agent step its index, its exploration and its other random numbers.
     """
     env_state, state = carry
     core, count = jax.lax.axis_index(AXIS), len(block[0]) * agent.config.train.updates
@@ -141,27 +141,27 @@ def _alone(state: Any) -> LoopState:
 
 
 def _at(block: Any, number: Int[Array, ""] | int) -> Any:
-    """Returns the entry of one decision of a block; past the end, that of the last decision."""
+    """Returns the entry of one step of a block; past the end, that of the last step."""
     return jax.tree.map(lambda leaf: leaf[jnp.minimum(number, len(leaf) - 1)], block)
 
 
-def _inputs(agent: Any, block: Decisions, buffer: Replay, number: Int[Array, ""] | int) -> tuple[Transition, Any]:
+def _inputs(agent: Any, block: StepBlock, buffer: Replay, number: Int[Array, ""] | int) -> tuple[Transition, Any]:
     """Returns a batch of the block, and the random numbers of its update."""
     each = agent.config.train.updates
     index, _, draws = _at(block, number // each)
     return update_inputs(agent, buffer, draws, number % each, index)
 
 
-def _due(agent: Any, block: Decisions, capacity: int, done: Done) -> Done:
+def _due(agent: Any, block: StepBlock, capacity: int, done: Done) -> Done:
     """Marks the parts of the work that are due; the model may have to wait for a new transition."""
-    each, decisions = agent.config.train.updates, len(block[0])
-    decision = done.fits // each
-    index, _, draws = _at(block, decision)
+    each, steps = agent.config.train.updates, len(block[0])
+    step = done.fits // each
+    index, _, draws = _at(block, step)
     rows = replay.places(capacity, draws.batch_words[done.fits % each], index + 1)
-    stored = (done.steps > decision) | (rows != index % capacity).all()
+    stored = (done.steps > step) | (rows != index % capacity).all()
     updating = done.updates < done.fits
-    stepping = (done.steps < decisions) & (done.steps * each == done.updates + updating)
-    return Done(stepping, (done.fits < decisions * each) & stored, updating)
+    stepping = (done.steps < steps) & (done.steps * each == done.updates + updating)
+    return Done(stepping, (done.fits < steps * each) & stored, updating)
 
 
 def settle(learner: Any, totals: StepInfo) -> tuple[Any, StepInfo]:

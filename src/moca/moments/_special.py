@@ -146,7 +146,8 @@ def half_moments(order: int, z: Float[Array, "*n"]) -> Float[Array, "k *n"]:
     start = jnp.zeros((order + 1, *z.shape), z.dtype)
     one, two = jax.lax.fori_loop(0, len(series) - 1, clenshaw, (start, start), unroll=True)
     powers = jnp.stack([(z + 3) ** (k + 1) for k in range(order + 1)])
-    return (y * one - two + series[0]) / powers
+    found: Array = (y * one - two + series[0]) / powers
+    return found
 
 
 @half_moments.defjvp
@@ -164,7 +165,8 @@ def _half_moment_series(k: int) -> tuple[float, ...]:
     def scaled(y: np.ndarray) -> np.ndarray:
         ratio = (1 + y[:, None]) / 2  # z / (z + 3)
         inverse = (1 - y[:, None]) / 6  # 1 / (z + 3)
-        return (weights * s**k * np.exp(-((s * inverse) ** 2) / 2 - ratio * s)).sum(axis=1)
+        total: np.ndarray = (weights * s**k * np.exp(-((s * inverse) ** 2) / 2 - ratio * s)).sum(axis=1)
+        return total
 
     series = np.polynomial.chebyshev.chebinterpolate(scaled, 40)  # type: ignore[type-var]
     return tuple(series.tolist())

@@ -90,7 +90,8 @@ def mean_slope(p: DiagonalGaussian | Gaussian, f: Function) -> Float[Array, "*ou
     def expect(mean: Float[Array, "d"]) -> Float[Array, "*outputs"]:
         return expectation(eqx.tree_at(lambda q: q.mean, p, mean), f)
 
-    return (jax.jacfwd if f.outputs else jax.grad)(expect)(p.mean)
+    slope: Array = (jax.jacfwd if f.outputs else jax.grad)(expect)(p.mean)
+    return slope
 
 
 def gaussian_cross(p: DiagonalGaussian | Gaussian, f: Function) -> Float[Array, "*outputs d"]:

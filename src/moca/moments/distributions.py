@@ -236,7 +236,8 @@ class Gaussian(_GaussianScale, _WithCovariance):
     @property
     def variance(self) -> Float[Array, "*batch d"]:
         """Diagonal of the covariance."""
-        return jnp.diagonal(self.covariance, axis1=-2, axis2=-1)
+        diagonal: Array = jnp.diagonal(self.covariance, axis1=-2, axis2=-1)
+        return diagonal
 
     def condition(self, point: Numbers, precision: Numbers) -> "Gaussian":
         """The Gaussian proportional to p(x) exp(−½ ‖x − point‖²_precision): Bayes' rule.

@@ -5,7 +5,7 @@ Each returns a closed form or raises an error. `tables.py` lists the pairs that 
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import equinox as eqx
 import jax
@@ -20,7 +20,7 @@ Map = Callable[[Array], Array]
 
 @partial(jax.jit, static_argnums=(0, 1, 2), inline=True)
 def _program(form: Callable[..., Any], structure: Any, places: tuple[int, ...], leaves: Sequence[Array]) -> Array:
-    return form(*jax.tree.unflatten(structure, [leaves[place] for place in places]))
+    return cast(Array, form(*jax.tree.unflatten(structure, [leaves[place] for place in places])))
 
 
 def evaluate(form: Callable[..., Any], *arguments: Any) -> Array:
@@ -32,10 +32,11 @@ def evaluate(form: Callable[..., Any], *arguments: Any) -> Array:
     """
     leaves, structure = jax.tree.flatten(arguments)
     if not all(map(eqx.is_array, leaves)):
-        return form(*arguments)
+        return cast(Array, form(*arguments))
     unique = {id(leaf): leaf for leaf in leaves}
     order = {key: place for place, key in enumerate(unique)}
-    return _program(form, structure, tuple(order[id(leaf)] for leaf in leaves), list(unique.values()))
+    places = tuple(order[id(leaf)] for leaf in leaves)
+    return cast(Array, _program(form, structure, places, list(unique.values())))
 
 
 def expectation(p: Distribution, f: Map) -> Float[Array, "*outputs"]:

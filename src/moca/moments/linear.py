@@ -26,7 +26,8 @@ def solve(matrix: Float[Array, "n n"], right: Float[Array, "n *m"]) -> Float[Arr
 
     both = jnp.concatenate([matrix, right.reshape(size, -1)], axis=1)
     both = jax.lax.fori_loop(0, size, eliminate, both, unroll=size <= UNROLLED)
-    return both[:, size:].reshape(right.shape)
+    solved: Array = both[:, size:].reshape(right.shape)
+    return solved
 
 
 def whiten(matrix: Float[Array, "n n"], right: Float[Array, "n *m"]) -> tuple[Float[Array, ""], Float[Array, "n *m"]]:
@@ -58,4 +59,5 @@ def root(matrix: Float[Array, "n n"], tolerance: float = 0.0) -> Float[Array, "n
         return rest - column[:, None] * column, found.at[:, k].set(column)
 
     start = (matrix, jnp.zeros_like(matrix))
-    return jax.lax.fori_loop(0, size, column, start, unroll=size <= UNROLLED)[1]
+    factor: Array = jax.lax.fori_loop(0, size, column, start, unroll=size <= UNROLLED)[1]
+    return factor

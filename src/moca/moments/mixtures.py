@@ -64,7 +64,8 @@ class GaussianMixture(Distribution):
         choice_key, point_key = jax.random.split(key)
         chosen = jax.random.categorical(choice_key, jnp.log(self.weights), shape=(count,))
         components = jax.tree.map(lambda leaf: leaf[chosen], self.components)
-        return jax.vmap(lambda p, k: p.sample(k, 1)[0])(components, jax.random.split(point_key, count))
+        keys = jax.random.split(point_key, count)
+        return cast(Array, jax.vmap(lambda p, k: p.sample(k, 1)[0])(components, keys))
 
 
 class Decomposition(NamedTuple):

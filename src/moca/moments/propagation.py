@@ -57,7 +57,8 @@ def as_gaussian(mean: Float[Array, "*m"], covariance: Float[Array, "*m_m"]) -> G
     """
     mean = jnp.atleast_1d(mean)
     covariance = covariance.reshape(len(mean), len(mean))
-    return unchecked(Gaussian, mean, (covariance + covariance.T) / 2)
+    symmetric: Gaussian = unchecked(Gaussian, mean, (covariance + covariance.T) / 2)
+    return symmetric
 
 
 def moments_of(p: Distribution) -> tuple[Float[Array, "d"], Float[Array, "d d"]]:

@@ -1,7 +1,7 @@
 """Closed forms under point masses, for any function."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -12,12 +12,13 @@ from moca.moments.distributions import Dirac, Empirical
 
 def dirac(p: Dirac, f: Callable[..., Any]) -> Float[Array, "*outputs"]:
     """f at the point."""
-    return f(p.point)
+    return cast(Array, f(p.point))
 
 
 def empirical(p: Empirical, f: Callable[..., Any]) -> Float[Array, "*outputs"]:
     """Average of f over the points."""
-    return jax.vmap(f)(p.points).mean(axis=0)
+    average: Array = jax.vmap(f)(p.points).mean(axis=0)
+    return average
 
 
 def dirac_covariance(p: Dirac, f: Callable[..., Any], g: Callable[..., Any]) -> Float[Array, "*both"]:

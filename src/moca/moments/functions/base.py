@@ -62,7 +62,7 @@ class Function(eqx.Module):
         return Sum(_terms(self), tuple(jnp.multiply(check.as_float(scale, like=s), s) for s in _scales(self)))
 
     def __rmul__(self, scale: Any) -> "Sum":
-        return self * scale
+        return self.__mul__(scale)
 
     def __neg__(self) -> "Sum":
         return self * -1.0

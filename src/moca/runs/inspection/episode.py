@@ -76,7 +76,7 @@ def describe(agent: Agent, learner: Any, moments: Moment, happened: Episode, ahe
     if belief.covariance is not None:
         found["uncertainty"] = jnp.sqrt(jnp.diagonal(belief.covariance, axis1=-2, axis2=-1))
     together = jax.vmap(lambda *each: follow(agent, learner, *each)[1])
-    episode = together(belief, action, moments.following, happened.reward, happened.terminated)
+    episode = together(belief, action, moments.next_observed, happened.reward, happened.terminated)
     episode = with_gaps(episode) if agent.gaps else episode
     if learner.model is not None:
         found |= _predictions(agent, learner, episode)
@@ -108,7 +108,7 @@ def _predictions(agent: Agent, learner: Any, episode: Transition) -> Arrays:
     deviation, aleatoric, epistemic = (jnp.sqrt(variance) for variance in roots)
     return {
         "predicted": seen.mean, "deviation": deviation, "aleatoric": aleatoric, "epistemic": epistemic,
-        "members": mixtures.components.mean, "following": seen.following, "distance": seen.distance,
+        "members": mixtures.components.mean, "following": seen.next_observation, "distance": seen.distance,
     }  # fmt: skip
 
 

@@ -18,6 +18,7 @@ os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {FLAGS}".strip()
 gc.set_threshold(20_000, 20, 20)  # tracing makes many objects that live on
 
 ROOT = Path(__file__).parent.parent
+MANY_PROGRAMS = 1.2e9  # bytes that a worker holds
 
 # How long an example takes says more about what else the machine does than about the code.
 settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -43,15 +44,33 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: rank.get(item.path, len(rank)))
 
 
-@pytest.fixture(autouse=True, scope="module")
-def programs_of_one_module():
-    """The programs of a module go with it: thousands of them are gigabytes, which every collection walks through."""
-    yield
+def forget_programs():
     jax.clear_caches()
     gc.collect()
     gc.freeze()
     if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):  # glibc keeps what was freed, half a gigabyte a module
         trim(0)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def programs_of_one_module():
+    """The programs of a module go with it: thousands of them are gigabytes, which every collection walks through."""
+    yield
+    forget_programs()
+
+
+@pytest.fixture(autouse=True)
+def programs_of_many_tests():
+    """They go earlier where a module holds so many that its worker would grow beyond two gigabytes."""
+    yield
+    if resident() > MANY_PROGRAMS:
+        forget_programs()
+
+
+def resident():
+    """The bytes of memory that this process holds; zero where the system does not say."""
+    told = Path("/proc/self/statm")
+    return int(told.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if told.is_file() else 0
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from moca import presets
 from moca.config import Config, ConfigError, override
 from moca.drivers import HostTrainer, make_env, make_trainer
 from moca.envs import mujoco
-from moca.envs.defaults import RANDOM_START, defaults
+from moca.envs.defaults import RANDOM_START, defaults, measured
 from moca.envs.environment import drawn_start
 from moca.envs.mujoco import MuJoCo
 from moca.envs.named import named
@@ -117,9 +117,9 @@ def test_a_repeated_action_is_several_steps():
 
 def test_actions_stay_within_their_bounds_and_nan_is_zero():
     env = MuJoCo("CartpoleSwingup")
-    _, seen, _ = played(env, [1, 1, 1, 1], np.array([[[9.0], [1.0], [np.nan], [0.0]]]))
-    np.testing.assert_array_equal(seen[0, 0], seen[0, 1])
-    np.testing.assert_array_equal(seen[0, 2], seen[0, 3])
+    _, seen, rewards = played(env, [1, 1, 1, 1], np.array([[[9.0], [1.0], [np.nan], [0.0]]]))
+    for each in (seen[0], rewards[0]):
+        np.testing.assert_array_equal(each[[0, 2]], each[[1, 3]])
     assert (seen[0, 0] != seen[0, 2]).any()
 
 
@@ -142,7 +142,8 @@ def test_ranges_and_a_random_start_are_measured_here_too():
     found = defaults("CartpoleSwingup", steps=50, physics=MUJOCO)
     assert set(found) == {"value.low", "value.high", "value.lengthscales", "noise.scales", "value.least"}
     np.testing.assert_allclose(found["value.low"][1:3], [-1, -1], atol=0.2)  # of cosine and sine
-    assert defaults("BallInCup", steps=5, physics=MUJOCO)["env.random_start"] == RANDOM_START
+    settings = {"agent": "sac", "env.physics": MUJOCO, "env.episode_length": 10}
+    assert measured("told", "BallInCup", settings)["env.random_start"] == RANDOM_START
 
 
 def test_diverged_physics_is_missing_until_the_reset(tmp_path, monkeypatch):

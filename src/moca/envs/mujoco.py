@@ -84,7 +84,6 @@ class MuJoCoVector:
         diverged = slice(int(mujoco.mjtWarning.mjWARN_BADQPOS), int(mujoco.mjtWarning.mjWARN_BADQACC) + 1)
         self._warned = [data.warning.number[diverged] for data in self._datas]  # MuJoCo counts in place
         self._substeps = env.env.n_substeps
-        self._low, self._high = (np.array(bounds, np.float32) for bounds in (env.action_low, env.action_high))
         self._seconds = 0.0  # of one episode's physics in the last call
 
     def reset(self, seeds: Sequence[int]) -> np.ndarray:
@@ -99,16 +98,16 @@ class MuJoCoVector:
                 setattr(data, name, value)
         if not self._env.most:
             return np.asarray(observation)
-        actions, steps = self._within(np.asarray(begun.action)), np.asarray(begun.steps)
+        actions, steps = np.asarray(begun.action), np.asarray(begun.steps)
         last = self._stepped(actions, steps)[steps - 1, np.arange(len(steps))]
         return np.where(steps[:, None] > 0, self._task.judge(actions, last)[0], observation)
 
     def step(self, actions: np.ndarray) -> Outcome:
-        """Steps all episodes. NaN actions are replaced by zero.
+        """Steps all episodes. NaN actions are replaced by zero, and MuJoCo clips actions.
 
-        Their runs stop after the episode.
+        Runs with NaN actions stop after the episode.
         """
-        actions = self._within(actions)
+        actions = np.nan_to_num(actions).reshape(len(self._datas), -1).astype(np.float32)
         rows = self._stepped(actions, self._repeats)
         repeated = np.tile(actions, (len(rows), 1))
         observations, rewards = self._task.judge(repeated, rows.reshape(len(repeated), -1))
@@ -118,10 +117,6 @@ class MuJoCoVector:
     def picture(self) -> Any:
         """Returns the first episode's state, as Playground draws it."""
         return SimpleNamespace(data=SimpleNamespace(**{name: np.copy(getattr(self._datas[0], name)) for name in SHOWN}))
-
-    def _within(self, actions: np.ndarray) -> np.ndarray:
-        given = np.nan_to_num(actions).reshape(-1, len(self._low)).astype(np.float32)
-        return given.clip(self._low, self._high)
 
     def _rows(self, times: int) -> np.ndarray:
         return np.zeros((times, len(self._datas), sum(view.size for view in self._read[0])), np.float32)

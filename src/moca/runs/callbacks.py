@@ -26,7 +26,7 @@ class Training(NamedTuple):
     step: int  # environment steps so far, per run
     metrics: Mapping[str, np.ndarray]  # one number per run; NaN where nothing was measured
     learners: Any  # the agents' states, with a leading axis over runs
-    run: Run  # the run directory: settings, rows so far, and `evaluate_learners`
+    run: Run  # settings and rows so far; it answers with the present policies
 
 
 class Callback:

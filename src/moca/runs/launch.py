@@ -22,7 +22,7 @@ from moca.envs.host import HostEnvironment
 from moca.envs.named import as_environment
 from moca.envs.trust import remember, resuming
 from moca.moments import NoClosedFormError
-from moca.runs import BEST, before, interrupts, starting
+from moca.runs import BEST, before, interrupts, policies, starting
 from moca.runs.callbacks import Callback, Training, as_callback, keeping_best, read_scores, refuse_other_scores, stops
 from moca.runs.directory import RunDirectory
 from moca.runs.display import Display, learning_curve, make_console, title, working
@@ -217,12 +217,7 @@ def _reconciled(config: Config, where: Spaces) -> Iterator[str]:
 
 
 def _follow(
-    trainer: Trainer,
-    run: Run,
-    console: Console,
-    saver: Saver,
-    callback: Callback,
-    request: interrupts.Request,
+    trainer: Trainer, run: Run, console: Console, saver: Saver, callback: Callback, request: interrupts.Request
 ) -> None:
     """Trains to the end or until stopped; everything has been saved when it returns."""
     directory = run.directory
@@ -230,6 +225,7 @@ def _follow(
     config = trainer.config.train
     display = Display(console, config.steps, runs, trainer.step, config.warmup)
     state, all_diverged, training = "failed", False, None
+    policies.renew(run, trainer)
     stopped = stops(callback.start(run))
     try:
         with directory.writing():
@@ -250,6 +246,7 @@ def _follow(
                     with directory.writing():
                         event.add(report.step, scalars)
                 all_diverged = bool((report.metrics["diverged"] > 0).all())
+                policies.renew(run, trainer)
                 training = Training(report.step, report.metrics, trainer.learners, run)
                 stopped = stops(callback(training))
                 saver.save_if_due()  # with what the callback has made of this episode
@@ -270,6 +267,7 @@ def _follow(
             saver.wait()
         state = "diverged" if all_diverged else ended
     finally:
+        policies.renew(run, None)
         diverged = _diverged(directory)
         directory.write_status(state, trainer.step, diverged)
     _conclude(run, console, f"{request.name}", state, trainer.step, diverged, callback)

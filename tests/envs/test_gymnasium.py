@@ -9,6 +9,7 @@ import sys
 import threading
 from contextlib import contextmanager
 from types import SimpleNamespace
+from unittest import mock
 
 import equinox as eqx
 import gymnasium
@@ -648,6 +649,20 @@ def test_what_rendering_needs_is_named_where_it_is_missing(monkeypatch):
     vector.reset([0])
     with pytest.raises(ConfigError, match=r"cannot render this environment.*run pip install 'moca-rl\[gymnasium\]'"):
         vector.picture()
+
+
+@pytest.mark.parametrize(("display", "video"), [("", "dummy"), (":0", None)])
+def test_rendering_opens_no_sound_and_no_screen_that_is_not_there(display, video):
+    """SDL writes up to ten lines of errors where there is neither."""
+    with mock.patch.dict(os.environ, {"DISPLAY": display, "WAYLAND_DISPLAY": ""}), mock.patch("sys.platform", "linux"):
+        for name in ("SDL_AUDIODRIVER", "SDL_VIDEODRIVER"):
+            os.environ.pop(name, None)
+        env = Gymnasium("Pendulum-v1")
+        env.vector(1)
+        assert "SDL_AUDIODRIVER" not in os.environ
+        env.vector(1, render_mode="rgb_array")
+        assert os.environ["SDL_AUDIODRIVER"] == "dummy"
+        assert os.environ.get("SDL_VIDEODRIVER") == video
 
 
 def test_the_extra_brings_what_rendering_needs():

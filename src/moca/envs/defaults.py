@@ -16,6 +16,7 @@ from moca import presets
 from moca.config import ConfigError, ExplorationConfig
 from moca.devices import for_one_call
 from moca.envs.check import refuse_broken
+from moca.envs.check.faults import ON_HOST
 from moca.envs.environment import ActionRepeat, Environment, Spaces, Wrapper
 from moca.envs.history import with_history
 from moca.envs.host import HostEnvironment
@@ -223,7 +224,13 @@ def _play_on_host(
     outcomes = [vector.step(each) for each in actions]
     cut = _truncated_at(np.stack([each.ended for each in outcomes]), np.stack([each.terminated for each in outcomes]))
     length = {} if cut is None else {"env.episode_length": cut * repeat}
-    return np.stack([each.observation for each in outcomes]), np.stack([each.reward for each in outcomes]), length
+    rewards = np.stack([each.reward for each in outcomes])
+    for late, _ in np.argwhere(~np.isfinite(rewards))[:1] + 1:
+        raise ConfigError(
+            f"{env.title} gives a reward that is not finite at or before step {late * repeat} of a trial with random "
+            f"actions: {ON_HOST['reward-not-finite']}"
+        )
+    return np.stack([each.observation for each in outcomes]), rewards, length
 
 
 def _truncated_at(ended: Bool[np.ndarray, "steps n"], terminated: Bool[np.ndarray, "steps n"]) -> int | None:

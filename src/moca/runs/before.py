@@ -49,7 +49,7 @@ def begin(
     else:
         config = override(config, {"env.name": OWN + env.title})
     checked = env or found(config.env.name, config.env.flatten)
-    notes = refuse_broken(checked, config.sensor.gaps) if checked else []
+    notes = refuse_broken(checked, config.sensor.gaps, config.env.episode_length) if checked else []
     _refuse_partial(config, checked)
     runs = [{"seed": config.seed + i, **settings} for settings in varied for i in range(config.seeds)]
     starting.refuse_unfit(config, len(runs), env, start, overlap)

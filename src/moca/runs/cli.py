@@ -318,21 +318,20 @@ def _inspect(arguments: argparse.Namespace) -> None:
         raise ConfigError("--beside-run needs --beside DIR, the directory that holds it")
     for directory in filter(None, (arguments.directory, arguments.beside)):
         _refuse_no_run(directory)
-    if arguments.out:
-        files.refuse_odd(arguments.out, advice=OTHER)
-    else:
-        files.refuse_odd(arguments.directory / "inspect.html")
+    out = arguments.out or arguments.directory / "inspect.html"
+    files.refuse_odd(out, **({"advice": OTHER} if arguments.out else {}))
     with busy("Compiling, then playing an episode …"):
         run, beside = _load(arguments), arguments.beside and _load(arguments, arguments.beside)
         which = {"run": arguments.run, "steps": arguments.steps, "beside": beside, "beside_run": arguments.beside_run}
         which |= {} if arguments.ahead is None else {"ahead": arguments.ahead}
         page = run.inspect(arguments.episode, **which)
+        path = page.save(out)
     beside_run = arguments.run if arguments.beside_run is None else arguments.beside_run
     for each, number in ((run, arguments.run), (beside, beside_run))[: 2 if beside else 1]:
         _tell_steps(each, number, f"{each.path}: " * (beside is not None))
-    for view in page.views:
-        print(f"{view.look.label}: {view.told}")
-    print(page.save(arguments.out or arguments.directory / "inspect.html"))
+    for each, view in zip((run, beside), page.views, strict=False):
+        print(f"{each.path}: " * (beside is not None) + f"{view.look.label}: {view.told}")
+    print(path)
 
 
 def _export(arguments: argparse.Namespace) -> None:

@@ -526,7 +526,7 @@ def test_a_fault_late_in_an_episode_is_found_before_training(tmp_path, monkeypat
     monkeypatch.setattr(launch, "make_trainer", None)
     assert moca.check_env(VeryLate()) == []
     for agent in (moca.SAC, moca.MoCA):
-        with pytest.raises(ConfigError, match="VeryLate.* reward that is not finite at or before step 301 of a trial"):
+        with pytest.raises(ConfigError, match=r"VeryLate.* reward that is not finite at or before step 301 of a trial"):
             agent(VeryLate())
     config = probes.tiny(env__name="own:Cart", sac__width=8, env__episode_length=400, train__steps=400)
     with pytest.raises(ConfigError, match="nan as reward at step 301 with actions drawn uniformly"):

@@ -455,6 +455,8 @@ def test_the_best_policy_of_each_run_is_kept_by_fresh_episodes(tmp_path):
         assert all((a[i] == b[i]).all() for a, b in zip(ours, theirs, strict=True))
     other = best.evaluate(8, moca.runs.callbacks.FRESH + 1)  # scored on episodes that did not choose it
     assert [row["return_mean"] for row in other] == pytest.approx([row["return_mean"] for row in scores], rel=1e-6)
+    half = [2.3646 * row["return_std"] / 7**0.5 for row in other]  # t with seven degrees of freedom
+    assert [row["interval"] for row in scores] == pytest.approx(half, rel=1e-4)
 
 
 def test_what_was_kept_before_is_a_candidate_too(tmp_path, monkeypatch):

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from moca.config import Config, override, refuse_partial
+from moca.config import Config, ConfigError, override, refuse_partial
 from moca.devices import keep_compiled, use_all_cores
 from moca.envs.check import refuse_broken
 from moca.envs.environment import Environment, Spaces
 from moca.envs.host import HostEnvironment
 from moca.envs.named import found
-from moca.envs.trust import import_trusted
+from moca.envs.trust import import_trusted, resuming
 from moca.names import OWN
 from moca.runs import lock, refuse_foreign, starting
 from moca.runs.callbacks import as_callback, refuse_other_scores
@@ -73,6 +73,11 @@ def resume(
     use_all_cores()
     keep_compiled()
     config = directory.config if steps is None else directory.longer(steps)
+    if config == directory.config and directory.over == "finished":
+        total, again = directory.totals[-1], resuming(directory.path, config.env.name)
+        raise ConfigError(
+            f"{directory.path}: it is finished, with {total:,} steps; for more: {again} --steps N, N above {total}"
+        )
     if config == directory.config:
         directory.refuse_other(config, directory.runs)  # before there is even a lock
     Run(directory, env).refuse_without_env()

@@ -1,15 +1,17 @@
 """The commands about runs: `train`, `sweep`, `evaluate`, `render`, `inspect`, `export`."""
 
 import argparse
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from moca import files, presets, sweep
-from moca.arguments import Parser, a_path, add_device, add_trust, at_least_one, from_zero
+from moca.arguments import Parser, a_path, add_device, add_trust, at_least_one, from_zero, leave
 from moca.config import Config, ConfigError, checked, flatten, shown, to_json, whole
 from moca.envs.trust import resuming
 from moca.runs import BEST, LAST
+from moca.runs.interrupts import DivergedRun
 from moca.runs.options import (
     PRESET,
     add_run_options,
@@ -282,10 +284,7 @@ def busy(text: str) -> Any:
 
 
 def _tell_steps(run: Any, number: int | None = None, before: str = "") -> None:
-    """Prints how many steps the policies in use learned for, or that of one run.
-
-    They may be fewer than the run's.
-    """
+    """Prints how many steps the policies in use learned for, which may be fewer than the run's."""
     from moca.runs import policies
 
     print(f"{before}{policies.told(run, number)}")
@@ -293,14 +292,16 @@ def _tell_steps(run: Any, number: int | None = None, before: str = "") -> None:
 
 def _evaluate(arguments: argparse.Namespace) -> None:
     _refuse_no_run(arguments.directory)
-    from moca.runs.display import score_lines
+    from moca.runs.display import has_return, score_lines
 
     with busy(f"Compiling, then evaluating {arguments.episodes} episodes …"):
         run = _load(arguments)
         rows = run.evaluate(arguments.episodes, arguments.seed)
     _tell_steps(run)
-    for text in score_lines(rows):
+    for text in score_lines(rows, run.directory.status.get("diverged", [])):
         print(text)
+    if not any(map(has_return, rows)):
+        leave(DivergedRun.code, "", sys.stdout)  # as training does
 
 
 def _render(arguments: argparse.Namespace) -> None:

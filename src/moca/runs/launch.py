@@ -14,7 +14,7 @@ from moca import sweep
 from moca.arguments import MOST
 from moca.config import Config, ConfigError, as_path, override, real, shown, whole
 from moca.devices import is_caching
-from moca.divergence import CAUSES
+from moca.divergence import CAUSES, advice
 from moca.drivers import Schedule, Trainer, make_trainer
 from moca.envs.defaults import found_in_trials
 from moca.envs.environment import Spaces
@@ -274,13 +274,7 @@ def _follow(
 
 
 def _conclude(
-    run: Run,
-    console: Console,
-    signal: str,
-    state: str,
-    step: int,
-    diverged: list[dict[str, Any]],
-    callback: Callback,
+    run: Run, console: Console, signal: str, state: str, step: int, diverged: list[dict[str, Any]], callback: Callback
 ) -> None:
     """Prints how training ended; raises if it was interrupted or diverged."""
     for lost in diverged:
@@ -295,10 +289,14 @@ def _conclude(
     if state == "interrupted":
         raise interrupts.InterruptedRun(f"stopped by {signal} at step {step:,}; resume with: {_again(run, callback)}")
     if state == "diverged":
-        last, which = diverged[-1], "every run" if len(run.directory.runs) > 1 else "the run"
+        last, env = diverged[-1], run.config.env
+        seed = f"(seed {last['seed']})"
+        which = (
+            f"every run diverged, the last one {seed}" if len(run.directory.runs) > 1 else f"the run {seed} diverged"
+        )
         raise interrupts.DivergedRun(
-            f"{which} diverged, the last one (seed {last['seed']}) by step {last['step']:,}: {last['cause']}; what "
-            f"was learned before is in {run.path}"
+            f"{which} by step {last['step']:,}: {last['cause']}; what was learned before "
+            f"is in {run.path}{advice(last['cause'], run.environment, env.name, env.episode_length)}"
         )
 
 

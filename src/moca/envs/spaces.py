@@ -29,11 +29,10 @@ def refuse_spaces(observed: Space, acted: Space, flatten: bool) -> None:
 
 def spaces_of(env: Any) -> tuple[Space, Space]:
     """Returns the spaces of observations and actions; raises `SpacesError` unless it has both."""
-    observed, acted = (getattr(env, name, None) for name in ("observation_space", "action_space"))
-    if missing := [f"{name}_space" for name, own in (("observation", observed), ("action", acted)) if own is None]:
+    if missing := [name for name in ("observation_space", "action_space") if getattr(env, name, None) is None]:
         lacking, made = " and no ".join(missing), ", and ".join(f"{each} = gymnasium.spaces.Box(…)" for each in missing)
         raise SpacesError(f"{type(env.unwrapped).__name__} defines no {lacking}: add {made}")
-    return observed, acted
+    return env.observation_space, env.action_space
 
 
 def _observations(space: Space, flatten: bool) -> Iterator[str]:

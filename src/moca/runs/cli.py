@@ -320,7 +320,7 @@ def _inspect(arguments: argparse.Namespace) -> None:
     for directory in filter(None, (arguments.directory, arguments.beside)):
         _refuse_no_run(directory)
     out = arguments.out or arguments.directory / "inspect.html"
-    files.refuse_odd(out, **({"advice": OTHER} if arguments.out else {}))
+    files.refuse_odd(out, advice=OTHER if arguments.out else "remove it")
     with busy("Compiling, then playing an episode …"):
         run, beside = _load(arguments), arguments.beside and _load(arguments, arguments.beside)
         which = {"run": arguments.run, "steps": arguments.steps, "beside": beside, "beside_run": arguments.beside_run}

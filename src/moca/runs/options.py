@@ -18,6 +18,7 @@ from moca.config import (
     checked,
     parse_assignment,
     read_settings,
+    unused,
 )
 from moca.envs.trust import import_module_of
 from moca.names import folder_name
@@ -83,13 +84,14 @@ def given_options(arguments: argparse.Namespace) -> dict[str, tuple[str, Any]]:
     Raises if a setting is given twice, with two values.
     """
     found: list[tuple[str, str, Any]] = []
+    assigned = [parse_assignment(each, arguments.agent) for each in arguments.set]
     for option, (name, _) in _settings().items():
         if (value := vars(arguments)[option.replace("-", "_")]) is not None:
             name = "noise.sigmas" if option == "sigma" and "," in value else name
             found.append((name, f"--{option} {value}", value))
     if arguments.filter is not None:
         found.append(("belief.filter", "--filter" if arguments.filter else "--no-filter", arguments.filter))
-    found += [(name, f"--set {name}={value}", value) for name, value in map(parse_assignment, arguments.set)]
+    found += [(name, f"--set {name}={value}", value) for name, value in assigned]
     given: dict[str, tuple[str, Any]] = {}
     for name, option, value in found:
         first, other = given.setdefault(name, (option, value))
@@ -110,7 +112,10 @@ def make_config(arguments: argparse.Namespace) -> Config:
     env = settings.get("env.name", "CartpoleBalance")
     if arguments.trust or "env.name" in given_options(arguments):
         import_module_of(str(env))
-    return presets.build(preset, env, settings, _found(arguments, preset, env, settings))
+    config = presets.build(preset, env, settings, _found(arguments, preset, env, settings))
+    if idle := unused(config, given_options(arguments)):
+        print(f"note: {config.agent} does not use {' and '.join(idle)}", file=sys.stderr)
+    return config
 
 
 def _found(arguments: argparse.Namespace, preset: str, env: Any, settings: dict[str, Any]) -> dict[str, Any]:

@@ -101,7 +101,10 @@ def overestimation(episode: Episode, gamma: float) -> Float[Array, ""]:
 
 
 def interval(std: Any, count: int) -> Any:
-    """Returns half the width of the 95 % t interval of a mean, from the standard deviation with n − 1."""
+    """Returns half the width of the 95 % t interval of a mean over `count` numbers.
+
+    `std` is their standard deviation, with `count` − 1 in the denominator.
+    """
     from scipy.special import stdtrit
 
     return float(stdtrit(count - 1, 0.975)) * std / count**0.5

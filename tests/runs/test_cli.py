@@ -126,7 +126,7 @@ def test_a_dry_run_refuses_the_directory_of_another_run(run, capsys):
     assert "already has a run, with other seeds or variations" in refused(capsys, *sweep)
     RunDirectory(run).write_status("finished", 3000)
     told = refused(capsys, *same)
-    assert "it is finished, with 3,000 steps; for more, with 3,000 steps: choose another directory, or make it" in told
+    assert "already has a run, and it is finished, with 3,000 steps: choose another directory, or make it" in told
     assert f"longer with moca train --resume {run} --steps N, N above 3000" in told
     told = refused(capsys, *same, "--steps", "5000")
     assert f"directory, or give it that total with moca train --resume {run} --steps 5000" in told

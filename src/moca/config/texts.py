@@ -80,7 +80,10 @@ def _no_constant(word: str) -> Any:
 
 
 def parse_assignment(text: str, agent: Any = "") -> tuple[str, Any]:
-    """Splits an assignment such as `critic.lr=3e-4` into name and value; `agent` as in `field_of`."""
+    """Splits an assignment such as `critic.lr=3e-4` into name and value.
+
+    `agent` is as in `field_of`.
+    """
     name, equals, value = text.partition("=")
     if not equals:
         raise ConfigError(f"a setting must have the form NAME=VALUE, for example train.gamma=0.98; got {shown(text)}")

@@ -177,7 +177,7 @@ class _Repeat(gymnasium.Wrapper):
 
 
 def _without_devices() -> None:
-    """Keeps SDL, which draws many environments, from looking for sound, or a screen that is not there.
+    """Keeps SDL, which draws many environments, from looking for sound or a missing screen.
 
     It writes its errors to the terminal. The user's own variables have precedence.
     """

@@ -23,9 +23,10 @@ class Policies(NamedTuple):
 
 
 def renew(run: "Run", trainer: "Trainer | None") -> None:
-    """Makes a run answer with the present policies of its trainer, or again with those of its directory.
+    """Makes a run answer with the present policies of its trainer.
 
-    To be called after every episode: what the run answered with before is forgotten.
+    Without one, it answers with those of its directory again. To be called after every episode:
+    what the run answered with before is forgotten.
     """
     for name in ("_policies", "_placed"):
         run.__dict__.pop(name, None)

@@ -52,8 +52,8 @@ def check_hosted(env: HostEnvironment, steps: int, seed: int, found: Findings) -
 def check_quickly(env: HostEnvironment, found: Findings, steps: int = 0) -> None:
     """Finds the faults for which training refuses an environment, in two seconds or little more.
 
-    It also notes if a run on it could not be repeated. With more `steps`, those of an episode, random
-    actions go on for as many, if there is time left.
+    It also notes if a run on it could not be repeated. With more `steps`, those of an episode,
+    random actions go on for as many, if there is time left.
     """
     sequences, deadline = action_sequences(env, STEPS, np.random.default_rng(0)), time.monotonic() + PATIENCE
     if played := _find_faults(env, sequences, 0, found, deadline):

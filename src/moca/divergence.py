@@ -7,8 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from moca.envs.host import HostEnvironment
-from moca.names import GYMNASIUM, OWN
 from moca.replay import Transition
 
 # Reasons for which a run is stopped, by number.
@@ -34,21 +32,6 @@ def cause(learner: Any, episode: Transition, metrics: dict[str, Float[Array, ""]
     exploded = jnp.abs(metrics.get("q_mean", jnp.zeros(()))) > Q_LIMIT
     agent = ~finite((episode, learner))
     return jnp.where(environment, 1, jnp.where(agent, 2, jnp.where(exploded, 3, 0)))
-
-
-def advice(cause: str, env: Any, name: str, steps: int) -> str:
-    """Returns how to look for the cause in an environment on the host; an empty string elsewhere.
-
-    Args:
-        cause: One of `CAUSES`.
-        env: The environment.
-        name: Its name in the config.
-        steps: The length of its episodes.
-    """
-    if cause != CAUSES[1] or not isinstance(env, HostEnvironment):
-        return ""
-    command = f"moca check {name.removeprefix(GYMNASIUM)} --steps {steps}"
-    return f"; {f'moca.check_env(env, steps={steps})' if name.startswith(OWN) else command} may say why"
 
 
 def plausible(state: Any, gaps: bool = False) -> bool:

@@ -6,12 +6,13 @@ from typing import Any, NamedTuple
 
 from moca.config import Config, ConfigError, override, refuse_partial
 from moca.devices import keep_compiled, use_all_cores
+from moca.divergence import CAUSES
 from moca.envs.check import refuse_broken
 from moca.envs.environment import Environment, Spaces
 from moca.envs.host import HostEnvironment
 from moca.envs.named import found
 from moca.envs.trust import import_trusted, resuming
-from moca.names import OWN
+from moca.names import GYMNASIUM, OWN
 from moca.runs import lock, refuse_foreign, starting
 from moca.runs.callbacks import as_callback, refuse_other_scores
 from moca.runs.directory import RunDirectory
@@ -100,3 +101,18 @@ def _refuse_partial(config: Config, env: Spaces | None) -> None:
     """Raises if a compiled environment would end with a partial episode."""
     if isinstance(env or found(config.env.name, config.env.flatten), Environment):
         refuse_partial(config)
+
+
+def advice(cause: str, env: Spaces, name: str, steps: int) -> str:
+    """Returns how to look for the cause of a divergence in an environment on the host, or nothing.
+
+    Args:
+        cause: One of `moca.divergence.CAUSES`.
+        env: The environment.
+        name: Its name in the config.
+        steps: The length of its episodes.
+    """
+    if cause != CAUSES[1] or not isinstance(env, HostEnvironment):
+        return ""
+    command = f"moca check {name.removeprefix(GYMNASIUM)} --steps {steps}"
+    return f"; {f'moca.check_env(env, steps={steps})' if name.startswith(OWN) else command} may say why"

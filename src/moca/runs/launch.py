@@ -14,7 +14,7 @@ from moca import sweep
 from moca.arguments import MOST
 from moca.config import Config, ConfigError, as_path, override, real, shown, whole
 from moca.devices import is_caching
-from moca.divergence import CAUSES, advice
+from moca.divergence import CAUSES
 from moca.drivers import Schedule, Trainer, make_trainer
 from moca.envs.defaults import found_in_trials
 from moca.envs.environment import Spaces
@@ -296,7 +296,7 @@ def _conclude(
         )
         raise interrupts.DivergedRun(
             f"{which} by step {last['step']:,}: {last['cause']}; what was learned before "
-            f"is in {run.path}{advice(last['cause'], run.environment, env.name, env.episode_length)}"
+            f"is in {run.path}{before.advice(last['cause'], run.environment, env.name, env.episode_length)}"
         )
 
 

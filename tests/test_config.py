@@ -57,7 +57,7 @@ FAULTS = {
     "sac.tau=0": "sac.tau = 0 is out of range: it must be above 0 and at most 1",
     "sac.alpha=0": "sac.alpha = 0 is out of range",
     "sac.critic_lr=-1": "sac.critic_lr = -1 is out of range",
-    "learning_rate=1e-3": "Did you mean critic.lr, value.lr, dynamics.lr or sac.critic_lr? moca settings lists all",
+    "learning_rate=1e-3": "Did you mean critic.lr, value.lr, dynamics.lr, sac.actor_lr or sac.critic_lr? moca",
     "buffer_size=1000": "Did you mean train.capacity? moca settings lists all",
     "sac": "a setting must have the form NAME=VALUE",
     "sac=1": "there is no setting 'sac'",
@@ -325,3 +325,35 @@ def test_a_preset_whose_filter_learns_the_noise_can_be_used_without_filter(off):
     assert presets.build("tuned", "CartpoleBalance", {"belief.filter": off}).belief.noise == "known"
     with pytest.raises(c.ConfigError, match=r"belief.noise = learned needs belief.filter"):
         presets.build("tuned", "CartpoleBalance", {"belief.filter": off, "belief.noise": "learned"})
+
+
+@pytest.mark.parametrize(
+    ("agent", "name", "first"),
+    [("sac", "learning_rate", "sac.actor_lr"), ("moca", "learning_rate", "critic.lr"), ("sac", "net_arch", "sac.width"),
+     ("sac", "depht", "sac.depth"), ("moca", "depht", "critic.depth"), ("sac", "batch_size", "train.batch")],
+)  # fmt: skip
+def test_suggestions_begin_with_what_the_agent_uses(agent, name, first, capsys):
+    from moca.cli import main
+
+    with pytest.raises(c.ConfigError, match=rf"Did you mean {first}\b"):
+        moca.SAC("CartpoleBalance", **{name: 1}) if agent == "sac" else moca.MoCA("CartpoleBalance", **{name: 1})
+    with pytest.raises(SystemExit):
+        main(["train", "--agent", agent, "--set", f"{name}=1"])
+    assert f"Did you mean {first}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("agent", "settings", "told"),
+    [("sac", ["critic.lr=5", "sac.width=8"], "sac does not use critic.lr"),
+     ("sac", ["value.lr=1", "dynamics.lr=1", "belief.filter=false"], "sac does not use value.lr and dynamics.lr"),
+     ("sac", ["belief.filter=true", "dynamics.width=8"], ""),
+     ("moca", ["critic.lr=1e-3", "sac.width=8"], "moca does not use sac.width"),
+     ("bnaf", ["plan.lr=1e-3", "critic.width=8"], "bnaf does not use plan.lr"),
+     ("moca", ["train.gamma=0.9", "plan.horizon=2"], "")],
+)  # fmt: skip
+def test_a_setting_that_the_agent_does_not_use_is_noted(agent, settings, told, capsys):
+    from moca.cli import main
+
+    options = [word for each in settings for word in ("--set", each)]
+    main(["train", "--env", "CartpoleBalance", "--agent", agent, *options, "--dry-run"])
+    assert capsys.readouterr().err == (told and f"note: {told}\n")

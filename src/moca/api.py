@@ -88,7 +88,7 @@ class MoCA:
         for each in chosen:
             if each in _FIXED:
                 raise ConfigError(f"{each} cannot be set in {name}: {_FIXED[each]}")
-            field_of(each)
+            field_of(each, self.agent)
         chosen |= checked(chosen)
         one = chosen.get("env.episode_length", Config().env.episode_length)  # until learn sets the number of steps
         flatten = chosen.get("env.flatten", False)

@@ -100,6 +100,16 @@ def overestimation(episode: Episode, gamma: float) -> Float[Array, ""]:
     return jnp.sum(jnp.where(counted, episode.value - returns, 0.0)) / counted.sum()
 
 
+def interval(std: Any, count: int) -> Any:
+    """Returns half the width of the 95 % t interval of a mean over `count` numbers.
+
+    `std` is their standard deviation, with `count` − 1 in the denominator.
+    """
+    from scipy.special import stdtrit
+
+    return float(stdtrit(count - 1, 0.975)) * std / count**0.5
+
+
 def value_noise_variance(agent: Agent, episode: Episode) -> Float[Array, ""]:
     """Returns the variance of γ V(s̃′) over the observation noise, averaged over the episode.
 

@@ -208,18 +208,18 @@ class Arrays(Cart):
         return last, np.array([reward]), *rest
 
 
-@broken("terminated-type", "returns 0, of type int, as terminated at step 1", "True or False")
-class Numbered(Cart):
+@broken("terminated-type", "returns 'no', of type str, as terminated at step 1", "True or False")
+class Verbal(Cart):
     def step(self, action):
-        last, reward, terminated, *rest = super().step(action)
-        return last, reward, int(terminated), *rest
+        last, reward, _, *rest = super().step(action)
+        return last, reward, "no", *rest
 
 
-@broken("truncated-type", "as truncated at step 1", "True or False")
-class Unsaid(Cart):
+@broken("truncated-type", "of type ndarray, as truncated at step 1", "True or False")
+class Listed(Cart):
     def step(self, action):
         *most, _, info = super().step(action)
-        return *most, None, info
+        return *most, np.array([False]), info
 
 
 @broken("info-type", "as info at step 1", "{}")
@@ -263,6 +263,16 @@ class Restarts(Falls):
         return last, reward, terminated, truncated, info
 
 
+@broken("spaces", "NoSpaces defines no observation_space and no action_space: add observation_space = gymnasium.spa")
+class NoSpaces(gymnasium.Env):
+    pass
+
+
+@broken("spaces", "NoActions defines no action_space: add action_space = gymnasium.spaces.Box(…)")
+class NoActions(gymnasium.Env):
+    observation_space = Cart.observation_space
+
+
 @broken("spaces", "dimension 0 has low = -inf and high = inf", "TransformAction")
 class Boundless(Cart):
     action_space = Box(-np.inf, np.inf, (1,), np.float32)
@@ -292,7 +302,7 @@ def test_a_fault_is_found_and_no_other(kind, words, cls):
     assert "\n" not in fault.message
 
 
-@pytest.mark.parametrize("cls", [Old, Longer, Arrays, LateReward, Numbered, OldReset])
+@pytest.mark.parametrize("cls", [Old, Longer, Arrays, LateReward, Verbal, OldReset])
 def test_gymnasiums_wrappers_hide_no_fault(cls):
     (expected,) = [fault for fault in moca.check_env(cls()) if fault.severity == "fault"]
     gymnasium.register("MocaPlanted-v0", entry_point=cls, max_episode_steps=150)
@@ -321,6 +331,18 @@ class Aliased(Cart):
 
 class Beyond(Cart):
     observation_space = Box(-9.0, np.array([9.0, 0.4], np.float32), (2,), np.float32)
+
+
+class Numbered(Cart):
+    def step(self, action):
+        last, reward, terminated, *rest = super().step(action)
+        return last, reward, int(terminated), *rest
+
+
+class Unsaid(Cart):
+    def step(self, action):
+        *most, _, info = super().step(action)
+        return *most, None, info
 
 
 class Doubled(Cart):
@@ -377,6 +399,8 @@ class Hidden(Cart):
     [
         (Aliased, "aliased", "step() changes the observation that the call before it returned at step 1 with actions"),
         (Beyond, "observation-range", "as observation[1] at"),
+        (Numbered, "terminated-type", "returns 0, of type int, as terminated at step 1, which counts as False"),
+        (Unsaid, "truncated-type", "returns None, of type NoneType, as truncated at step 1"),
         (Doubled, "observation-dtype", "as float64, but observation_space has float32"),
         (Vast, "scale", "dimension 1 of the observation reaches"),
         (Deaf, "ignores-action", "step() ignores the action"),
@@ -486,6 +510,39 @@ def test_training_refuses_every_fault_before_it_compiles(cls, tmp_path, monkeypa
     assert not (tmp_path / "run").exists()
     with pytest.raises(ConfigError, match=r"cannot be trained on"):
         moca.MoCA(cls())  # before it is looked at for the ranges of V
+
+
+class VeryLate(Cart):
+    """Its episodes have 400 steps."""
+
+    def step(self, action):
+        last, reward, *_ = super().step(action)
+        return last, np.nan if self.time == 301 else reward, False, self.time == 400, {}
+
+
+def test_a_fault_late_in_an_episode_is_found_before_training(tmp_path, monkeypatch):
+    """In the trial that looks for the length of an episode, or, if that is known, by the check."""
+    monkeypatch.setattr("moca.envs.check.hosted.PATIENCE", np.inf)
+    monkeypatch.setattr(launch, "make_trainer", None)
+    assert moca.check_env(VeryLate()) == []
+    for agent in (moca.SAC, moca.MoCA):
+        with pytest.raises(ConfigError, match=r"VeryLate.* reward that is not finite at or before step 301 of a trial"):
+            agent(VeryLate())
+    config = probes.tiny(env__name="own:Cart", sac__width=8, env__episode_length=400, train__steps=400)
+    with pytest.raises(ConfigError, match="nan as reward at step 301 with actions drawn uniformly"):
+        moca.train(config, tmp_path / "run", env=VeryLate())
+
+
+def test_a_late_fault_is_named_without_ones_that_take_too_long(monkeypatch):
+    monkeypatch.setattr("moca.envs.check.hosted.PATIENCE", 0.0)
+    assert refuse_broken(Gymnasium(VeryLate), steps=400) == []
+
+
+def test_a_check_that_stops_does_not_blame_other_faults(monkeypatch):
+    monkeypatch.setattr("moca.envs.check.check_hosted", lambda *given: [][0])
+    (fault,) = moca.check_env(Cart())
+    assert fault.kind == "unchecked"
+    assert "other faults" not in fault.message
 
 
 def test_a_slow_environment_is_not_kept_waiting(monkeypatch):

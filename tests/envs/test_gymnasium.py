@@ -9,6 +9,7 @@ import sys
 import threading
 from contextlib import contextmanager
 from types import SimpleNamespace
+from unittest import mock
 
 import equinox as eqx
 import gymnasium
@@ -650,6 +651,20 @@ def test_what_rendering_needs_is_named_where_it_is_missing(monkeypatch):
         vector.picture()
 
 
+@pytest.mark.parametrize(("display", "video"), [("", "dummy"), (":0", None)])
+def test_rendering_opens_no_sound_and_no_screen_that_is_not_there(display, video):
+    """SDL writes up to ten lines of errors where there is neither."""
+    with mock.patch.dict(os.environ, {"DISPLAY": display, "WAYLAND_DISPLAY": ""}), mock.patch("sys.platform", "linux"):
+        for name in ("SDL_AUDIODRIVER", "SDL_VIDEODRIVER"):
+            os.environ.pop(name, None)
+        env = Gymnasium("Pendulum-v1")
+        env.vector(1)
+        assert "SDL_AUDIODRIVER" not in os.environ
+        env.vector(1, render_mode="rgb_array")
+        assert os.environ["SDL_AUDIODRIVER"] == "dummy"
+        assert os.environ.get("SDL_VIDEODRIVER") == video
+
+
 def test_the_extra_brings_what_rendering_needs():
     pytest.importorskip("pygame")
     vector = Gymnasium("Pendulum-v1").vector(1, render_mode="rgb_array")
@@ -720,7 +735,7 @@ def test_different_seeds_are_different_runs(run):
 
 def test_an_interrupted_run_goes_on_and_equal_seeds_agree(run, tmp_path, monkeypatch):
     """Stopped by a signal in the second episode, then told again: the run that nothing happened to."""
-    monkeypatch.setattr(before, "refuse_broken", lambda env, gaps: [])  # whose steps are not counted
+    monkeypatch.setattr(before, "refuse_broken", lambda *given: [])  # whose steps are not counted
     taken = []
 
     class Stopping(hosted.Walk):

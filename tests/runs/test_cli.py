@@ -11,7 +11,9 @@ import moca
 from moca import presets
 from moca.cli import main
 from moca.config import ConfigError
+from moca.divergence import CAUSES
 from moca.drivers import make_env
+from moca.envs.gymnasium import Gymnasium
 from moca.loop import init_run
 from moca.runs import launch, refuse_foreign
 from moca.runs.directory import RunDirectory
@@ -109,7 +111,7 @@ def test_a_dry_run_is_obeyed_when_a_run_goes_on(run, resumed, capsys):
     main(["train", "--resume", str(run), "--dry-run"])
     assert json.loads(capsys.readouterr().out)["sac"]["width"] == 8
     RunDirectory(run).write_status("finished", 3000)
-    assert "already has a run, and it is finished" in refused(capsys, "train", "--resume", run, "--dry-run")
+    assert "it is finished, with 3,000 steps; for more" in refused(capsys, "train", "--resume", run, "--dry-run")
     assert not resumed
 
 
@@ -253,3 +255,68 @@ def test_weights_that_are_not_there_are_refused(tmp_path, run, capsys):
         told = refused(capsys, "train", "--from", run, "--out", tmp_path / "new", *dry)
         assert f"{run} has no policy.npz yet" in told
     assert not (tmp_path / "new").exists()
+
+
+def test_a_run_without_a_return_says_why_and_exits_as_training_did(run, monkeypatch, capsys):
+    lost = [{"seed": 0, "step": 40, "cause": "|Q| is above 1e6"}]
+    none = {"return_mean": float("nan"), "return_noise_free": float("nan"), "value_noise_variance": 0.0}
+    rows = [{"seed": 0} | none, {"seed": 1} | none | {"return_mean": 3.0, "return_noise_free": 3.0}]
+    held = RunDirectory(run)
+    monkeypatch.setattr("moca.runs.cli._load", lambda _: Mock(directory=held, evaluate=lambda *_: rows))
+    monkeypatch.setattr("moca.runs.cli._tell_steps", lambda _: None)
+    with held.locked():
+        held.write_status("finished", 60, lost)
+    main(["evaluate", str(run)])
+    assert capsys.readouterr().out.splitlines() == [
+        "seed 0: no return, since it diverged by step 40: |Q| is above 1e6",
+        "seed 1, return_mean 3, value_noise_variance 0",
+    ]
+    rows[1] |= none
+    with pytest.raises(SystemExit) as left:
+        main(["evaluate", str(run)])
+    assert left.value.code == DivergedRun.code
+    assert capsys.readouterr().out.splitlines()[1] == (
+        "seed 1: no return, since a reward or an observation of the environment is not finite"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "cause", "runs", "words"),
+    [
+        (
+            "gymnasium:Pendulum-v1",
+            1,
+            1,
+            r"the run \(seed 0\) diverged by step 40: .*; moca check Pendulum-v1 --steps 200 may",
+        ),
+        ("gymnasium:Pendulum-v1", 1, 2, r"every run diverged, the last one \(seed 0\) by step 40: .*; moca check P"),
+        ("own:Pendulum", 1, 1, r"moca\.check_env\(env, steps=200\) may say why$"),
+        ("gymnasium:Pendulum-v1", 2, 1, "diverged by step 40: a learned.* is in .*run$"),
+    ],
+)
+def test_a_divergence_says_where_to_look(run, name, cause, runs, words):
+    env = Gymnasium("Pendulum-v1")
+    config = presets.build("raw", "Pendulum-v1", {"agent": "sac", "env.name": name, "env.episode_length": 200})
+    held = Mock(directory=Mock(runs=[{}] * runs), config=config, environment=env, path=run)
+    lost = [{"seed": 0, "step": 40, "cause": CAUSES[cause]}]
+    with pytest.raises(DivergedRun, match=words):
+        launch._conclude(held, Mock(), "", "diverged", 40, lost, moca.runs.callbacks.Callback())
+
+
+def test_a_setting_and_its_option_may_not_contradict_each_other(capsys):
+    for options, told in (
+        (["--steps", "3000", "--set", "train.steps=2000"], "--set train.steps=2000 contradicts --steps 3000"),
+        (["--filter", "--set", "belief.filter=false"], "--set belief.filter=false contradicts --filter"),
+        (["--set", "critic.lr=1", "--set", "critic.lr=2"], "--set critic.lr=2 contradicts --set critic.lr=1"),
+    ):
+        assert told in refused(capsys, "train", *options, "--dry-run")
+    main(["train", "--steps", "3000", "--set", "train.steps=3e3", "--dry-run"])
+
+
+def test_a_finished_run_is_not_resumed_elsewhere(run, capsys):
+    directory = RunDirectory(run)
+    with directory.locked():
+        directory.write_status("finished", 3000)
+    told = refused(capsys, "train", "--resume", run)
+    assert f"{run}: it is finished, with 3,000 steps; for more: moca train --resume {run} --steps N" in told
+    assert "another directory" not in told

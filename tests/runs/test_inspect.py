@@ -25,9 +25,12 @@ from moca.envs.environment import ActionRepeat, make_noise
 from moca.envs.gymnasium import Gymnasium
 from moca.envs.history import with_history
 from moca.envs.playground import Playground
+from moca.envs.sensors import make_sensor
+from moca.evaluation import rollout
 from moca.replay import Transition
 from moca.runs import film
 from moca.runs.directory import RunDirectory
+from moca.runs.inspection.episode import describe
 from tests import probes
 from tests.envs import hosted
 
@@ -145,7 +148,7 @@ def test_the_numbers_in_the_page_are_those_of_the_agents_functions(make, filters
         if filters:
             prior, spread = filtering.predict(ensemble, belief, inside)
             expected["deviation"] = jnp.sqrt(jnp.diagonal(prior.covariance) + 0.1**2)
-            expected["uncertainty"] = jnp.sqrt(jnp.diagonal(belief.covariance))
+            expected["uncertainty"] = jnp.sqrt(jnp.maximum(jnp.diagonal(belief.covariance), 0))
             one = jax.tree.map(lambda leaf: leaf[None], mixture)
             anticipated = filtering.anticipate_diagonal(one, jnp.diagonal(spread)[None], jnp.full((1, 2), 0.1**2))
             mixture = jax.tree.map(lambda leaf: leaf[0], anticipated)
@@ -285,6 +288,53 @@ def test_a_planning_agent_shows_its_plan(make):
     assert arrays["ahead_reward"].shape == (6, 4)
 
 
+def test_a_variance_that_rounding_made_negative_is_zero(make):
+    """So it is in the forecast; the page refused such an episode as one that overflows."""
+    run = make("moca", belief__filter=True)
+    (agent, learner), env = pure(run), Two()
+    sensor = make_sensor(run.config, env)
+    moments, happened = rollout(agent, learner, env, sensor, 12, jax.random.key(3), keep=lambda state, moment: moment)
+    belief = moments.policy.belief
+    belief = belief._replace(covariance=belief.covariance.at[4].set(-1e-12 * jnp.eye(2)))
+    moments = moments._replace(policy=moments.policy._replace(belief=belief))
+    found = jax.jit(lambda *given: describe(agent, *given, 3))(learner, moments, happened)
+    assert (found["uncertainty"][4] == 0).all()
+    assert (found["uncertainty"][5] > 0).all()
+    assert all(np.isfinite(array).all() for array in found.values())
+
+
+def test_what_is_not_a_number_is_named_before_anything_is_printed(make, monkeypatch, capsys):
+    run = make("moca")
+    found = run._programs["watch"]
+
+    def watch(*arguments):
+        states, arrays = found(*arguments)
+        return states, arrays | {"bias": arrays["bias"].at[7].set(jnp.nan)}
+
+    monkeypatch.setitem(run._programs, "watch", watch)
+    monkeypatch.setattr("moca.runs.cli._load", lambda *arguments: run)
+    with pytest.raises(SystemExit):
+        main(["inspect", str(run.path)])
+    told = capsys.readouterr()
+    assert "bias is not finite at step 7 of this episode" in told.err
+    assert not told.out
+
+
+def test_two_runs_are_told_apart_and_a_cut_episode_is_called_one(make, monkeypatch, capsys):
+    one, two = make("moca"), make("moca", env__episode_length=6)
+    runs = {None: one, two.path: two}
+    monkeypatch.setattr("moca.runs.cli._load", lambda arguments, directory=None: runs[directory])
+    main(["inspect", str(one.path), "--beside", str(two.path)])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2].startswith(f"{one.path}: MoCA: seed 0")
+    assert lines[2].endswith("shown: 6 of 12 decisions")
+    assert lines[3].startswith(f"{two.path}: MoCA: seed 0")
+    assert "shown" not in lines[3]
+    host = make("moca", Gymnasium(hosted.Ramp), noise__action=0.0)
+    assert host.inspect(episode=2, steps=5).views[0].told.endswith("shown: 5 of 7 decisions")
+    assert "shown" not in host.inspect(episode=2, steps=7).views[0].told
+
+
 def test_a_forecast_that_overflows_is_left_out(make, monkeypatch):
     run = make("moca")
     found = run._programs["watch"]
@@ -405,7 +455,7 @@ def test_the_command_on_the_real_playground(tmp_path, capsys):
     main(["inspect", str(one), "--beside", str(two), "--steps", "30", "--episode", "4", "--device", "cpu"])
     *steps, moca_line, sac_line, path = capsys.readouterr().out.splitlines()
     assert path == str(one / "inspect.html")
-    assert [line.split(",")[0] for line in (moca_line, sac_line)] == ["MoCA: seed 0", "SAC: seed 0"]
+    assert [line.split(",")[0] for line in (moca_line, sac_line)] == [f"{one}: MoCA: seed 0", f"{two}: SAC: seed 0"]
     assert steps == [f"{each}: policy after step 0" for each in (one, two)]
     main(["render", str(one), "--ahead", "3", "--device", "cpu"])
     assert capsys.readouterr().out.splitlines()[-1] == str(one / "ahead.mp4")

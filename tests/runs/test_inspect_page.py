@@ -133,6 +133,30 @@ def test_the_parabola_is_q_in_the_box(opened, page):
     assert "only the action is shown" in tab("document.querySelector('[data-view=\"1\"]').textContent")
 
 
+def test_two_agents_share_the_axes_of_what_is_compared(browser, tmp_path):
+    """Else a flat Q looks like a steep one, and a narrow forecast like a wide one."""
+    one, two = (
+        write(tmp_path / name, override(Config(), SMALL | {"agent": name}), Two()) for name in ("moca", "moca-ce")
+    )
+    page = one.inspect(beside=two)
+    for name, factor in (("advantage", 10), ("outcome", 3)):
+        held = page.views[1].arrays
+        arrays = held | ({name: factor * held[name]} if name in held else {"observed": factor * held["observed"]})
+        page = dataclasses.replace(page, views=(page.views[0], dataclasses.replace(page.views[1], arrays=arrays)))
+    path = page.save(tmp_path / "inspect.html")
+    for opened in opener(browser, path):
+        tab = opened()
+        tab("go(4)")
+        for kind in ("parabolas", "stills.filter((chart) => chart instanceof Ahead && chart.title === 's1')"):
+            heights = tab(f"{kind}.map((chart) => [0, 0.1].map((value) => chart.y(value)))")
+            assert len(heights) == 2
+            np.testing.assert_allclose(heights[0], heights[1], err_msg=kind)
+        least = min(view.arrays["advantage"][4, 0].min() for view in page.views)
+        assert tab(f"parabolas[0].y({least})") < tab("parabolas[0].bottom")
+        tab("form.elements.shown.value = '0'; form.dispatchEvent(new Event('change'))")
+        assert tab(f"parabolas[0].y({least})") > tab("parabolas[0].bottom")  # alone, it has its own
+
+
 def test_members_lie_where_they_predicted(opened, page):
     tab, arrays = opened(), page.views[0].arrays
     tab("go(9)")

@@ -188,7 +188,7 @@ def test_runs_that_diverged_are_counted():
             report = Report(10 * number, {"return_mean": returns, "diverged": np.array(diverged)})
             display.update(report, seconds=2.0, steps=10)
     told = [line for line in out.getvalue().splitlines() if "/30 steps, " in line]
-    assert told[0].endswith("10 steps/s, return 12 ± 0")
+    assert told[0].endswith("10/30 steps, return 12 ± 0")  # the speed would be that of compiling
     assert told[1].endswith("left, return 12 ± 0 (1 of 2 runs, the others diverged)")
     assert told[2].endswith("10 steps/s, (all runs diverged)")
 
@@ -202,6 +202,7 @@ def test_the_time_left_is_measured_without_compiling():
             display.update(report, seconds, steps=1000)
     told = [line for line in out.getvalue().splitlines() if "/9,000 steps, " in line]
     assert "left" not in told[0]
+    assert "steps/s" not in told[0]
     assert "50 steps/s, 20 s left" in told[1]
 
 

@@ -23,6 +23,7 @@ from moca.runs.callbacks import as_callback, stops
 from moca.runs.checkpoint import SUFFIX
 from moca.runs.directory import LOGS, RunDirectory
 from moca.runs.interrupts import InterruptedRun
+from moca.runs.learned import by_path
 from tests import probes
 
 pytestmark = pytest.mark.usefixtures("programs_made_once")
@@ -454,6 +455,8 @@ def test_the_best_policy_of_each_run_is_kept_by_fresh_episodes(tmp_path):
         assert all((a[i] == b[i]).all() for a, b in zip(ours, theirs, strict=True))
     other = best.evaluate(8, moca.runs.callbacks.FRESH + 1)  # scored on episodes that did not choose it
     assert [row["return_mean"] for row in other] == pytest.approx([row["return_mean"] for row in scores], rel=1e-6)
+    half = [2.3646 * row["return_std"] / 7**0.5 for row in other]  # t with seven degrees of freedom
+    assert [row["interval"] for row in scores] == pytest.approx(half, rel=1e-4)
 
 
 def test_what_was_kept_before_is_a_candidate_too(tmp_path, monkeypatch):
@@ -735,3 +738,31 @@ def test_a_copy_of_a_run_holds_nothing_from_elsewhere(short, tmp_path):
     copy = short.save(tmp_path / "copy")
     link.unlink()
     assert (copy / "notes.txt").is_symlink()
+
+
+def test_a_callback_may_ask_the_run_and_is_answered_by_the_present_policies(tmp_path):
+    """From before the first episode on; afterwards it is the finished run that answers."""
+    asked, held = {}, []
+
+    class Asking(moca.Callback):
+        def start(self, run):
+            held.append((run, run.evaluate(2)))
+
+        def __call__(self, training):
+            run = training.run
+            assert run.policy_steps == [training.step] * 2
+            assert run.export(tmp_path / f"{training.step}.npz").step == training.step
+            first = jax.tree.map(lambda leaf: leaf[0], training.learners)
+            for name, array in by_path(first).items():
+                assert (array == run.get_parameters()[name]).all(), name
+            asked[training.step] = run.predict(np.ones(2)), run.evaluate(2), run.evaluate_learners(training.learners, 2)
+
+    trained = moca.train(config(3), tmp_path / "run", env=probes.Drift(), callback=Asking())
+    loaded = moca.load(tmp_path / "run", probes.Drift())
+    assert list(asked) == [20, 40, 60]
+    assert all(own == given for _, own, given in asked.values())
+    assert not np.array_equal(asked[20][0], asked[40][0])
+    for run in (trained, loaded, held[0][0]):
+        np.testing.assert_array_equal(run.predict(np.ones(2)), asked[60][0])
+        assert run.evaluate(2) == asked[60][1]
+        assert run.export(tmp_path / "last.npz").step == 60

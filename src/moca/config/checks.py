@@ -7,7 +7,7 @@ import operator
 import os
 import re
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import Field
 from importlib.util import find_spec
@@ -29,7 +29,7 @@ _ELSEWHERE = {
     "action_noise": ("exploration.sigma", "exploration.probability"),
     "buffer_size": ("train.capacity",),
     "gradient_steps": ("train.updates",),
-    "learning_rate": ("critic.lr", "value.lr", "dynamics.lr", "sac.critic_lr"),
+    "learning_rate": ("critic.lr", "value.lr", "dynamics.lr", "sac.actor_lr", "sac.critic_lr"),
     "learning_starts": ("train.warmup",),
     "net_arch": ("critic.width", "dynamics.width", "sac.width"),
     "policy_kwargs": ("critic.width", "dynamics.width", "sac.width"),
@@ -54,19 +54,22 @@ def all_nearest(words: Iterable[str], known: Iterable[str]) -> str:
     return f" Did you mean {' and '.join(found)}?" if found else ""
 
 
-def nearest_names(name: str, known: Iterable[str]) -> str:
+def nearest_names(name: str, known: Iterable[str], foreign: Collection[str] = ()) -> str:
     """Returns the three most similar dotted names as text, such as `a, b or c`.
 
     A name without a dot is also compared with their last parts. For a name from Stable-Baselines3,
-    returns its counterparts.
+    returns its counterparts. Those in `foreign` sections come last.
     """
     name = name[:100]  # a longer one resembles no setting
 
-    def likeness(each: str) -> float:
-        own = difflib.SequenceMatcher(None, name, each).ratio()
-        return own if "." in name else max(own, difflib.SequenceMatcher(None, name, each.rpartition(".")[2]).ratio())
+    def likeness(each: str) -> tuple[bool, float]:
+        own, section = difflib.SequenceMatcher(None, name, each).ratio(), each.partition(".")[0]
+        if "." not in name:
+            own = max(own, difflib.SequenceMatcher(None, name, each.rpartition(".")[2]).ratio())
+        return section not in foreign or name.startswith(f"{section}."), own
 
-    *most, last = _ELSEWHERE.get(name) or sorted(known, key=likeness, reverse=True)[:3]
+    there = sorted(_ELSEWHERE.get(name, ()), key=lambda each: each.partition(".")[0] in foreign)
+    *most, last = there or sorted(known, key=likeness, reverse=True)[:3]
     return f"{', '.join(most)} or {last}" if most else last
 
 

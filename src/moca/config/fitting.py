@@ -1,15 +1,33 @@
 """Checks that settings are consistent with each other."""
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from moca.config.checks import INT32, ConfigError, shown, single
-from moca.config.registry import AGENTS, CONSTANT, ENVS, NOISES, QUADRATIC_AGENTS
+from moca.config.registry import AGENTS, BUILT_IN, CONSTANT, ENVS, NOISES, QUADRATIC_AGENTS
 from moca.config.sensing import is_off
 from moca.names import GYMNASIUM, MJX, OWN, PLAYGROUND, SUITE
 
 if TYPE_CHECKING:
     from moca.config.sections import Config
+
+
+def foreign(agent: Any, models: bool = False) -> set[str]:
+    """Returns the sections of the settings that an agent does not use; none for one of the user's.
+
+    With `models`, it has a model even if it predicts nothing, as a filter needs one.
+    """
+    if not isinstance(agent, str) or agent not in BUILT_IN:
+        return set()
+    found = {"critic", "value"} if agent == "sac" else {"sac"}
+    return found | (set() if AGENTS[agent].prediction else {"plan"} if models else {"plan", "dynamics"})
+
+
+def unused(config: "Config", names: Iterable[str]) -> list[str]:
+    """Returns the settings among those named that the agent does not use."""
+    sections = foreign(config.agent, config.belief.filter) - ({"value"} if config.belief.width else set())
+    return [name for name in names if name.partition(".")[0] in sections]
 
 
 def refuse_unfitting(config: "Config") -> None:

@@ -37,6 +37,7 @@ QUADRATIC_AGENTS: list[str] = []  # agents with a V over the state, which needs 
 VALUES: dict[str, Load] = {}  # functions that create V
 NOISES: dict[str, NoiseEntry] = {}
 CONSTANT = "homoscedastic"  # noise that does not depend on the state
+BUILT_IN: list[str] = []  # agents whose settings are known
 ENVS: dict[str, Load | None] = dict.fromkeys(PLAYGROUND)  # functions that create each; None for MuJoCo Playground's
 
 
@@ -139,6 +140,7 @@ add_agent("naf", "moca.agents.naf:NAFAgent", None, Look("NAF (tanh)", "NAF", "na
 add_agent(
     "sac", "moca.agents.sac:SACAgent", None, Look("SAC", "SAC", "sac", "X", ":", 1.6, "9 2 2 2 2 2", 8), quadratic=False
 )
+BUILT_IN.extend(AGENTS)
 
 add_value("rbf", "moca.values:rbf")
 add_value("rbf-learned", "moca.values:rbf")

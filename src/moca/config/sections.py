@@ -10,7 +10,7 @@ from typing import Any
 
 from moca.config.checks import ConfigError, convert, nearest_names, shown
 from moca.config.fields import setting as _setting
-from moca.config.fitting import refuse_unfitting
+from moca.config.fitting import foreign, refuse_unfitting
 from moca.config.planning import PlanConfig
 from moca.config.registry import AGENTS, ENVS, VALUES, full_name
 from moca.config.sensing import NoiseConfig, SensorConfig
@@ -312,8 +312,11 @@ def _replaced(config: Config, settings: Mapping[str, Any]) -> Config:
     return dataclasses.replace(config, **top)
 
 
-def field_of(name: str) -> dataclasses.Field:
-    """Returns the field with that dotted name; raises `ConfigError` if there is none."""
+def field_of(name: str, agent: Any = "") -> dataclasses.Field:
+    """Returns the field with that dotted name; raises `ConfigError` if there is none.
+
+    Suggestions begin with those that the `agent` uses, if it is given.
+    """
     if not isinstance(name, str):
         raise ConfigError(f"a setting must be named by a dotted string, such as train.gamma, got {shown(name)}")
     known = fields()
@@ -323,9 +326,8 @@ def field_of(name: str) -> dataclasses.Field:
         raise ConfigError(f"the setting {name} was removed in version 0.2: CHANGELOG.md says why")
     if any(each.startswith(f"{name}.") for each in known):
         raise ConfigError(f"there is no setting {shown(name)}: it is a section, which moca settings {name} lists")
-    raise ConfigError(
-        f"there is no setting {shown(name)}. Did you mean {nearest_names(name, known)}? moca settings lists all"
-    )
+    near = nearest_names(name, known, foreign(agent))
+    raise ConfigError(f"there is no setting {shown(name)}. Did you mean {near}? moca settings lists all")
 
 
 @cache

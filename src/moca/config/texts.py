@@ -79,12 +79,15 @@ def _no_constant(word: str) -> Any:
     raise ConfigError(f'{word} is not valid JSON: write an infinite number as "inf" or "-inf"')
 
 
-def parse_assignment(text: str) -> tuple[str, Any]:
-    """Splits an assignment such as `critic.lr=3e-4` into name and value."""
+def parse_assignment(text: str, agent: Any = "") -> tuple[str, Any]:
+    """Splits an assignment such as `critic.lr=3e-4` into name and value.
+
+    `agent` is as in `field_of`.
+    """
     name, equals, value = text.partition("=")
     if not equals:
         raise ConfigError(f"a setting must have the form NAME=VALUE, for example train.gamma=0.98; got {shown(text)}")
-    field_of(name.strip())
+    field_of(name.strip(), agent)
     return name.strip(), value.strip()
 
 

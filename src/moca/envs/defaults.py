@@ -16,6 +16,7 @@ from moca import presets
 from moca.config import ConfigError, ExplorationConfig
 from moca.devices import for_one_call
 from moca.envs.check import refuse_broken
+from moca.envs.check.faults import ON_HOST
 from moca.envs.environment import ActionRepeat, Environment, Spaces, Wrapper
 from moca.envs.history import with_history
 from moca.envs.host import HostEnvironment
@@ -243,7 +244,13 @@ def _play_on_host(
     cut = _truncated_at(np.stack([each.ended for each in outcomes]), np.stack([each.terminated for each in outcomes]))
     found = {} if cut is None else {"env.episode_length": cut * repeat}
     found |= _random_start(env, firsts)
-    return np.stack([each.observation for each in outcomes]), np.stack([each.reward for each in outcomes]), found
+    rewards = np.stack([each.reward for each in outcomes])
+    for late, _ in np.argwhere(~np.isfinite(rewards))[: not _is_playgrounds(env)] + 1:
+        raise ConfigError(
+            f"{env.title} gives a reward that is not finite at or before step {late * repeat} of a trial with random "
+            f"actions: {ON_HOST['reward-not-finite']}"
+        )
+    return np.stack([each.observation for each in outcomes]), rewards, found
 
 
 def _truncated_at(ended: Bool[np.ndarray, "steps n"], terminated: Bool[np.ndarray, "steps n"]) -> int | None:

@@ -8,7 +8,9 @@ distinguished from a time limit.
 import copy
 import importlib
 import inspect
+import os
 import re
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -27,7 +29,7 @@ try:
     from gymnasium.vector import AutoresetMode, SyncVectorEnv
     from gymnasium.wrappers import FlattenObservation
 
-    from moca.envs.spaces import refuse_spaces
+    from moca.envs.spaces import refuse_spaces, spaces_of
 except ImportError:
     raise ConfigError("Gymnasium environments need the package gymnasium: pip install 'moca-rl[gymnasium]'") from None
 
@@ -69,7 +71,7 @@ class Gymnasium(Described, HostEnvironment):
         one: Any = make()
         if not isinstance(one, gymnasium.Env):
             raise ConfigError(f"{shown(env)} returns {shown(one)}, which is not a gymnasium.Env")
-        refuse_spaces(one.observation_space, one.action_space, flatten)
+        refuse_spaces(*spaces_of(one), flatten)
         self.flattens = flatten
         self.make = (lambda render_mode=None: FlattenObservation(make(render_mode=render_mode))) if flatten else make
         observed, acted = (FlattenObservation(one) if flatten else one).observation_space, one.action_space
@@ -101,6 +103,8 @@ class Gymnasium(Described, HostEnvironment):
         return self.flattens
 
     def vector(self, count: int, repeat: int = 1, render_mode: str | None = None) -> "GymnasiumVector":
+        if render_mode:
+            _without_devices()
         return GymnasiumVector([lambda: _Repeat(self.make(render_mode=render_mode), repeat)] * count)
 
     def single(self) -> gymnasium.Env:
@@ -170,6 +174,16 @@ class _Repeat(gymnasium.Wrapper):
             if terminated or truncated:
                 break
         return observation, total, terminated, truncated, info
+
+
+def _without_devices() -> None:
+    """Keeps SDL, which draws many environments, from looking for sound or a missing screen.
+
+    It writes its errors to the terminal. The user's own variables have precedence.
+    """
+    os.environ.setdefault("SDL_AUDIODRIVER", "dummy")
+    if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
 
 
 def _named(name: str, settings: dict[str, Any], render_mode: str | None = None) -> gymnasium.Env:

@@ -1,6 +1,7 @@
 """Checks of Gymnasium's spaces: which ones agents support, and how to convert the others."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
@@ -24,6 +25,14 @@ def refuse_spaces(observed: Space, acted: Space, flatten: bool) -> None:
     """
     if wrong := [*_observations(observed, flatten), *_actions(acted)]:
         raise SpacesError("; and ".join(wrong))
+
+
+def spaces_of(env: Any) -> tuple[Space, Space]:
+    """Returns the spaces of observations and actions; raises `SpacesError` unless it has both."""
+    if missing := [name for name in ("observation_space", "action_space") if getattr(env, name, None) is None]:
+        lacking, made = " and no ".join(missing), ", and ".join(f"{each} = gymnasium.spaces.Box(…)" for each in missing)
+        raise SpacesError(f"{type(env.unwrapped).__name__} defines no {lacking}: add {made}")
+    return env.observation_space, env.action_space
 
 
 def _observations(space: Space, flatten: bool) -> Iterator[str]:

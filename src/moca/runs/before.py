@@ -4,14 +4,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from moca.config import Config, override, refuse_partial
+from moca.config import Config, ConfigError, may_be_on_host, override, refuse_partial
 from moca.devices import keep_compiled, use_all_cores
+from moca.divergence import CAUSES
 from moca.envs.check import refuse_broken
 from moca.envs.environment import Environment, Spaces
 from moca.envs.host import HostEnvironment
 from moca.envs.named import found
-from moca.envs.trust import import_trusted
-from moca.names import OWN
+from moca.envs.trust import import_trusted, resuming
+from moca.names import GYMNASIUM, OWN
 from moca.runs import lock, refuse_foreign, starting
 from moca.runs.callbacks import as_callback, refuse_other_scores
 from moca.runs.directory import RunDirectory
@@ -49,7 +50,7 @@ def begin(
     else:
         config = override(config, {"env.name": OWN + env.title})
     checked = env or found(config.env)
-    notes = refuse_broken(checked, config.sensor.gaps) if checked else []
+    notes = refuse_broken(checked, config.sensor.gaps, config.env.episode_length) if checked else []
     _refuse_partial(config, checked)
     runs = [{"seed": config.seed + i, **settings} for settings in varied for i in range(config.seeds)]
     starting.refuse_unfit(config, len(runs), env, start, overlap)
@@ -73,6 +74,11 @@ def resume(
     use_all_cores()
     keep_compiled()
     config = directory.config if steps is None else directory.longer(steps)
+    if config == directory.config and directory.over == "finished":
+        total, again = directory.totals[-1], resuming(directory.path, config.env.name)
+        raise ConfigError(
+            f"{directory.path}: it is finished, with {total:,} steps; for more: {again} --steps N, N above {total}"
+        )
     if config == directory.config:
         directory.refuse_other(config, directory.runs)  # before there is even a lock
     Run(directory, env).refuse_without_env()
@@ -95,3 +101,18 @@ def _refuse_partial(config: Config, env: Spaces | None) -> None:
     """Raises if a compiled environment would end with a partial episode."""
     if isinstance(env or found(config.env), Environment):
         refuse_partial(config)
+
+
+def advice(cause: str, env: Spaces, name: str, steps: int) -> str:
+    """Returns how to look for the cause of a divergence in an environment on the host, or nothing.
+
+    Args:
+        cause: One of `moca.divergence.CAUSES`.
+        env: The environment.
+        name: Its name in the config.
+        steps: The length of its episodes.
+    """
+    if cause != CAUSES[1] or not isinstance(env, HostEnvironment) or not may_be_on_host(name):
+        return ""
+    command = f"moca check {name.removeprefix(GYMNASIUM)} --steps {steps}"
+    return f"; {f'moca.check_env(env, steps={steps})' if name.startswith(OWN) else command} may say why"

@@ -11,6 +11,7 @@ from rich.console import Console
 from moca import files
 from moca.arguments import MOST
 from moca.config import ConfigError, real, shown, whole
+from moca.evaluation import interval
 from moca.received import read_json
 from moca.runs import BEST
 from moca.runs.run import Run
@@ -26,7 +27,7 @@ class Training(NamedTuple):
     step: int  # environment steps so far, per run
     metrics: Mapping[str, np.ndarray]  # one number per run; NaN where nothing was measured
     learners: Any  # the agents' states, with a leading axis over runs
-    run: Run  # the run directory: settings, rows so far, and `evaluate_learners`
+    run: Run  # settings and rows so far; it answers with the present policies
 
 
 class Callback:
@@ -318,8 +319,8 @@ class KeepBest(Callback):
     def _scores(self, run: Run, learners: Any, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Returns mean returns over new episodes, and half the width of their 95 % intervals."""
         rows = run.evaluate_learners(learners, self._episodes, seed)
-        spread = np.array([row["return_std"] for row in rows]) / np.sqrt(self._episodes - 1)
-        return np.array([row["return_mean"] for row in rows]), 1.96 * spread
+        std = np.array([row["return_std"] for row in rows]) * np.sqrt(self._episodes / (self._episodes - 1))
+        return np.array([row["return_mean"] for row in rows]), interval(std, self._episodes)
 
 
 def read_scores(run: Run) -> list[dict[str, Any]]:

@@ -1,15 +1,17 @@
 """The commands about runs: `train`, `sweep`, `evaluate`, `render`, `inspect`, `export`."""
 
 import argparse
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from moca import files, presets, sweep
-from moca.arguments import Parser, a_path, add_device, add_trust, at_least_one, from_zero
+from moca.arguments import Parser, a_path, add_device, add_trust, at_least_one, from_zero, leave
 from moca.config import Config, ConfigError, checked, flatten, shown, to_json, whole
 from moca.envs.trust import resuming
 from moca.runs import BEST, LAST
+from moca.runs.interrupts import DivergedRun
 from moca.runs.options import (
     PRESET,
     add_run_options,
@@ -286,10 +288,7 @@ def busy(text: str) -> Any:
 
 
 def _tell_steps(run: Any, number: int | None = None, before: str = "") -> None:
-    """Prints how many steps the policies in use learned for, or that of one run.
-
-    They may be fewer than the run's.
-    """
+    """Prints how many steps the policies in use learned for, which may be fewer than the run's."""
     from moca.runs import policies
 
     print(f"{before}{policies.told(run, number)}")
@@ -297,14 +296,16 @@ def _tell_steps(run: Any, number: int | None = None, before: str = "") -> None:
 
 def _evaluate(arguments: argparse.Namespace) -> None:
     _refuse_no_run(arguments.directory)
-    from moca.runs.display import score_lines
+    from moca.runs.display import has_return, score_lines
 
     with busy(f"Compiling, then evaluating {arguments.episodes} episodes …"):
         run = _load(arguments)
         rows = run.evaluate(arguments.episodes, arguments.seed)
     _tell_steps(run)
-    for text in score_lines(rows):
+    for text in score_lines(rows, run.directory.status.get("diverged", [])):
         print(text)
+    if not any(map(has_return, rows)):
+        leave(DivergedRun.code, "", sys.stdout)  # as training does
 
 
 def _render(arguments: argparse.Namespace) -> None:
@@ -322,21 +323,20 @@ def _inspect(arguments: argparse.Namespace) -> None:
         raise ConfigError("--beside-run needs --beside DIR, the directory that holds it")
     for directory in filter(None, (arguments.directory, arguments.beside)):
         _refuse_no_run(directory)
-    if arguments.out:
-        files.refuse_odd(arguments.out, advice=OTHER)
-    else:
-        files.refuse_odd(arguments.directory / "inspect.html")
+    out = arguments.out or arguments.directory / "inspect.html"
+    files.refuse_odd(out, advice=OTHER if arguments.out else "remove it")
     with busy("Compiling, then playing an episode …"):
         run, beside = _load(arguments), arguments.beside and _load(arguments, arguments.beside)
         which = {"run": arguments.run, "steps": arguments.steps, "beside": beside, "beside_run": arguments.beside_run}
         which |= {} if arguments.ahead is None else {"ahead": arguments.ahead}
         page = run.inspect(arguments.episode, **which)
+        path = page.save(out)
     beside_run = arguments.run if arguments.beside_run is None else arguments.beside_run
     for each, number in ((run, arguments.run), (beside, beside_run))[: 2 if beside else 1]:
         _tell_steps(each, number, f"{each.path}: " * (beside is not None))
-    for view in page.views:
-        print(f"{view.look.label}: {view.told}")
-    print(page.save(arguments.out or arguments.directory / "inspect.html"))
+    for each, view in zip((run, beside), page.views, strict=False):
+        print(f"{each.path}: " * (beside is not None) + f"{view.look.label}: {view.told}")
+    print(path)
 
 
 def _export(arguments: argparse.Namespace) -> None:

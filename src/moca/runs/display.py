@@ -26,7 +26,7 @@ class Display:
     """A progress bar over environment steps with speed, remaining time and the last return.
 
     The remaining time is shown once an episode with learning has been measured: the warm-up is much
-    faster. The first episode does not count: programs compile in it.
+    faster. The first episode does not count, nor does its speed: programs compile in it.
     """
 
     def __init__(self, console: Console, steps: int, runs: int, done: int = 0, warmup: int = 0) -> None:
@@ -58,7 +58,8 @@ class Display:
         if len(returns) < self._runs:
             left = f"{len(returns)} of {self._runs} runs, the others" if len(returns) else "all runs"
             score = f"{score} ({left} diverged)".strip()
-        told = [f"{steps * self._runs / max(seconds, 1e-9):,.0f} steps/s", self._left(report, seconds, steps), score]
+        speed = "" if self._compiling else f"{steps * self._runs / max(seconds, 1e-9):,.0f} steps/s"
+        told = [speed, self._left(report, seconds, steps), score]
         text = ", ".join(filter(None, told))
         if self._cell:
             self._cell.update(report.step, text)
@@ -118,13 +119,28 @@ def noise_matters(rows: Sequence[Mapping[str, Any]]) -> bool:
     return any(a != b and (None in (a, b) or not math.isclose(a, b, rel_tol=1e-5)) for a, b in pairs)
 
 
-def score_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Returns a line per row; omits NaN, and noise-free scores if noise makes no difference."""
-    omitted = set() if noise_matters(rows) else {"return_noise_free"}
-    return [
-        ", ".join(f"{name} {value:g}" for name, value in row.items() if value == value and name not in omitted)
-        for row in rows
-    ]
+def score_lines(rows: Sequence[Mapping[str, Any]], lost: Sequence[Mapping[str, Any]] = ()) -> list[str]:
+    """Returns a line per row; omits NaN, and noise-free scores if noise makes no difference.
+
+    Without a return it says why: `lost` are the runs that diverged, as in status.json.
+    """
+    scored = [row for row in rows if has_return(row)]
+    omitted = set() if noise_matters(scored) else {"return_noise_free"}
+    lines = []
+    for row in rows:
+        shown = row if has_return(row) else {name: row[name] for name in list(row)[: list(row).index("return_mean")]}
+        told = ", ".join(f"{name} {value:g}" for name, value in shown.items() if value == value and name not in omitted)
+        if not has_return(row):
+            known = [each for each in lost if all(each.get(name) == value for name, value in shown.items())]
+            why = [f"it diverged by step {each['step']:,}: {each['cause']}" for each in known]
+            told += f": no return, since {[*why, 'a reward or an observation of the environment is not finite'][0]}"
+        lines.append(told)
+    return lines
+
+
+def has_return(row: Mapping[str, Any]) -> bool:
+    """Returns True if the run was given a return that is a number."""
+    return math.isfinite(row["return_mean"])
 
 
 def learning_curve(

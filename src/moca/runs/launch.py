@@ -22,7 +22,7 @@ from moca.envs.host import HostEnvironment
 from moca.envs.named import as_environment
 from moca.envs.trust import remember, resuming
 from moca.moments import NoClosedFormError
-from moca.runs import BEST, before, interrupts, starting
+from moca.runs import BEST, before, interrupts, policies, starting
 from moca.runs.callbacks import Callback, Training, as_callback, keeping_best, read_scores, refuse_other_scores, stops
 from moca.runs.directory import RunDirectory
 from moca.runs.display import Display, learning_curve, make_console, title, working
@@ -217,12 +217,7 @@ def _reconciled(config: Config, where: Spaces) -> Iterator[str]:
 
 
 def _follow(
-    trainer: Trainer,
-    run: Run,
-    console: Console,
-    saver: Saver,
-    callback: Callback,
-    request: interrupts.Request,
+    trainer: Trainer, run: Run, console: Console, saver: Saver, callback: Callback, request: interrupts.Request
 ) -> None:
     """Trains to the end or until stopped; everything has been saved when it returns."""
     directory = run.directory
@@ -230,6 +225,7 @@ def _follow(
     config = trainer.config.train
     display = Display(console, config.steps, runs, trainer.step, config.warmup)
     state, all_diverged, training = "failed", False, None
+    policies.renew(run, trainer)
     stopped = stops(callback.start(run))
     try:
         with directory.writing():
@@ -250,6 +246,7 @@ def _follow(
                     with directory.writing():
                         event.add(report.step, scalars)
                 all_diverged = bool((report.metrics["diverged"] > 0).all())
+                policies.renew(run, trainer)
                 training = Training(report.step, report.metrics, trainer.learners, run)
                 stopped = stops(callback(training))
                 saver.save_if_due()  # with what the callback has made of this episode
@@ -270,19 +267,14 @@ def _follow(
             saver.wait()
         state = "diverged" if all_diverged else ended
     finally:
+        policies.renew(run, None)
         diverged = _diverged(directory)
         directory.write_status(state, trainer.step, diverged)
     _conclude(run, console, f"{request.name}", state, trainer.step, diverged, callback)
 
 
 def _conclude(
-    run: Run,
-    console: Console,
-    signal: str,
-    state: str,
-    step: int,
-    diverged: list[dict[str, Any]],
-    callback: Callback,
+    run: Run, console: Console, signal: str, state: str, step: int, diverged: list[dict[str, Any]], callback: Callback
 ) -> None:
     """Prints how training ended; raises if it was interrupted or diverged."""
     for lost in diverged:
@@ -297,10 +289,14 @@ def _conclude(
     if state == "interrupted":
         raise interrupts.InterruptedRun(f"stopped by {signal} at step {step:,}; resume with: {_again(run, callback)}")
     if state == "diverged":
-        last, which = diverged[-1], "every run" if len(run.directory.runs) > 1 else "the run"
+        last, env = diverged[-1], run.config.env
+        seed = f"(seed {last['seed']})"
+        which = (
+            f"every run diverged, the last one {seed}" if len(run.directory.runs) > 1 else f"the run {seed} diverged"
+        )
         raise interrupts.DivergedRun(
-            f"{which} diverged, the last one (seed {last['seed']}) by step {last['step']:,}: {last['cause']}; what "
-            f"was learned before is in {run.path}"
+            f"{which} by step {last['step']:,}: {last['cause']}; what was learned before "
+            f"is in {run.path}{before.advice(last['cause'], run.environment, env.name, env.episode_length)}"
         )
 
 

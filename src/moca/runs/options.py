@@ -15,8 +15,10 @@ from moca.config import (
     VALUES,
     Config,
     ConfigError,
+    checked,
     parse_assignment,
     read_settings,
+    unused,
 )
 from moca.envs.trust import import_module_of
 from moca.names import folder_name
@@ -79,16 +81,23 @@ def add_run_options(parser: Parser) -> None:
 def given_options(arguments: argparse.Namespace) -> dict[str, tuple[str, Any]]:
     """Returns the settings given as options: by dotted name, the option as written and the value.
 
-    --set takes precedence over the other options.
+    Raises if a setting is given twice, with two values.
     """
-    given: dict[str, tuple[str, Any]] = {}
+    found: list[tuple[str, str, Any]] = []
+    assigned = [parse_assignment(each, arguments.agent) for each in arguments.set]
     for option, (name, _) in _settings().items():
         if (value := vars(arguments)[option.replace("-", "_")]) is not None:
             name = "noise.sigmas" if option == "sigma" and "," in value else name
-            given[name] = f"--{option} {value}", value
+            found.append((name, f"--{option} {value}", value))
     if arguments.filter is not None:
-        given["belief.filter"] = "--filter" if arguments.filter else "--no-filter", arguments.filter
-    return given | {name: (f"--set {name}={value}", value) for name, value in map(parse_assignment, arguments.set)}
+        found.append(("belief.filter", "--filter" if arguments.filter else "--no-filter", arguments.filter))
+    found += [(name, f"--set {name}={value}", value) for name, value in assigned]
+    given: dict[str, tuple[str, Any]] = {}
+    for name, option, value in found:
+        first, other = given.setdefault(name, (option, value))
+        if other != value and checked({name: other}) != checked({name: value}):
+            raise ConfigError(f"{option} contradicts {first}: give one of them")
+    return given
 
 
 def given_settings(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -98,12 +107,15 @@ def given_settings(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def make_config(arguments: argparse.Namespace) -> Config:
-    """Returns the config. From lowest to highest precedence: preset, file, options, --set."""
+    """Returns the config. From lowest to highest precedence: preset, file, options."""
     settings, preset = given_settings(arguments), arguments.preset or PRESET
     env = settings.get("env.name", "CartpoleBalance")
     if arguments.trust or "env.name" in given_options(arguments):
         import_module_of(str(env))
-    return presets.build(preset, env, settings, _found(arguments, preset, env, settings))
+    config = presets.build(preset, env, settings, _found(arguments, preset, env, settings))
+    if idle := unused(config, given_options(arguments)):
+        print(f"note: {config.agent} does not use {' and '.join(idle)}", file=sys.stderr)
+    return config
 
 
 def _found(arguments: argparse.Namespace, preset: str, env: Any, settings: dict[str, Any]) -> dict[str, Any]:

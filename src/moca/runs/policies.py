@@ -3,10 +3,14 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import jax
+import numpy as np
+
 from moca.runs import BEST, saving
 from moca.runs.directory import RunDirectory
 
 if TYPE_CHECKING:
+    from moca.drivers import Trainer
     from moca.runs.run import Run
 
 
@@ -18,12 +22,27 @@ class Policies(NamedTuple):
     compared: bool = True  # False for candidates for the best policies, of an interrupted run
 
 
+def renew(run: "Run", trainer: "Trainer | None") -> None:
+    """Makes a run answer with the present policies of its trainer.
+
+    Without one, it answers with those of its directory again. To be called after every episode:
+    what the run answered with before is forgotten.
+    """
+    for name in ("_policies", "_placed"):
+        run.__dict__.pop(name, None)
+    run.__dict__["_trainer"] = trainer
+
+
 def found(run: "Run", like: Any) -> Policies:
     """Returns the policies that a run answers with, in the structure of `like`.
 
-    They are the best ones, the final ones, or those of the newest checkpoint.
+    They are the best ones, the final ones, or those of the newest checkpoint; in a callback, those
+    of the trainer.
     """
-    directory = run.directory
+    directory, trainer = run.directory, run.__dict__.get("_trainer")
+    if trainer is not None:  # copies, since the memory of the trainer's own is used again
+        learners = jax.tree.map(np.array, jax.device_get(trainer.learners))
+        return Policies(learners, [trainer.step] * len(directory.runs))
     if run.which == BEST:
         scores = _best_scores(run)
         learners, compared = directory.load_policy(like.learner, f"{BEST}.npz"), all(map(_is_compared, scores))

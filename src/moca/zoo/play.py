@@ -14,6 +14,7 @@ from moca.deploy import Policy
 from moca.drivers import make_env
 from moca.envs.environment import Environment
 from moca.envs.sensors import make_sensor
+from moca.evaluation import interval
 from moca.exploration import normals
 from moca.loop import agent_steps
 from moca.runs.film import unfilmed
@@ -126,11 +127,9 @@ def _refuse_other(policy: Policy, config: Config, env: Environment) -> None:
 
 def score(returns: np.ndarray) -> dict[str, float]:
     """Returns mean, half the width of its 95 % t interval, standard deviation and minimum."""
-    from scipy.special import stdtrit
-
     count = len(returns)
     std = float(returns.std(ddof=1)) if count > 1 else float("inf")
-    half = float(stdtrit(count - 1, 0.975)) * std / count**0.5 if count > 1 else float("inf")
+    half = interval(std, count) if count > 1 else float("inf")
     return {"mean": float(returns.mean()), "interval": half, "std": std, "min": float(returns.min())}
 
 

@@ -20,7 +20,7 @@ import jax
 
 from moca.config import ConfigError, whole
 from moca.envs.check.contract import check_contract
-from moca.envs.check.faults import Fault, Findings, SpacesError, said
+from moca.envs.check.faults import Fault, Findings, SpacesError, line_of, said
 from moca.envs.check.hosted import STEPS, check_hosted, check_quickly
 from moca.envs.check.trial import check_numbers
 from moca.envs.environment import Environment, Spaces
@@ -69,7 +69,8 @@ def check_env(
         except ConfigError:
             raise
         except Exception as error:  # a broken environment must not break the check
-            found.fault("unchecked", f"the check stopped after {said(error)}")
+            first = "the other faults" if found.of("fault") else "this one"
+            found.fault("unchecked", f"the check stopped after {said(error)}{line_of(error)}", f"fix {first} first")
     if strict:
         found.refuse(f"{_name(env if tried is None else tried)} is not a valid environment")
     return found.of("fault") + found.of("note")
@@ -101,20 +102,20 @@ def _name(env: Any) -> str:
     return env.title if isinstance(env, Spaces) else type(env).__name__
 
 
-def refuse_broken(env: Spaces, gaps: bool = False) -> list[str]:
+def refuse_broken(env: Spaces, gaps: bool = False, steps: int = 0) -> list[str]:
     """Returns notes on an environment on the host, such as that no run on it can be repeated.
 
     Raises a `ConfigError` with the faults that can be found quickly.
 
     On the host these are all that `check_env` reports, unless the environment is slow. For compiled
     environments, they are those that need no step: bounds, shapes, types, impurity. `gaps` is as
-    for `check_env`.
+    for `check_env`. On the host, random actions go on for `steps`, as in a long episode.
     """
     found = Findings(gaps)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if isinstance(env, HostEnvironment):
-            check_quickly(env, found)
+            check_quickly(env, found, steps)
         else:
             check_contract(cast(Environment, env), jax.random.key(0), found)
     found.refuse(f"{_name(env)} cannot be trained on (moca.check_env may find more)")

@@ -17,7 +17,6 @@ Severity = Literal["fault", "note"]
 
 # Suggested fixes by kind. For kinds not listed here, the fix is given where the fault is found.
 FIXES = {
-    "unchecked": "fix the other faults first",
     # attributes
     "gymnasium": "pass a function that creates one, as in Gymnasium(lambda: …) of moca.envs.gymnasium, or a name such "
     "as 'gymnasium:Pendulum-v1'",

@@ -21,6 +21,7 @@ from moca.envs.host import HostEnvironment
 STEPS = 200  # steps per action sequence, in `check_env` unless told, and before training
 PATIENCE = 2.0  # seconds after which the check before training stops
 FIRST = "at the start"
+UNIFORM = "drawn uniformly"  # the name of a sequence of actions
 
 
 class _Broken(Exception):
@@ -48,14 +49,20 @@ def check_hosted(env: HostEnvironment, steps: int, seed: int, found: Findings) -
         actions_matter(env, trial, found)
 
 
-def check_quickly(env: HostEnvironment, found: Findings) -> None:
+def check_quickly(env: HostEnvironment, found: Findings, steps: int = 0) -> None:
     """Finds the faults for which training refuses an environment, in two seconds or little more.
 
-    It also notes if a run on it could not be repeated.
+    It also notes if a run on it could not be repeated. With more `steps`, those of an episode,
+    random actions go on for as many, if there is time left.
     """
-    sequences = action_sequences(env, STEPS, np.random.default_rng(0))
-    if played := _find_faults(env, sequences, 0, found, deadline=time.monotonic() + PATIENCE):
+    sequences, deadline = action_sequences(env, STEPS, np.random.default_rng(0)), time.monotonic() + PATIENCE
+    if played := _find_faults(env, sequences, 0, found, deadline):
         _repeatable(env, sequences, 0, played, found)
+        if steps > STEPS and time.monotonic() < deadline:
+            longer = action_sequences(env, steps, np.random.default_rng(0))
+            actions = longer.sequences[longer.names.index(UNIFORM)]
+            with suppress(_Broken):
+                _play(env, actions, 0, f"with actions {UNIFORM}", found, deadline)
 
 
 def _find_faults(
@@ -177,7 +184,7 @@ def _play(
 
 def _repeatable(env: HostEnvironment, sequences: Actions, seed: int, played: list[_Played], found: Findings) -> None:
     """Finds results that differ between two runs with the same seed and actions."""
-    lane = min(sequences.names.index("drawn uniformly"), len(played) - 1)
+    lane = min(sequences.names.index(UNIFORM), len(played) - 1)
     once = played[lane]
     try:
         again = _play(env, sequences.sequences[lane][: min(SOON, len(once.shown))], seed, "", found)

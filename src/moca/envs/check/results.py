@@ -106,5 +106,9 @@ def _good_reward(reward: Any, where: str, found: Findings) -> bool:
 def _good_end(name: str, end: Any, where: str, found: Findings) -> bool:
     if isinstance(end, bool | np.bool_):
         return True
-    found.once(f"{name}-type", f"step() returns {short(end)}, of type {type(end).__name__}, as {name} {where}")
+    what = f"step() returns {short(end)}, of type {type(end).__name__}, as {name} {where}"
+    if end is None or (isinstance(end, numbers.Real) and np.isfinite(float(end))):  # which training casts
+        found.once(f"{name}-type", f"{what}, which counts as {bool(end)}", "note")
+        return True
+    found.once(f"{name}-type", what)
     return False

@@ -74,7 +74,7 @@ def describe(agent: Agent, learner: Any, moments: Moment, happened: Episode, ahe
     if not agent.config.sensor.gaps:
         found["truth"] = moments.truth
     if belief.covariance is not None:
-        found["uncertainty"] = jnp.sqrt(jnp.diagonal(belief.covariance, axis1=-2, axis2=-1))
+        found["uncertainty"] = _deviation(jnp.diagonal(belief.covariance, axis1=-2, axis2=-1))
     together = jax.vmap(lambda *each: follow(agent, learner, *each)[1])
     episode = together(belief, action, moments.next_observed, happened.reward, happened.terminated)
     episode = with_gaps(episode) if agent.gaps else episode
@@ -105,11 +105,16 @@ def _predictions(agent: Agent, learner: Any, episode: Transition) -> Arrays:
     mixtures = learner.model.ensemble.predict_batch(episode.observation, episode.action)
     seen = outlook(mixtures, episode, agent.filter.noise_variance(learner.model, episode.next_observation))
     roots = (seen.variance, seen.aleatoric, seen.epistemic)
-    deviation, aleatoric, epistemic = (jnp.sqrt(variance) for variance in roots)
+    deviation, aleatoric, epistemic = map(_deviation, roots)
     return {
         "predicted": seen.mean, "deviation": deviation, "aleatoric": aleatoric, "epistemic": epistemic,
         "members": mixtures.components.mean, "following": seen.next_observation, "distance": seen.distance,
     }  # fmt: skip
+
+
+def _deviation(variance: Float[Array, "*rest"]) -> Float[Array, "*rest"]:
+    """Returns the root of a variance, which rounding may have made negative."""
+    return jnp.sqrt(jnp.maximum(variance, 0))
 
 
 def _parabolas(env: Spaces, at: ActionSlice) -> Arrays:

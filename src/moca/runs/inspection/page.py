@@ -82,7 +82,7 @@ class Inspection:
                 {
                     "label": view.look.label, "ink": view.look.ink,
                     "sketch": view.sketch and {name: getattr(view.sketch, name) for name in ("points", "box", "rail")},
-                    "arrays": {name: _packed(array) for name, array in _sent(view).items()},
+                    "arrays": {name: _packed(name, array) for name, array in _sent(view).items()},
                 }
                 for view in self.views
             ],
@@ -152,7 +152,8 @@ def watched(run: "Run", number: int, episode: int, steps: int, ahead: int) -> tu
         states = None
     else:
         states, found = run._programs["watch"](steps, ahead, config, learner, jax.random.key(episode))
-    count = int(np.sum(found["running"][:steps]))
+    played = int(np.sum(found["running"]))
+    count = min(played, steps)
     if count == 0:
         raise ConfigError(f"episode = {episode} ends immediately, so there is nothing to show: choose another")
     arrays = {name: np.asarray(array, np.float32)[:count] for name, array in found.items()}
@@ -163,7 +164,9 @@ def watched(run: "Run", number: int, episode: int, steps: int, ahead: int) -> tu
         states = jax.tree.map(lambda leaf: leaf[:count], states)
     total = f"return {arrays['reward'].sum():.1f}".replace("-", "−")
     seed = f"seed {run.directory.runs[number]['seed']}"
-    told = ", ".join([seed, settings.noise.words, *settings.sensor.faults, total])
+    planned = played if states is None or count < steps else agent_steps(settings)  # without an end before
+    cut = [f"shown: {count:,} of {planned:,} decisions"] * (count < planned)
+    told = ", ".join([seed, settings.noise.words, *settings.sensor.faults, total, *cut])
     view = View(look(settings.agent), told, arrays, sketch=sketch_of(settings), overflows=overflows)
     return view, states
 
@@ -195,11 +198,11 @@ def _sent(view: View) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _packed(array: np.ndarray) -> dict[str, Any]:
-    """Returns an array as its shape and its 32-bit floats."""
+def _packed(name: str, array: np.ndarray) -> dict[str, Any]:
+    """Returns an array over the steps as its shape and its 32-bit floats."""
     numbers = np.ascontiguousarray(array, "<f4")
-    if not np.isfinite(numbers).all():
+    if len(odd := np.argwhere(~np.isfinite(numbers))):
         raise ConfigError(
-            "the policy's computation overflows in this episode, so there is nothing to show: choose another"
+            f"{name} is not finite at step {odd[0][0]} of this episode, so there is nothing to show: choose another"
         )
     return {"shape": numbers.shape, "data": base64.b64encode(numbers.tobytes()).decode()}

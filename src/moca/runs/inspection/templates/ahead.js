@@ -27,9 +27,15 @@ class Ahead extends Picture {
     super(view, "ahead", title);
     this.svg.classList.add("still");
     const all = Array.from({ length: view.steps }, (_, t) => came(t));
-    const ends = [Math.min(...all), Math.max(...all)];
-    const room = (ends[1] - ends[0]) * 0.15 || Math.max(1e-3, Math.abs(ends[0]) / 10);
-    Object.assign(this, { came, mean, deviation, range: [ends[0] - room, ends[1] + room], extent: ends[1] - ends[0] || 1 });
+    Object.assign(this, { came, mean, deviation, ends: [Math.min(...all), Math.max(...all)] });
+  }
+
+  // The axis, shared with the same pictures of other agents.
+  share(alike) {
+    const all = alike.flatMap((each) => each.ends);
+    const [low, high] = [Math.min(...all), Math.max(...all)];
+    const room = (high - low) * 0.15 || Math.max(1e-3, Math.abs(low) / 10);
+    Object.assign(this, { range: [low - room, high + room], extent: high - low || 1 });
   }
 
   show(step) {
@@ -64,6 +70,11 @@ class SideView extends Picture {
     const all = Array.from({ length: view.steps }, (_, t) => view.sketch.points.map((_, p) => [0, 1].map((i) => points.at(t, p, i)))).flat();
     this.half = Math.max(view.sketch.rail, ...all.map(([x]) => Math.abs(x))) + 0.25;
     this.ends = [Math.min(...all.map(([, z]) => z)) - 0.2, Math.max(...all.map(([, z]) => z)) + 0.2];
+  }
+
+  share(alike) {
+    this.half = Math.max(...alike.map((each) => each.half));
+    this.ends = [0, 1].map((end) => Math[end ? "max" : "min"](...alike.map((each) => each.ends[end])));
   }
 
   show(step) {

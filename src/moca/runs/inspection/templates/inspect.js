@@ -66,6 +66,7 @@ function build() {
     if (view.has("ahead")) stills.push(...aheadCharts(view));
     if (document.querySelector(`[data-view="${view.number}"] [data-panel=overview]`)) times.push([overview(view)]);
   }
+  for (const still of stills) still.share?.(stills.filter((each) => each.title === still.title));
 }
 
 // One dimension of the state: the truth, observations, the belief with its band of one deviation, and the band of the
@@ -126,7 +127,7 @@ function show() {
   const visible = (chart) => !chart.figure.closest(".view").hidden;
   for (const chart of times.flat().filter(visible)) chart.show(current);
   for (const chart of stills.filter(visible)) chart.show(current);
-  for (const chart of parabolas.filter(visible)) chart.show(current, dimension);
+  for (const chart of parabolas.filter(visible)) chart.show(current, dimension, parabolas.filter(visible));
   const rewards = views.map((view) => format(view.arrays.reward.at(Math.min(current, view.steps - 1)), 1));
   document.getElementById("now").textContent = `step ${current} of ${steps - 1}, reward ${rewards.join(" and ")}`;
   for (const film of document.querySelectorAll("video")) seek(film);

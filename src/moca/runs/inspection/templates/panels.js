@@ -170,7 +170,13 @@ class Parabola extends Picture {
     return (low * a * (a - 1)) / 2 - middle * (a + 1) * (a - 1) + (high * a * (a + 1)) / 2;
   }
 
-  show(step, d) {
+  // What the worst end of the action range costs, the height of the picture.
+  worst(step, d) {
+    const t = Math.min(step, this.view.steps - 1);
+    return this.view.has("advantage") ? Math.min(this.cost(t, d, -1), this.cost(t, d, 1)) : 0;
+  }
+
+  show(step, d, shown) {
     const { arrays, ink } = this.view;
     const t = Math.min(step, this.view.steps - 1);
     const [low, high] = [data.low[d], data.high[d]];
@@ -179,7 +185,7 @@ class Parabola extends Picture {
     const what = this.view.has("advantage") ? "Q(s, a) − V(s)" : "The action";
     this.figure.firstChild.textContent = what + (data.low.length > 1 ? `, dimension ${d + 1}` : "");
     this.clear();
-    const worst = this.view.has("advantage") ? Math.min(this.cost(t, d, -1), this.cost(t, d, 1)) : -1;
+    const worst = Math.min(...shown.map((each) => each.worst(step, d))) || -1; // agents share the axis
     const y = [1.1 * worst, -0.3 * worst];
     const frame = scale([from, to], [MARGIN.left, this.right]);
     const box = { x: frame(low), width: frame(high) - frame(low), y: MARGIN.top, height: this.bottom - MARGIN.top };

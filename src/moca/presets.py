@@ -187,8 +187,8 @@ START = "env.random_start"
 def lacks(preset: str, env: str | None, settings: Mapping[str, Any]) -> frozenset[str]:
     """Returns the names of settings that are missing and must be measured in the environment.
 
-    Measuring takes a while, so all other settings are checked first. `START` alone needs resets, the
-    others a random rollout.
+    Measuring takes a while, so all other settings are checked first. `START` needs resets alone,
+    the others a random rollout.
     """
     predicting = settings.get("agent", Config().agent) in QUADRATIC_AGENTS
     scaled = any(settings.get("noise.kind") == name for name, kind in NOISES.items() if kind.scaled)

@@ -6,18 +6,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from moca import files, presets, sweep
+from moca import files, sweep
 from moca.arguments import Parser, a_path, add_device, add_trust, at_least_one, from_zero, leave
-from moca.config import Config, ConfigError, checked, flatten, shown, to_json, whole
-from moca.envs.trust import resuming
+from moca.config import Config, ConfigError, to_json, whole
 from moca.runs import BEST, LAST
 from moca.runs.interrupts import DivergedRun
 from moca.runs.options import (
     PRESET,
     add_run_options,
-    given_options,
-    given_settings,
     make_config,
+    refuse_contradictions,
     refuse_other_out,
     run_directory,
 )
@@ -159,7 +157,7 @@ def _resume(arguments: argparse.Namespace, directory: Path) -> None:
         )
     run, steps = RunDirectory.open(directory), arguments.steps
     arguments.steps = None  # a new total makes the run longer
-    _refuse_contradictions(arguments, run.config, run.meta.get("preset"))
+    refuse_contradictions(arguments, run.config, run.meta.get("preset"))
     total = None if steps is None else whole("--steps", steps, 1)
     launch, options = _start(arguments)
     if arguments.dry_run:
@@ -168,39 +166,6 @@ def _resume(arguments: argparse.Namespace, directory: Path) -> None:
         print(to_json(config))
         return
     print(launch.resume(directory, steps=total, trust=arguments.trust, **options).path)
-
-
-def _refuse_contradictions(arguments: argparse.Namespace, config: Config, began: str | None) -> None:
-    """Raises if an option, a file or a preset contradicts the settings of the run.
-
-    `began` is the preset that it began with, if known; other settings may have been given too.
-    """
-    if arguments.out and arguments.out.resolve() != arguments.resume.resolve():
-        raise ConfigError(
-            f"--out {arguments.out} contradicts --resume {arguments.resume}: a run is resumed in its own directory"
-        )
-    own = presets.layered(arguments.preset, config.env.name, config.agent) if arguments.preset else {}
-    if arguments.preset and began is not None:
-        if arguments.preset != began:
-            raise ConfigError(
-                f"--preset {arguments.preset} contradicts the run in {arguments.resume}: it began with the preset "
-                f"{shown(began)}; omit it, or start a new run with --out"
-            )
-        own = {}
-    given, held = given_settings(arguments), flatten(config)
-    sources = dict.fromkeys(own, f"--preset {arguments.preset}") | dict.fromkeys(given, f"--config {arguments.config}")
-    sources |= {name: option for name, (option, _) in given_options(arguments).items()}
-    for name, value in checked(own | given).items():
-        if name == "train.steps" and value != held[name]:
-            raise ConfigError(
-                f"{sources[name]} contradicts the run in {arguments.resume}, which has {held[name]} steps: for another "
-                f"total, {resuming(arguments.resume, config.env.name)} --steps {value}"
-            )
-        if value != held[name]:
-            raise ConfigError(
-                f"{sources[name]} contradicts the run in {arguments.resume}: its {name} is {shown(held[name])}, not "
-                f"{shown(value)}; omit it, or start a new run with --out"
-            )
 
 
 def _sweep(arguments: argparse.Namespace) -> None:

@@ -16,11 +16,13 @@ from moca.config import (
     Config,
     ConfigError,
     checked,
+    flatten,
     parse_assignment,
     read_settings,
+    shown,
     unused,
 )
-from moca.envs.trust import import_module_of
+from moca.envs.trust import import_module_of, resuming
 from moca.names import folder_name
 from moca.runs import refuse_foreign
 
@@ -151,3 +153,36 @@ def run_directory(arguments: argparse.Namespace, config: Config) -> Path:
     name = f"{folder_name(config.env.name)}-{config.agent}-{config.noise.kind}-{level}"
     names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
     return next(path for path in (Path("runs") / each for each in names) if not path.exists())
+
+
+def refuse_contradictions(arguments: argparse.Namespace, config: Config, began: str | None) -> None:
+    """Raises if an option, a file or a preset contradicts the settings of the run.
+
+    `began` is the preset that it began with, if known; other settings may have been given too.
+    """
+    if arguments.out and arguments.out.resolve() != arguments.resume.resolve():
+        raise ConfigError(
+            f"--out {arguments.out} contradicts --resume {arguments.resume}: a run is resumed in its own directory"
+        )
+    own = presets.layered(arguments.preset, config.env.name, config.agent) if arguments.preset else {}
+    if arguments.preset and began is not None:
+        if arguments.preset != began:
+            raise ConfigError(
+                f"--preset {arguments.preset} contradicts the run in {arguments.resume}: it began with the preset "
+                f"{shown(began)}; omit it, or start a new run with --out"
+            )
+        own = {}
+    given, held = given_settings(arguments), flatten(config)
+    sources = dict.fromkeys(own, f"--preset {arguments.preset}") | dict.fromkeys(given, f"--config {arguments.config}")
+    sources |= {name: option for name, (option, _) in given_options(arguments).items()}
+    for name, value in checked(own | given).items():
+        if name == "train.steps" and value != held[name]:
+            raise ConfigError(
+                f"{sources[name]} contradicts the run in {arguments.resume}, which has {held[name]} steps: for another "
+                f"total, {resuming(arguments.resume, config.env.name)} --steps {value}"
+            )
+        if value != held[name]:
+            raise ConfigError(
+                f"{sources[name]} contradicts the run in {arguments.resume}: its {name} is {shown(held[name])}, not "
+                f"{shown(value)}; omit it, or start a new run with --out"
+            )

@@ -49,11 +49,13 @@ def use_device(device: str | None) -> None:
     if device:
         jax.config.update("jax_platforms", {"cpu": "cpu", "gpu": "cuda,cpu"}[device])
     try:
-        jax.devices()
+        missing = jax.default_backend() != "gpu" and device == "gpu"  # without CUDA's packages, JAX takes the CPU
     except (RuntimeError, AssertionError):  # which one depends on the CUDA packages installed
+        missing = True
+    if missing:
         raise ConfigError(
             f"JAX found no {device or 'device'}: install moca-rl[cuda12] or moca-rl[cuda13], or use --device cpu"
-        ) from None
+        )
 
 
 def keep_compiled() -> None:

@@ -104,7 +104,7 @@ BAD = {
     "words": (["0.1", "0.2", "0.3"], "real numbers"),
     "complex": ([1j, 0, 0], "real numbers"),
     "ragged": ([[1], [1, 2], 3], "real numbers"),
-    "two": (np.zeros((2, 3)), "one episode"),
+    "two": (np.zeros((2, 3)), "one observation"),
 }
 
 

@@ -80,7 +80,7 @@ FILES = {
     "plan: a list": ("study.json", b"[1, 2]", "must be a table"),
     "plan: null": ("study.json", b"null", "must be a table"),
     "plan: blocks of numbers": ("study.json", b'{"blocks": [1]}', "blocks must be tables"),
-    "plan: no blocks": ("study.json", b"{}", "has no"),
+    "plan: no blocks": ("study.json", b"{}", "needs at least one table"),
     "plan: no agents": ("study.json", plan_with({"agents": ...}), "needs agents"),
     "plan: agents in a word": ("study.json", plan_with({"agents": "sac"}), "must be a list"),
     "plan: agents of tables": ("study.json", plan_with({"agents": [{}]}), "must be a list of strings"),

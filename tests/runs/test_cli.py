@@ -259,7 +259,8 @@ def test_weights_that_are_not_there_are_refused(tmp_path, run, capsys):
 
 def test_a_run_without_a_return_says_why_and_exits_as_training_did(run, monkeypatch, capsys):
     lost = [{"seed": 0, "step": 40, "cause": "|Q| is above 1e6"}]
-    none = {"return_mean": float("nan"), "return_noise_free": float("nan"), "value_noise_variance": 0.0}
+    nan = float("nan")  # in the order of a compiled program, which sorts names
+    none = {"overestimation": nan, "return_mean": nan, "return_noise_free": nan, "value_noise_variance": 0.0}
     rows = [{"seed": 0} | none, {"seed": 1} | none | {"return_mean": 3.0, "return_noise_free": 3.0}]
     held = RunDirectory(run)
     monkeypatch.setattr("moca.runs.cli._load", lambda _: Mock(directory=held, evaluate=lambda *_: rows))

@@ -226,7 +226,11 @@ def _follow(
     display = Display(console, config.steps, runs, trainer.step, config.warmup)
     state, all_diverged, training = "failed", False, None
     policies.renew(run, trainer)
-    stopped = stops(callback.start(run))
+    try:
+        stopped = stops(callback.start(run))
+    except BaseException:
+        policies.renew(run, None)
+        raise
     try:
         with directory.writing():
             purge = trainer.step + 1 if trainer.step else None

@@ -357,3 +357,12 @@ def test_a_setting_that_the_agent_does_not_use_is_noted(agent, settings, told, c
     options = [word for each in settings for word in ("--set", each)]
     main(["train", "--env", "CartpoleBalance", "--agent", agent, *options, "--dry-run"])
     assert capsys.readouterr().err == (told and f"note: {told}\n")
+
+
+def test_a_setting_swept_that_the_agent_does_not_use_is_noted(tmp_path, monkeypatch, capsys):
+    from moca.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    swept = ["--grid", "critic.lr=1e-3,1e-2", "--grid", "sac.tau=0.1,0.2", "--random", "value.lr=1e-3:1e-2"]
+    main(["sweep", "--env", "CartpoleBalance", "--agent", "sac", *swept, "--dry-run"])
+    assert capsys.readouterr().err == "note: sac does not use critic.lr and value.lr\n"

@@ -596,7 +596,10 @@ WRONG = {
     ],
     "status.json": [
         "", "[]", "null", "{}", '{"state": 3}', '{"state": "finished"}', '{"state": "lost", "step": 1}',
-        '{"state": "failed", "step": -1}',
+        '{"state": "failed", "step": -1}', '{"state": "stopped", "step": 1, "diverged": 3}',
+        '{"state": "stopped", "step": 1, "diverged": [3]}',
+        '{"state": "stopped", "step": 1, "diverged": [{"seed": 0, "cause": "|Q| is above 1e6"}]}',
+        '{"state": "stopped", "step": 1, "diverged": [{"seed": 0, "step": 1, "cause": 3}]}',
     ],
 }  # fmt: skip
 

@@ -11,6 +11,8 @@ import moca
 from moca.cli import main
 from moca.config import Config, ConfigError, override
 from moca.envs.check import refuse_broken
+from moca.envs.check.hosted import UNIFORM, _drawn
+from moca.envs.check.trial import action_sequences
 from moca.envs.gymnasium import Gymnasium
 from moca.runs import launch
 from tests import probes
@@ -536,6 +538,16 @@ def test_a_fault_late_in_an_episode_is_found_before_training(tmp_path, monkeypat
 def test_a_late_fault_is_named_without_ones_that_take_too_long(monkeypatch):
     monkeypatch.setattr("moca.envs.check.hosted.PATIENCE", 0.0)
     assert refuse_broken(Gymnasium(VeryLate), steps=400) == []
+
+
+def test_the_actions_of_an_endless_episode_are_not_held_all_at_once(monkeypatch):
+    """They are those that the check of a short one draws."""
+    monkeypatch.setattr("moca.envs.check.hosted.PATIENCE", 0.5)
+    assert refuse_broken(Gymnasium(Cart), steps=10**9) == []
+    env = Gymnasium(hosted.Walk)
+    sequences = action_sequences(env, 30, np.random.default_rng(0))
+    drawn = sequences.sequences[sequences.names.index(UNIFORM)]
+    np.testing.assert_array_equal(list(_drawn(env, 30)), drawn)
 
 
 def test_a_check_that_stops_does_not_blame_other_faults(monkeypatch):

@@ -10,7 +10,7 @@ import pytest
 import moca
 from moca import presets
 from moca.cli import main
-from moca.config import ConfigError
+from moca.config import Config, ConfigError, override
 from moca.divergence import CAUSES
 from moca.drivers import make_env
 from moca.envs.gymnasium import Gymnasium
@@ -259,7 +259,8 @@ def test_weights_that_are_not_there_are_refused(tmp_path, run, capsys):
 
 def test_a_run_without_a_return_says_why_and_exits_as_training_did(run, monkeypatch, capsys):
     lost = [{"seed": 0, "step": 40, "cause": "|Q| is above 1e6"}]
-    none = {"return_mean": float("nan"), "return_noise_free": float("nan"), "value_noise_variance": 0.0}
+    nan = float("nan")  # in the order of a compiled program, which sorts names
+    none = {"overestimation": nan, "return_mean": nan, "return_noise_free": nan, "value_noise_variance": 0.0}
     rows = [{"seed": 0} | none, {"seed": 1} | none | {"return_mean": 3.0, "return_noise_free": 3.0}]
     held = RunDirectory(run)
     monkeypatch.setattr("moca.runs.cli._load", lambda _: Mock(directory=held, evaluate=lambda *_: rows))
@@ -295,12 +296,29 @@ def test_a_run_without_a_return_says_why_and_exits_as_training_did(run, monkeypa
     ],
 )
 def test_a_divergence_says_where_to_look(run, name, cause, runs, words):
-    env = Gymnasium("Pendulum-v1")
+    trainer = Mock(step=40, env=Gymnasium("Pendulum-v1"))
     config = presets.build("raw", "Pendulum-v1", {"agent": "sac", "env.name": name, "env.episode_length": 200})
-    held = Mock(directory=Mock(runs=[{}] * runs), config=config, environment=env, path=run)
+    held = Mock(spec=["directory", "config", "path"], directory=Mock(runs=[{}] * runs), config=config, path=run)
     lost = [{"seed": 0, "step": 40, "cause": CAUSES[cause]}]
     with pytest.raises(DivergedRun, match=words):
-        launch._conclude(held, Mock(), "", "diverged", 40, lost, moca.runs.callbacks.Callback())
+        launch._conclude(trainer, held, Mock(), "", "diverged", lost, moca.runs.callbacks.Callback())
+
+
+def test_the_check_that_a_divergence_names_is_of_the_environment_as_trained(tmp_path, monkeypatch):
+    """With the settings that change what is checked, and its module found."""
+    (tmp_path / "mine_here.py").write_text("")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.syspath_prepend(tmp_path)
+    lasting = {"agent": "sac", "env.episode_length": 200, "belief.filter": True}
+    for name, settings, told in (
+        ("gymnasium:Pendulum-v1", {"env.flatten": True}, "moca check Pendulum-v1 --steps 200 --set env.flatten=true"),
+        ("own:Mine", {"env.flatten": True}, "moca.check_env(env, steps=200, flatten=True)"),
+        ("own:Mine", {"sensor.gaps": True}, "moca.check_env(env, steps=200, gaps=True)"),
+        ("gymnasium:mine_here:Mine", {"env.flatten": True, "sensor.gaps": True},
+         f"PYTHONPATH={tmp_path} moca check mine_here:Mine --steps 200 --set env.flatten=true --set sensor.gaps=true"),
+    ):  # fmt: skip
+        config = override(Config(), lasting | settings | {"env.name": name})
+        assert launch.before.advice(CAUSES[1], Gymnasium("Pendulum-v1"), config) == f"; {told} may say why"
 
 
 def test_a_setting_and_its_option_may_not_contradict_each_other(capsys):

@@ -27,10 +27,12 @@ from moca.envs.history import with_history
 from moca.envs.playground import Playground
 from moca.envs.sensors import make_sensor
 from moca.evaluation import rollout
+from moca.presets import build
 from moca.replay import Transition
 from moca.runs import film
 from moca.runs.directory import RunDirectory
 from moca.runs.inspection.episode import describe
+from moca.runs.inspection.page import _refuse_stranger
 from tests import probes
 from tests.envs import hosted
 
@@ -392,9 +394,20 @@ def test_an_environment_of_the_host(make):
     assert arrays["following"][-1, 1] == pytest.approx(0.7, abs=0.4)  # the clock at the end; a new episode has 0
 
 
+def test_a_run_beside_another_is_stepped_by_the_same_physics():
+    """Episodes of the two kinds do not begin alike."""
+    one, two = (
+        SimpleNamespace(path=physics, config=build("raw", "WalkerWalk", {"agent": "sac", "env.physics": physics}))
+        for physics in ("mjx", "mujoco")
+    )
+    with pytest.raises(ConfigError, match=r"beside: mujoco has env\.physics = mujoco, mjx has mjx"):
+        _refuse_stranger(one, two)
+    _refuse_stranger(one, one)
+
+
 def test_faults_are_sentences(make, tmp_path, capsys):
     run, other = make("moca"), make("moca", env__name="own:Other")
-    slow = make("moca", env__action_repeat=2)
+    slow, moved = make("moca", env__action_repeat=2), make("sac", env__random_start=1)
     assert "which the agent holds for 2 steps of the environment." in slow.inspect().html
     assert "agent holds for" not in run.inspect().html
     for call, message in (
@@ -408,6 +421,7 @@ def test_faults_are_sentences(make, tmp_path, capsys):
         (lambda: run.inspect(beside=3), "beside = 3 must be a run"),
         (lambda: run.inspect(beside=other), "has env.name = own:Other"),
         (lambda: run.inspect(beside=slow), "has env.action_repeat = 2"),
+        (lambda: run.inspect(beside=moved), "has env.random_start = 1"),
         (lambda: run.inspect(beside=make("sac"), beside_run=4), "run = 4 is out of range"),
         (lambda: run.inspect(steps=2).save(3), "path must be a path"),
     ):

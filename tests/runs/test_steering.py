@@ -17,6 +17,7 @@ from rich.console import Console
 import moca
 from moca.config import ConfigError
 from moca.drivers import make_trainer
+from moca.envs.gymnasium import Gymnasium
 from moca.files import DiskError
 from moca.runs import checkpoint, launch, policies, saving
 from moca.runs.callbacks import as_callback, stops
@@ -25,6 +26,7 @@ from moca.runs.directory import LOGS, RunDirectory
 from moca.runs.interrupts import InterruptedRun
 from moca.runs.learned import by_path
 from tests import probes
+from tests.envs import hosted
 
 pytestmark = pytest.mark.usefixtures("programs_made_once")
 
@@ -766,3 +768,49 @@ def test_a_callback_may_ask_the_run_and_is_answered_by_the_present_policies(tmp_
         np.testing.assert_array_equal(run.predict(np.ones(2)), asked[60][0])
         assert run.evaluate(2) == asked[60][1]
         assert run.export(tmp_path / "last.npz").step == 60
+
+
+def test_a_callback_may_ask_a_run_in_an_environment_on_the_host(tmp_path):
+    asked = []
+
+    def ask(training):
+        assert training.run.policy_steps == [training.step] * 2
+        asked.append((training.run.predict(np.ones(2)), training.run.evaluate(1)))
+        assert training.run.evaluate_learners(training.learners, 1) == asked[-1][1]
+
+    trained = moca.train(config(2, env__name="own:Walk"), tmp_path / "run", env=Gymnasium(hosted.Walk), callback=ask)
+    assert len(asked) == 2
+    np.testing.assert_array_equal(trained.predict(np.ones(2)), asked[1][0])
+    assert trained.evaluate(1) == asked[1][1]
+
+
+def test_a_run_that_a_callback_holds_lets_go_of_a_trainer_that_did_not_begin(copy):
+    held = []
+
+    class Failing(moca.Callback):
+        def start(self, run):
+            held.append((run, run.policy_steps))
+            raise RuntimeError("not today")
+
+    with pytest.raises(RuntimeError, match="not today"):
+        moca.resume(copy, steps=4 * LENGTH, env=probes.Drift(), callback=Failing())
+    ((run, steps),) = held
+    assert steps == [3 * LENGTH] * 2
+    assert run.__dict__["_trainer"] is None
+    assert len(run.evaluate(2)) == 2
+
+
+def test_at_the_start_of_a_stopped_run_steps_are_those_of_the_policies_that_answer(tmp_path):
+    """Which are of an older checkpoint, if the newest is damaged."""
+    told, path, env = [], tmp_path / "run", probes.Drift()
+
+    class Telling(moca.Callback):
+        def start(self, run):
+            told.append((run.policy_steps, policies.found(run, run._like).steps))
+
+    stop = lambda training: training.step < 40  # noqa: E731
+    moca.train(config(4), path, env=env, callback=stop, checkpoint_every=0.0)
+    newest = max((path / "checkpoints").glob(f"*{SUFFIX}"))
+    newest.write_bytes(newest.read_bytes()[:100])
+    moca.resume(path, env=env, callback=Telling())
+    assert told == [([20, 20], [20, 20])]

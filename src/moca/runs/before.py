@@ -1,5 +1,6 @@
 """Checks before a run begins or is resumed, before anything is written; a dry run does the same."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +12,7 @@ from moca.envs.check import refuse_broken
 from moca.envs.environment import Environment, Spaces
 from moca.envs.host import HostEnvironment
 from moca.envs.named import found
-from moca.envs.trust import import_trusted, resuming
+from moca.envs.trust import import_trusted, resuming, search_path
 from moca.names import GYMNASIUM, OWN
 from moca.runs import lock, refuse_foreign, starting
 from moca.runs.callbacks import as_callback, refuse_other_scores
@@ -103,16 +104,21 @@ def _refuse_partial(config: Config, env: Spaces | None) -> None:
         refuse_partial(config)
 
 
-def advice(cause: str, env: Spaces, name: str, steps: int) -> str:
+def advice(cause: str, env: Spaces, config: Config) -> str:
     """Returns how to look for the cause of a divergence in an environment on the host, or nothing.
 
     Args:
         cause: One of `moca.divergence.CAUSES`.
         env: The environment.
-        name: Its name in the config.
-        steps: The length of its episodes.
+        config: The settings of the run.
     """
+    name, steps = config.env.name, config.env.episode_length
     if cause != CAUSES[1] or not isinstance(env, HostEnvironment) or not may_be_on_host(name):
         return ""
-    command = f"moca check {name.removeprefix(GYMNASIUM)} --steps {steps}"
-    return f"; {f'moca.check_env(env, steps={steps})' if name.startswith(OWN) else command} may say why"
+    changed = {"env.flatten": config.env.flatten, "sensor.gaps": config.sensor.gaps}
+    needed = [setting for setting, on in changed.items() if on]
+    if name.startswith(OWN):
+        options = "".join(f", {setting.partition('.')[2]}=True" for setting in needed)
+        return f"; moca.check_env(env, steps={steps}{options}) may say why"
+    asked = f"moca check {shlex.quote(name.removeprefix(GYMNASIUM))} --steps {steps}"
+    return f"; {' '.join([*search_path(name), asked, *(f'--set {setting}=true' for setting in needed)])} may say why"

@@ -15,6 +15,7 @@ from moca.runs.options import (
     PRESET,
     add_run_options,
     make_config,
+    note_unused,
     refuse_contradictions,
     refuse_other_out,
     run_directory,
@@ -175,6 +176,7 @@ def _sweep(arguments: argparse.Namespace) -> None:
         raise ConfigError("nothing to sweep: give --grid NAME=A,B,… or --random NAME=LOW:HIGH")
     random_points = sweep.draws(ranges, arguments.samples, config.seed) if ranges else [{}]
     points = sweep.points(config, [{**point, **extra} for point in sweep.grid(axes) for extra in random_points])
+    note_unused(config, [*axes, *ranges])
     _launch(arguments, config, out, points)
 
 

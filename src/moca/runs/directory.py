@@ -24,7 +24,7 @@ from moca.drivers import Report
 from moca.received import read_json, read_rows
 from moca.runs import ENDED, OVER, STATES, learned, lock, origin
 from moca.runs.clash import clash
-from moca.runs.shapes import fault_in_meta, is_row
+from moca.runs.shapes import fault_in_meta, is_lost, is_row
 
 LOGS = ("metrics.jsonl", "timing.jsonl")
 ROOM = 256  # smallest size of status.json in bytes, so that it can be overwritten on a full disk
@@ -199,6 +199,9 @@ class RunDirectory:
         step = status.get("step")
         if status.get("state") not in STATES or not isinstance(step, int) or step < 0:
             raise ConfigError(f"{self.path / 'status.json'} does not contain a valid state and step: remove it")
+        lost = status.get("diverged", [])
+        if not isinstance(lost, list) or not all(map(is_lost, lost)):
+            raise ConfigError(f"{self.path / 'status.json'} does not list the diverged runs: remove it")
         return status
 
     def lengths(self) -> dict[str, int]:

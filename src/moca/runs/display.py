@@ -15,6 +15,7 @@ from moca import figures, looks
 from moca.arguments import duration
 from moca.config import Config
 from moca.drivers import Report
+from moca.evaluation import SCORES
 from moca.names import OWN
 from moca.runs.notebook import Bar, in_notebook
 from moca.sweep import label
@@ -128,7 +129,7 @@ def score_lines(rows: Sequence[Mapping[str, Any]], lost: Sequence[Mapping[str, A
     omitted = set() if noise_matters(scored) else {"return_noise_free"}
     lines = []
     for row in rows:
-        shown = row if has_return(row) else {name: row[name] for name in list(row)[: list(row).index("return_mean")]}
+        shown = row if has_return(row) else {name: value for name, value in row.items() if name not in SCORES}
         told = ", ".join(f"{name} {value:g}" for name, value in shown.items() if value == value and name not in omitted)
         if not has_return(row):
             known = [each for each in lost if all(each.get(name) == value for name, value in shown.items())]

@@ -226,7 +226,11 @@ def _follow(
     display = Display(console, config.steps, runs, trainer.step, config.warmup)
     state, all_diverged, training = "failed", False, None
     policies.renew(run, trainer)
-    stopped = stops(callback.start(run))
+    try:
+        stopped = stops(callback.start(run))
+    except BaseException:
+        policies.renew(run, None)
+        raise
     try:
         with directory.writing():
             purge = trainer.step + 1 if trainer.step else None
@@ -270,13 +274,14 @@ def _follow(
         policies.renew(run, None)
         diverged = _diverged(directory)
         directory.write_status(state, trainer.step, diverged)
-    _conclude(run, console, f"{request.name}", state, trainer.step, diverged, callback)
+    _conclude(trainer, run, console, f"{request.name}", state, diverged, callback)
 
 
 def _conclude(
-    run: Run, console: Console, signal: str, state: str, step: int, diverged: list[dict[str, Any]], callback: Callback
+    trainer: Trainer, run: Run, console: Console, signal: str, state: str, diverged: list[Any], callback: Callback
 ) -> None:
     """Prints how training ended; raises if it was interrupted or diverged."""
+    step = trainer.step
     for lost in diverged:
         console.print(
             f"seed {lost['seed']} diverged in the episode that ended at step {lost['step']:,}: {lost['cause']}"
@@ -289,14 +294,13 @@ def _conclude(
     if state == "interrupted":
         raise interrupts.InterruptedRun(f"stopped by {signal} at step {step:,}; resume with: {_again(run, callback)}")
     if state == "diverged":
-        last, env = diverged[-1], run.config.env
-        seed = f"(seed {last['seed']})"
+        last, seed = diverged[-1], f"(seed {diverged[-1]['seed']})"
         which = (
             f"every run diverged, the last one {seed}" if len(run.directory.runs) > 1 else f"the run {seed} diverged"
         )
         raise interrupts.DivergedRun(
             f"{which} by step {last['step']:,}: {last['cause']}; what was learned before "
-            f"is in {run.path}{before.advice(last['cause'], run.environment, env.name, env.episode_length)}"
+            f"is in {run.path}{before.advice(last['cause'], trainer.env, run.config)}"
         )
 
 

@@ -3,7 +3,7 @@
 import argparse
 import itertools
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -115,9 +115,14 @@ def make_config(arguments: argparse.Namespace) -> Config:
     if arguments.trust or "env.name" in given_options(arguments):
         import_module_of(str(env))
     config = presets.build(preset, env, settings, _found(arguments, preset, env, settings))
-    if idle := unused(config, given_options(arguments)):
-        print(f"note: {config.agent} does not use {' and '.join(idle)}", file=sys.stderr)
+    note_unused(config, given_options(arguments))
     return config
+
+
+def note_unused(config: Config, names: Iterable[str]) -> None:
+    """Prints which of these settings the agent does not use."""
+    if idle := unused(config, names):
+        print(f"note: {config.agent} does not use {' and '.join(idle)}", file=sys.stderr)
 
 
 def _found(arguments: argparse.Namespace, preset: str, env: Any, settings: dict[str, Any]) -> dict[str, Any]:

@@ -226,7 +226,8 @@ class Run:
     @property
     def policy_steps(self) -> list[int]:
         """The environment steps behind each run's policy; until the run ends, of a checkpoint."""
-        if self.which == LAST and self.directory.ended and "_policies" not in self.__dict__:
+        known = "_policies" in self.__dict__ or self.__dict__.get("_trainer") is not None  # that of a run in training
+        if self.which == LAST and self.directory.ended and not known:
             return policies.steps_at_end(self.directory)
         return self._policies.steps
 

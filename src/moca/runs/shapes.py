@@ -32,6 +32,17 @@ def fault_in_meta(meta: Mapping[str, Any]) -> str:
     return ""
 
 
+def is_lost(entry: Any) -> bool:
+    """Returns True for a valid entry of `diverged` in status.json: run, step and cause."""
+    if not isinstance(entry, dict) or type(entry.get("step")) is not int:
+        return False
+    return (
+        isinstance(why := entry.get("cause"), str)
+        and why.isprintable()
+        and is_run({name: value for name, value in entry.items() if name != "cause"})
+    )
+
+
 def is_number(value: Any) -> bool:
     """Returns True for a number that fits a float."""
     return (type(value) is float and math.isfinite(value)) or (type(value) is int and abs(value) < 2**53)

@@ -5,7 +5,7 @@ seed after each episode.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -59,10 +59,14 @@ def check_quickly(env: HostEnvironment, found: Findings, steps: int = 0) -> None
     if played := _find_faults(env, sequences, 0, found, deadline):
         _repeatable(env, sequences, 0, played, found)
         if steps > STEPS and time.monotonic() < deadline:
-            longer = action_sequences(env, steps, np.random.default_rng(0))
-            actions = longer.sequences[longer.names.index(UNIFORM)]
             with suppress(_Broken):
-                _play(env, actions, 0, f"with actions {UNIFORM}", found, deadline)
+                _play(env, _drawn(env, steps), 0, f"with actions {UNIFORM}", found, deadline)
+
+
+def _drawn(env: HostEnvironment, steps: int) -> Iterator[np.ndarray]:
+    """Yields the actions drawn uniformly, as in `action_sequences`, without holding them all."""
+    rng, low, high = np.random.default_rng(0), np.array(env.action_low), np.array(env.action_high)
+    return (rng.uniform(low, high).astype(np.float32) for _ in range(steps))
 
 
 def _find_faults(
@@ -143,7 +147,7 @@ def _close(env: Any) -> None:
 
 
 def _play(
-    env: HostEnvironment, actions: np.ndarray, seed: int, how: str, found: Findings, deadline: float = np.inf
+    env: HostEnvironment, actions: Iterable[np.ndarray], seed: int, how: str, found: Findings, deadline: float = np.inf
 ) -> _Played:
     """Returns the outcome of a sequence of actions; raises `_Broken` at a fault."""
     one: Any = env.single()

@@ -132,12 +132,14 @@ def inspect(
 
 
 def _refuse_stranger(run: "Run", beside: Any) -> None:
-    """Raises unless `beside` is a run in the same environment."""
+    """Raises unless `beside` is a run in the same environment, whose episodes start alike."""
     if not isinstance(beside, type(run)):
         raise ConfigError(f"beside = {shown(beside)} must be a run, as moca.load returns it")
     for name, ours, theirs in (
         ("env.name", run.config.env.name, beside.config.env.name),
         ("env.action_repeat", run.config.env.action_repeat, beside.config.env.action_repeat),
+        ("env.physics", run.config.env.physics, beside.config.env.physics),
+        ("env.random_start", run.config.env.random_start, beside.config.env.random_start),
     ):
         if ours != theirs:
             raise ConfigError(f"beside: {beside.path} has {name} = {theirs}, {run.path} has {ours}: they must be equal")

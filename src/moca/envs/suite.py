@@ -44,7 +44,8 @@ class SuiteTask:
         begin: Returns beginnings, from seeds and the most steps of a random start.
         settle: Returns the quantities that a reset sets after its physics, and first observations,
             from keys and rows.
-        judge: Returns observations and rewards after a step, from actions and rows.
+        judge: Returns observations and rewards after a step, from actions and rows; NaN if any
+            quantity in a row is, since a reward of comparisons would not show it.
     """
 
     def __init__(self, name: str) -> None:
@@ -68,7 +69,7 @@ class SuiteTask:
         self.fields, self.settling = tuple(self._shapes), physics.settling
         self.begin = on_cpu(jax.vmap(self._begin, (0, None)))
         self.settle = on_cpu(jax.vmap(self._settle))
-        self.judge = on_cpu(jax.vmap(lambda action, row: _after(self.env, self._given(row), action)))
+        self.judge = on_cpu(jax.vmap(self._judge))
 
     def _begin(self, seed: UInt32[Array, ""], most: Int[Array, ""]) -> Beginning:
         key = jax.random.key(seed)
@@ -81,6 +82,13 @@ class SuiteTask:
     def _settle(self, key: Key[Array, ""], row: Float[Array, "row"]) -> tuple[dict[str, Array], Float[Array, "obs"]]:
         state = _Physics(self._given(row)).within(self.env.reset)(key)
         return jax.tree.map(jnp.asarray, state.data.changed), vector(state.obs)
+
+    def _judge(
+        self, action: Float[Array, "act"], row: Float[Array, "row"]
+    ) -> tuple[Float[Array, "obs"], Float[Array, ""]]:
+        missing = jnp.isnan(row).any()
+        found = _after(self.env, self._given(row), action)
+        return jax.tree.map(lambda values: jnp.where(missing, jnp.nan, values), found)
 
     def _given(self, row: Float[Array, "row"]) -> Given:
         """Returns the quantities in a row by name."""

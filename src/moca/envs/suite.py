@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key, UInt32
 
+from moca.config import ConfigError
 from moca.devices import on_cpu
 from moca.envs.environment import Described, bounds_of, drawn_start, vector
 from moca.envs.playground import LOADING, load
@@ -56,14 +57,22 @@ class SuiteTask:
         data, self._shapes = mujoco.MjData(self.env.mj_model), dict[str, tuple[int, ...]]()
 
         def noted(name: str) -> Array:
+            if not isinstance(getattr(data, name), np.ndarray):  # its copy would never change
+                raise TypeError(f"{name} of the physics is not an array")
             found = jnp.asarray(quantity(data, name), jnp.float32)
             self._shapes[name] = found.shape
             return found
 
         actions = np.asarray(self.env.mj_model.actuator_ctrlrange)
         physics = _Physics(noted)
-        jax.eval_shape(lambda key: physics.within(self.env.reset)(key).obs, jax.random.key(0))
-        size = jax.eval_shape(lambda action: _after(self.env, noted, action)[0], actions[:, 0]).shape[0]
+        try:
+            jax.eval_shape(lambda key: physics.within(self.env.reset)(key).obs, jax.random.key(0))
+            size = jax.eval_shape(lambda action: _after(self.env, noted, action)[0], actions[:, 0]).shape[0]
+        except Exception as error:  # code of Playground's, which may be of another release
+            raise ConfigError(
+                f"env.physics = mujoco does not fit {name} of this release of Playground "
+                f"({type(error).__name__}: {error}): leave it out"
+            ) from error
         low, high = bounds_of(actions[:, 0], actions[:, 1], (len(actions),), name)
         self.facts = Described(observation_size=size, action_low=low, action_high=high, terminates=False)
         self.fields, self.settling = tuple(self._shapes), physics.settling

@@ -9,7 +9,7 @@ import moca
 from moca import presets
 from moca.config import Config, ConfigError, override
 from moca.drivers import HostTrainer, make_env, make_trainer
-from moca.envs import mujoco
+from moca.envs import mujoco, suite
 from moca.envs.defaults import RANDOM_START, defaults, measured
 from moca.envs.environment import drawn_start
 from moca.envs.mujoco import MuJoCo
@@ -156,9 +156,8 @@ def test_ranges_and_a_random_start_are_measured_here_too():
 
 
 @pytest.mark.parametrize("name", ["CartpoleSwingup", "BallInCup"])
-def test_diverged_physics_is_missing_until_the_reset(name, tmp_path, monkeypatch):
+def test_diverged_physics_is_missing_until_the_reset(name):
     """Also where the reward is a comparison, which NaN does not pass."""
-    monkeypatch.chdir(tmp_path)  # where MuJoCo would write a log
     env = MuJoCo(name)
     vector, actions = env.vector(2), drawn(env, 3, 2)
     first = vector.reset([1, 2])
@@ -172,10 +171,36 @@ def test_diverged_physics_is_missing_until_the_reset(name, tmp_path, monkeypatch
     assert np.isfinite(vector.step(actions[0]).observation).all()
 
 
+def test_mujoco_is_silent_on_several_threads_and_still_counts(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)  # where it would write a log
+    monkeypatch.setattr(mujoco, "SHARE", 1e-9)
+    monkeypatch.setattr(mujoco, "cores", lambda: 4)
+    env = MuJoCo("CartpoleSwingup")
+    vector, actions = env.vector(12), drawn(env, 2, 12)
+    for _ in range(20):
+        vector.reset(range(12))
+        for data in vector._datas[::2]:
+            data.qvel = 1e12
+        for action in actions:
+            assert np.isnan(vector.step(action).reward).tolist() == [True, False] * 6
+    assert capfd.readouterr() == ("", "")
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("name", ["PandaPickCube", "gymnasium:Pendulum-v1", "own:Mine"])
 def test_it_is_for_tasks_of_the_suite(name):
     with pytest.raises(ConfigError, match=rf"env\.physics = mujoco is for Playground's tasks .* env\.name = {name} is"):
         override(Config(), {"agent": "sac", "env.name": name, "env.physics": MUJOCO})
+
+
+@pytest.mark.parametrize(
+    ("read", "because"), [(lambda data: data.time, "time of the physics is not an array"), (lambda data: {}["a"], "'a'")]
+)
+def test_a_task_that_playground_writes_otherwise_is_refused(monkeypatch, read, because):
+    inner = Playground("CartpoleSwingup").env
+    monkeypatch.setattr(type(inner), "_get_obs", lambda self, data, info: read(data))
+    with pytest.raises(ConfigError, match=rf"env.physics = mujoco does not fit CartpoleSwingup .*{because}"):
+        suite.SuiteTask("CartpoleSwingup")
 
 
 TASK = {"env__name": "CartpoleBalance", "env__physics": MUJOCO, "env__action_repeat": 2, "sac__width": 8}

@@ -79,6 +79,8 @@ class MuJoCoVector:
         import mujoco  # after Playground, for which it is told how to render
 
         self._env, self._mujoco, self._task, self._model = env, mujoco, env.task, env.env.mj_model
+        if mujoco.get_mju_user_warning() is None:  # it would print, and write MUJOCO_LOG.TXT where the user works
+            mujoco.set_mju_user_warning(lambda text: None)  # its counts, which are read below, go on
         self._repeats = np.full(count, repeat)
         self._datas = [mujoco.MjData(self._model) for _ in range(count)]
         self._read = [[quantity(data, name) for name in self._task.fields] for data in self._datas]

@@ -191,6 +191,11 @@ def test_mujoco_is_silent_on_several_threads_and_still_counts(tmp_path, monkeypa
 def test_it_is_for_tasks_of_the_suite(name):
     with pytest.raises(ConfigError, match=rf"env\.physics = mujoco is for Playground's tasks .* env\.name = {name} is"):
         override(Config(), {"agent": "sac", "env.name": name, "env.physics": MUJOCO})
+    for read in (moca.check_env, defaults):
+        with pytest.raises(ConfigError, match=rf"env\.physics = mujoco is for .* env\.name = {name} is"):
+            read(name, physics=MUJOCO)
+        with pytest.raises(ConfigError, match=r"env\.physics = 'mjc' is unknown.* Allowed: mjx, mujoco"):
+            read(name, physics="mjc")
 
 
 @pytest.mark.parametrize(

@@ -406,7 +406,7 @@ class Hidden(Cart):
         (Doubled, "observation-dtype", "as float64, but observation_space has float32"),
         (Vast, "scale", "dimension 1 of the observation reaches"),
         (Deaf, "ignores-action", "step() ignores the action"),
-        (Same, "same-start", "the same observation for every seed"),
+        (Same, "same-start", "or for Playground's tasks set env.random_start"),
         (Chance, "ignores-seed", "two resets with seed=0 differ: observation[0] is"),
         (Goes, "unrepeatable", "before and after an episode: observation[0]"),
         (Hidden, "unrepeatable", "give different results at step 1: observation["),

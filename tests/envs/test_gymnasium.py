@@ -27,7 +27,7 @@ from moca.agents import make_agent
 from moca.cli import main
 from moca.config import Config, ConfigError, flatten, override, registry
 from moca.devices import compiled
-from moca.drivers import HostTrainer, ScanTrainer, Schedule, make_trainer
+from moca.drivers import HostTrainer, ScanTrainer, Schedule, make_env, make_trainer
 from moca.envs.defaults import defaults
 from moca.envs.gymnasium import Gymnasium
 from moca.envs.named import named
@@ -410,6 +410,18 @@ def test_actions_that_are_repeated_are_announced_on_the_host():
     first, *_ = launch._reconciled(given, Gymnasium(hosted.Linear))
     assert first == "every action is repeated for 2 steps (env.action_repeat = 2)"
     assert not list(launch._reconciled(given, probes.Drift()))
+
+
+def test_what_hides_or_adds_dimensions_keeps_the_facts():
+    inner = Gymnasium("Pendulum-v1", flatten=True)
+    around = make_env(
+        override(config(), {"sensor.observed": [0, 1], "sensor.history": 1, "sensor.scales": [1, 1]}), inner
+    )
+    for env in (inner, around.inner, around):
+        assert (env.name, env.title, env.limit) == ("gymnasium:Pendulum-v1", "Pendulum-v1", 200)
+        assert (env.flatten, env.physics) == (True, "mjx")
+    given = override(config(), {"env.name": inner.name, "env.episode_length": 200, "env.action_repeat": 1})
+    assert not any("time limit" in said for said in launch._reconciled(given, around))
 
 
 def test_a_length_that_no_environment_declares_is_announced():

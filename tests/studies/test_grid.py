@@ -9,6 +9,7 @@ import pytest
 from moca import presets
 from moca.cli import main
 from moca.config import ConfigError, from_json, override
+from moca.envs.defaults import measured
 from moca.studies import display, grid, look, results
 from moca.studies.grid import Block, Grid
 
@@ -156,6 +157,18 @@ def test_tasks_that_nobody_tuned_are_looked_at_once(tmp_path, monkeypatch):
     look.complete(grid.find("cartpole"), tmp_path / "none")
     look.complete(grid.narrowed(grid.find("further"), settings=RANGES | {"env.random_start": 0}), tmp_path / "none")
     assert asked == []
+
+
+def test_a_start_that_varies_is_looked_for_once(tmp_path, monkeypatch):
+    """SAC needs nothing else of an environment."""
+    asked = []
+    monkeypatch.setattr(look, "_look", lambda *which: asked.append(which) or measured(*which))
+    plan = Grid("mine", (Block("CartpoleSwingup", ("sac",), ("0",), 4000, {"env.physics": "mujoco"}),), ("told",), 0, 1)
+    whole = look.complete(plan, tmp_path)
+    assert whole.blocks[0].found == {"env.random_start": 0}
+    (tmp_path / "study.json").write_text(grid.to_json(whole))
+    assert look.complete(plan, tmp_path) == whole
+    assert len(asked) == 1
 
 
 def test_a_dry_run_compiles_no_physics_and_plans_the_same(tmp_path, monkeypatch):

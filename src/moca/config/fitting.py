@@ -54,12 +54,16 @@ def _counts_fit(config: "Config") -> None:
 
 
 def _physics_fits(config: "Config") -> None:
-    env = config.env
-    if env.physics != MJX and env.name not in SUITE:
-        kind = "another of Playground's" if env.name in PLAYGROUND else "none of Playground's"
+    refuse_physics(config.env.name, config.env.physics)
+
+
+def refuse_physics(name: str, physics: str) -> None:
+    """Raises if the environment of that name cannot have those physics."""
+    if physics != MJX and name not in SUITE:
+        kind = "another of Playground's" if name in PLAYGROUND else "none of Playground's"
         raise ConfigError(
-            f"env.physics = {env.physics} is for Playground's tasks of the DeepMind control suite, such as WalkerWalk, "
-            f"and env.name = {env.name} is {kind}: leave out env.physics"
+            f"env.physics = {physics} is for Playground's tasks of the DeepMind control suite, such as WalkerWalk, "
+            f"and env.name = {name} is {kind}: leave out env.physics"
         )
 
 

@@ -76,9 +76,10 @@ class Schedule(NamedTuple):
 def make_env(config: Config, env: Spaces | None = None) -> Spaces:
     """Returns the config's environment, or `env` if given, as the agent sees it.
 
-    With the mask, random starts, repeat and history applied.
+    With random starts, the mask, the repeat and the history applied, in that order.
 
-    For an environment on the host, the repeat is applied when its vector is created.
+    For an environment on the host, the repeat is applied when its vector is created, and MuJoCo
+    takes the steps of a random start itself.
     """
     sensor = config.sensor
     whole: Any = env or configured(config.env)

@@ -64,7 +64,8 @@ def measured(
     spaces = env if isinstance(env, Spaces) else named(str(env), how["flatten"], how["physics"])
     if rollout:
         before(how)
-    found = defaults(spaces, **how) if rollout else random_start(spaces) if lacking else {}
+    # Also that a random start is not needed: a study does not look again for what it has found.
+    found = defaults(spaces, **how) if rollout else {presets.START: 0} | random_start(spaces) if lacking else {}
     found |= _time_limit(spaces, measure=not rollout, gaps=how["gaps"]) if limited else {}
     if isinstance(spaces, HostEnvironment) and not spaces.limit and "env.episode_length" in found:
         _lengths[spaces.title] = found["env.episode_length"]
@@ -215,7 +216,8 @@ def random_start(env: Spaces, seed: int = 0) -> dict[str, Any]:
     if isinstance(env, HostEnvironment):
         return _random_start(env, env.vector(EPISODES).reset(range(seed, seed + EPISODES)))
     keys = jax.random.split(jax.random.key(seed), EPISODES)
-    return _random_start(env, jax.device_get(jax.jit(jax.vmap(cast(Environment, env).reset))(keys)[1]))
+    reset = jax.jit(jax.vmap(cast(Environment, env).reset), compiler_options=for_one_call())
+    return _random_start(env, jax.device_get(reset(keys)[1]))
 
 
 def _random_start(env: Spaces, firsts: Float[np.ndarray, "n obs"]) -> dict[str, Any]:

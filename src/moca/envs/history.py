@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
 from moca.envs.environment import Environment, Spaces, Step, Wrapper
-from moca.envs.host import HostEnvironment, Outcome, Vector
+from moca.envs.host import HostEnvironment, HostWrapper, Outcome, Vector
 
 
 class History(NamedTuple):
@@ -107,15 +107,14 @@ class WithHistory(Wrapper, Environment):
         return (inner, after), step._replace(observation=after)
 
 
-class HistoryHost(Wrapper, HostEnvironment):
+class HistoryHost(HostWrapper):
     """The same for an environment on the host."""
 
     layout: History = eqx.field(static=True)
-    name: str | None = eqx.field(static=True)
 
     def __init__(self, inner: HostEnvironment, layout: History) -> None:
         super().__init__(inner, layout.state_size)
-        self.layout, self.name = layout, inner.name
+        self.layout = layout
 
     @property
     def history(self) -> History:

@@ -8,7 +8,7 @@ import equinox as eqx
 import numpy as np
 
 from moca.config import ConfigError
-from moca.envs.environment import Spaces
+from moca.envs.environment import Spaces, Wrapper
 from moca.names import MJX
 
 
@@ -75,3 +75,29 @@ class HostEnvironment(Spaces):
     def single(self) -> Any:
         """Returns one environment with Gymnasium's `reset` and `step` for checks, or None."""
         return None
+
+
+class HostWrapper(Wrapper, HostEnvironment):
+    """An environment on the host around another one, which sets all but the observations."""
+
+    name: str | None = eqx.field(static=True)
+
+    def __init__(self, inner: HostEnvironment, observation_size: int) -> None:
+        super().__init__(inner, observation_size)
+        self.name = inner.name
+
+    @property
+    def title(self) -> str:
+        return self.inner.title
+
+    @property
+    def flatten(self) -> bool:
+        return self.inner.flatten
+
+    @property
+    def physics(self) -> str:
+        return self.inner.physics
+
+    @property
+    def limit(self) -> int | None:
+        return self.inner.limit

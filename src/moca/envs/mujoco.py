@@ -70,14 +70,17 @@ class MuJoCoVector:
     """Many episodes of a task, each with its own data of MuJoCo.
 
     An episode depends on its seed and actions alone, not on other episodes or the number of
-    threads. MuJoCo resets a simulation that diverges; here its observations and rewards are NaN
-    until the reset.
+    threads, up to rounding: programs for different numbers of episodes may round differently.
+    MuJoCo resets a simulation that diverges; here its observations and rewards are NaN until the
+    reset.
     """
 
     def __init__(self, env: MuJoCo, count: int, repeat: int) -> None:
         import mujoco  # after Playground, for which it is told how to render
 
         self._env, self._mujoco, self._task, self._model = env, mujoco, env.task, env.env.mj_model
+        if mujoco.get_mju_user_warning() is None:  # it would print, and write MUJOCO_LOG.TXT where the user works
+            mujoco.set_mju_user_warning(lambda text: None)  # its counts, which are read below, go on
         self._repeats = np.full(count, repeat)
         self._datas = [mujoco.MjData(self._model) for _ in range(count)]
         self._read = [[quantity(data, name) for name in self._task.fields] for data in self._datas]
@@ -90,7 +93,7 @@ class MuJoCoVector:
         """Starts all episodes and returns the first observations."""
         begun = self._task.begin(np.array(seeds, np.uint32), np.int32(self._env.most))
         first = {name: np.asarray(values) for name, values in begun.state.items()}
-        rows = self._rows(1)
+        rows = self._rows(1)  # that of a random start replaces the first
         self._together(lambda number: self._begin(number, first, rows[0]))
         changed, observation = self._task.settle(begun.key, rows[0])
         for name, values in changed.items():
@@ -99,8 +102,8 @@ class MuJoCoVector:
         if not self._env.most:
             return np.asarray(observation)
         actions, steps = np.asarray(begun.action), np.asarray(begun.steps)
-        last = self._stepped(actions, steps)[steps - 1, np.arange(len(steps))]
-        return np.where(steps[:, None] > 0, self._task.judge(actions, last)[0], observation)
+        self._advance(actions, steps, rows)
+        return np.where(steps[:, None] > 0, self._task.judge(actions, rows[0])[0], observation)
 
     def step(self, actions: np.ndarray) -> Outcome:
         """Steps all episodes. NaN actions are replaced by zero, and MuJoCo clips actions.
@@ -108,7 +111,8 @@ class MuJoCoVector:
         Runs with NaN actions stop after the episode.
         """
         actions = np.nan_to_num(actions).reshape(len(self._datas), -1).astype(np.float32)
-        rows = self._stepped(actions, self._repeats)
+        rows = self._rows(self._repeats[0])
+        self._advance(actions, self._repeats, rows)
         repeated = np.tile(actions, (len(rows), 1))
         observations, rewards = self._task.judge(repeated, rows.reshape(len(repeated), -1))
         last, never = np.asarray(observations)[-len(actions) :], np.zeros(len(actions), bool)
@@ -121,19 +125,21 @@ class MuJoCoVector:
     def _rows(self, times: int) -> np.ndarray:
         return np.zeros((times, len(self._datas), sum(view.size for view in self._read[0])), np.float32)
 
-    def _stepped(self, actions: np.ndarray, steps: np.ndarray) -> np.ndarray:
-        """Returns rows after each of so many steps of every episode."""
-        rows = self._rows(max(steps))
+    def _advance(self, actions: np.ndarray, steps: np.ndarray, rows: np.ndarray) -> None:
+        """Takes so many steps in every episode, and writes a row after each of the last ones.
+
+        An episode without a step keeps its row.
+        """
 
         def advance(number: int) -> None:
             data = self._datas[number]
             data.ctrl = actions[number]
-            for row in rows[: steps[number], number]:
+            for left in reversed(range(steps[number])):
                 self._mujoco.mj_step(self._model, data, nstep=self._substeps)
-                self._keep(number, row)
+                if left < len(rows):
+                    self._keep(number, rows[-1 - left, number])
 
         self._together(advance)
-        return rows
 
     def _begin(self, number: int, first: dict[str, np.ndarray], rows: np.ndarray) -> None:
         """Begins one episode, and writes its row."""

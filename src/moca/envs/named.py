@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from moca.config import ENVS, ConfigError, EnvConfig, full_name, may_be_on_host, shown
+from moca.config import ENVS, ConfigError, EnvConfig, checked, full_name, may_be_on_host, refuse_physics, shown
 from moca.envs.environment import Spaces
 from moca.envs.mujoco import MuJoCo
 from moca.envs.playground import Playground
@@ -23,6 +23,7 @@ def named(name: str, flatten: bool = False, physics: str = MJX) -> Spaces:
         physics: What simulates Playground's tasks, as `env.physics`.
     """
     name = full_name(name)
+    refuse_physics(name, checked({"env.physics": physics})["env.physics"])
     if name.startswith(GYMNASIUM):
         refuse_untrusted(name)
         module, _, last = name.removeprefix(GYMNASIUM).rpartition(":")

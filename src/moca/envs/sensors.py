@@ -24,7 +24,7 @@ from jaxtyping import Array, Float, Int, Key
 from moca.config import Config, ConfigError, is_off
 from moca.envs.environment import Environment, Level, Noise, Spaces, Step, Wrapper, each, make_noise
 from moca.envs.history import History
-from moca.envs.host import HostEnvironment, Outcome, Vector
+from moca.envs.host import HostEnvironment, HostWrapper, Outcome, Vector
 
 OWN_DRAWS = 0x5E45  # folded into a key whose other uses are splits into a few keys
 
@@ -192,15 +192,14 @@ class Masked(Wrapper, Environment):
         return state, step._replace(observation=step.observation[np.array(self.dimensions)])
 
 
-class MaskedHost(Wrapper, HostEnvironment):
+class MaskedHost(HostWrapper):
     """Hides dimensions of an environment on the host."""
 
     dimensions: tuple[int, ...] = eqx.field(static=True)
-    name: str | None = eqx.field(static=True)
 
     def __init__(self, inner: HostEnvironment, dimensions: tuple[int, ...]) -> None:
         super().__init__(inner, _count(inner, dimensions))
-        self.dimensions, self.name = dimensions, inner.name
+        self.dimensions = dimensions
 
     def vector(self, count: int, repeat: int = 1) -> "MaskedVector":
         return MaskedVector(self.inner.vector(count, repeat), self.dimensions)

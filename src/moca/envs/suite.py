@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key, UInt32
 
+from moca.config import ConfigError
 from moca.devices import on_cpu
 from moca.envs.environment import Described, bounds_of, drawn_start, vector
 from moca.envs.playground import LOADING, load
@@ -44,7 +45,8 @@ class SuiteTask:
         begin: Returns beginnings, from seeds and the most steps of a random start.
         settle: Returns the quantities that a reset sets after its physics, and first observations,
             from keys and rows.
-        judge: Returns observations and rewards after a step, from actions and rows.
+        judge: Returns observations and rewards after a step, from actions and rows; NaN if any
+            quantity in a row is, since a reward of comparisons would not show it.
     """
 
     def __init__(self, name: str) -> None:
@@ -55,20 +57,28 @@ class SuiteTask:
         data, self._shapes = mujoco.MjData(self.env.mj_model), dict[str, tuple[int, ...]]()
 
         def noted(name: str) -> Array:
+            if not isinstance(getattr(data, name), np.ndarray):  # its copy would never change
+                raise TypeError(f"{name} of the physics is not an array")
             found = jnp.asarray(quantity(data, name), jnp.float32)
             self._shapes[name] = found.shape
             return found
 
         actions = np.asarray(self.env.mj_model.actuator_ctrlrange)
         physics = _Physics(noted)
-        jax.eval_shape(lambda key: physics.within(self.env.reset)(key).obs, jax.random.key(0))
-        size = jax.eval_shape(lambda action: _after(self.env, noted, action)[0], actions[:, 0]).shape[0]
+        try:
+            jax.eval_shape(lambda key: physics.within(self.env.reset)(key).obs, jax.random.key(0))
+            size = jax.eval_shape(lambda action: _after(self.env, noted, action)[0], actions[:, 0]).shape[0]
+        except Exception as error:  # code of Playground's, which may be of another release
+            raise ConfigError(
+                f"env.physics = mujoco does not fit {name} of this release of Playground "
+                f"({type(error).__name__}: {error}): leave it out"
+            ) from error
         low, high = bounds_of(actions[:, 0], actions[:, 1], (len(actions),), name)
         self.facts = Described(observation_size=size, action_low=low, action_high=high, terminates=False)
         self.fields, self.settling = tuple(self._shapes), physics.settling
         self.begin = on_cpu(jax.vmap(self._begin, (0, None)))
         self.settle = on_cpu(jax.vmap(self._settle))
-        self.judge = on_cpu(jax.vmap(lambda action, row: _after(self.env, self._given(row), action)))
+        self.judge = on_cpu(jax.vmap(self._judge))
 
     def _begin(self, seed: UInt32[Array, ""], most: Int[Array, ""]) -> Beginning:
         key = jax.random.key(seed)
@@ -81,6 +91,13 @@ class SuiteTask:
     def _settle(self, key: Key[Array, ""], row: Float[Array, "row"]) -> tuple[dict[str, Array], Float[Array, "obs"]]:
         state = _Physics(self._given(row)).within(self.env.reset)(key)
         return jax.tree.map(jnp.asarray, state.data.changed), vector(state.obs)
+
+    def _judge(
+        self, action: Float[Array, "act"], row: Float[Array, "row"]
+    ) -> tuple[Float[Array, "obs"], Float[Array, ""]]:
+        missing = jnp.isnan(row).any()
+        found = _after(self.env, self._given(row), action)
+        return jax.tree.map(lambda values: jnp.where(missing, jnp.nan, values), found)
 
     def _given(self, row: Float[Array, "row"]) -> Given:
         """Returns the quantities in a row by name."""

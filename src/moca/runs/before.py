@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from moca import presets
 from moca.config import Config, ConfigError, may_be_on_host, override, refuse_partial
 from moca.devices import keep_compiled, use_all_cores
 from moca.divergence import CAUSES
@@ -43,6 +44,7 @@ def begin(
     refuse_foreign(out)
     if isinstance(env, HostEnvironment) and env.name:
         same = {"env.name": env.name, "env.flatten": env.flatten, "env.physics": env.physics}
+        same |= {presets.START: config.env.random_start or getattr(env, "most", 0)}
         config, env = override(config, same), None  # so that the directory is self-contained
     use_all_cores()  # before checks of the environment, or meta.json, start JAX
     keep_compiled()

@@ -103,4 +103,4 @@ def _look(preset: str, env: str, settings: Mapping[str, Any]) -> Mapping[str, An
     if done.returncode:
         *_, last = done.stderr.strip().splitlines() or [f"the rollout ended with code {done.returncode}"]
         raise ConfigError(f"env = {env}: {last}")
-    return json.loads(done.stdout.splitlines()[-1])
+    return json.loads([line for line in done.stdout.splitlines() if line.startswith("{")][-1])

@@ -83,7 +83,8 @@ ON_HOST = {
     "repeated nor resumed exactly",
     "unrepeatable": "draw from self.np_random, not from np.random or random, and set everything that changes in reset()"
     "; otherwise a run can be neither repeated nor resumed exactly",
-    "same-start": "draw the first state from self.np_random, unless a fixed start is intended",
+    "same-start": "draw the first state from self.np_random, or for Playground's tasks set env.random_start, unless a "
+    "fixed start is intended",
 }
 _EXPLAINED: list[tuple[Any, str, str]] = [
     (errors.TracerBoolConversionError, "python-branch", "branches in Python on a traced value"),

@@ -1,6 +1,7 @@
 """Every line of the table for those who come from other libraries is run."""
 
 import ast
+import json
 import re
 import shlex
 from pathlib import Path
@@ -132,3 +133,18 @@ def test_a_command_is_understood(line, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     main([*shlex.split(line)[1:], "--dry-run"])
     assert capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", [line for line in COMMANDS if not line.startswith("moca study")])
+def test_a_command_trains(line, capsys, tmp_path, monkeypatch):
+    """Studies are run in tests/studies."""
+    monkeypatch.chdir(tmp_path)
+    small = [f"--set={name}={json.dumps(value)}" for name, value in SMALL.items() if name != "train.horizon"]
+    name, *options = shlex.split(re.sub(r" --steps \d+", "", line))[1:]
+    main([name, *options, "--steps", "40", *small])
+    run = moca.load(capsys.readouterr().out.splitlines()[-1])
+    assert {row["step"] for row in run.rows} == {20, 40}
+    points = 2 if name == "sweep" else 1
+    assert len(run.rows) == 2 * points * run.config.seeds
+    assert np.isfinite(run.evaluate(episodes=1)[0]["return_mean"])

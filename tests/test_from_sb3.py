@@ -17,7 +17,7 @@ from moca import api, figures
 from moca.cli import main
 from moca.runs.callbacks import Training
 
-ROOT, SAVE = Path(__file__).parent.parent, figures.save
+ROOT, SAVE, BUILD = Path(__file__).parent.parent, figures.save, api.presets.build
 PAGE = (ROOT / "docs" / "from-sb3.md").read_text()
 ROWS = [
     [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
@@ -140,6 +140,7 @@ def test_a_command_is_understood(line, capsys, tmp_path, monkeypatch):
 def test_a_command_trains(line, capsys, tmp_path, monkeypatch):
     """Studies are run in tests/studies."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(api.presets, "build", BUILD)  # the session's may still be there
     small = [f"--set={name}={json.dumps(value)}" for name, value in SMALL.items() if name != "train.horizon"]
     name, *options = shlex.split(re.sub(r" --steps \d+", "", line))[1:]
     main([name, *options, "--steps", "40", *small])

@@ -75,7 +75,12 @@ def made(out: Path, drawn: Sequence[str]) -> dict[Path, Path]:
             "predictor": predictor(table),
         },
         "results/README.md": {"scores": scores(table)},
-        "docs/environments.md": {"further": scores(further), "dimension": dimension(), "suite": suite()},
+        "docs/environments.md": {
+            "further": scores(further),
+            "dimension": dimension(),
+            "suite": suite(),
+            "mujoco": mujoco(),
+        },
     }.items():
         text = (ROOT / name).read_text()
         for part, content in parts.items():
@@ -314,6 +319,17 @@ def suite() -> str:
             f"| {name} | {found['observations']}, {found['actions']} | {each:,.0f} | "
             f"{f'{took:.0f}' if took >= 1 else '< 1'} min | {found['compile_seconds']:.0f} s |"
         )
+    return "\n".join(lines) + "\n"
+
+
+def mujoco() -> str:
+    """Returns the table of its steps per second beside those of MJX: a row per task."""
+    folder = ROOT / "results" / "suite"
+    ours, theirs = (json.loads((folder / f"{name}.json").read_text())["tasks"] for name in ("mujoco", "environments"))
+    lines = ["| task | one episode | forty, together | MJX, forty on an H200, together |", "|---" * 4 + "|"]
+    for name, found in sorted(ours.items(), key=lambda item: -item[1]["40"]["steps_per_second"]):
+        counts = [*(found[runs]["steps_per_second"] for runs in ("1", "40")), theirs[name]["steps_per_second"]]
+        lines.append(f"| {name} | {' | '.join(f'{round(count, 2 - len(str(count))):,}' for count in counts)} |")
     return "\n".join(lines) + "\n"
 
 

@@ -5,7 +5,6 @@ from math import inf
 from typing import Any
 
 from moca.config import (
-    CONSTANT,
     NOISES,
     QUADRATIC_AGENTS,
     Config,
@@ -182,6 +181,8 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
 # moca.envs.defaults.
 _MEASURED = ("value.low", "value.high", "value.lengthscales", "noise.scales", "sensor.scales")
 START = "env.random_start"
+# Ranges of one dimension, with which all other settings can be checked before any are measured.
+_STAND_INS = dict(zip(_MEASURED, ((0.0,), (1.0,), (1.0,), (1.0,), ()), strict=True))
 
 
 def lacks(preset: str, env: str | None, settings: Mapping[str, Any]) -> frozenset[str]:
@@ -199,9 +200,8 @@ def lacks(preset: str, env: str | None, settings: Mapping[str, Any]) -> frozense
         wanted |= {START}
     if (env in ENVIRONMENTS and not history) or wanted <= set(settings):
         return frozenset()
-    rest = {name: value for name, value in settings.items() if name not in _MEASURED and name != "sensor.history"}
-    rest |= ({"agent": "sac"} if predicting else {}) | ({"noise.kind": CONSTANT} if scaled else {})
-    build(preset, env, rest)
+    rest = {name: value for name, value in settings.items() if name not in _MEASURED}
+    build(preset, env, rest | _STAND_INS)
     return frozenset(wanted - set(settings))
 
 

@@ -126,7 +126,7 @@ HOME = (
     "learns the noise the two end *equal* on Cartpole.",
     "**Not reproduced:** that the closed form beats sampling (on Pendulum four samples end *equal* to it, {few} points "
     "apart), and that the printed settings learn (on Cartpole MoCA ends at {printed} with them; doing nothing scores "
-    "{nothing}). [What of the paper holds](docs/replication.md) has every claim, and the rules, which were fixed "
+    "{nothing}). [Which claims hold](docs/replication.md) has every claim, and the rules, which were fixed "
     "before the runs.",
 )
 ANSWERS = (

@@ -169,7 +169,8 @@ def listed() -> str:
         cells += [f"{card['score']['min']:.1f}", f"{card['agent']}, `{card['preset']}`", f"{card['steps']:,}"]
         cells += [f"{cards.size(name) / 1000:.0f} kB", f"[film](films/{name}.mp4)" if has_film else ""]
         rows.append(f"| {' | '.join(cells)} |")
-        shown = f'<video src="films/{name}.mp4" controls muted loop preload="metadata" width="320"></video>\n\n'
+        film = f'src="films/{name}.mp4" aria-label="{name}, played by its policy"'
+        shown = f'<video {film} controls muted loop preload="metadata" width="320"></video>\n\n'
         details.append(
             f"### {name}\n\n{shown if has_film else ''}"
             f"Seed {card['seed']}, one of {card['seeds']} runs. Chosen {card['chosen']}. Version {card['version']}, "

@@ -51,7 +51,7 @@ def width(config: Config, belief: Belief) -> Float[Array, "obs"] | None:
 
 
 def features(config: Config, belief: Belief) -> Float[Array, "inputs"]:
-    """Returns what the agent acts on and V is a function of: the mean, and the width if asked."""
+    """Returns the input of policy and V: the belief's mean and, with `belief.width`, its width."""
     seen = width(config, belief)
     return belief.mean if seen is None else jnp.concatenate([belief.mean, seen])
 

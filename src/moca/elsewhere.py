@@ -1,4 +1,4 @@
-"""Arguments by their names in Stable-Baselines3, answered with what there is here."""
+"""Refuses arguments of Stable-Baselines3 with a sentence that says what to use here."""
 
 import functools
 from collections.abc import Callable

@@ -145,8 +145,8 @@ def _value_at(
 def inverse_variance(variances: Float[Array, "h n"], targets: Float[Array, "h n"]) -> Float[Array, "h n"]:
     """Returns weights over h that are proportional to 1 / variance and sum to one.
 
-    A variance below what rounding makes of the targets counts as that: where all are, weights are
-    equal. Ratios to the least variance cannot overflow.
+    A variance smaller than that of the targets' rounding errors is replaced by it, so weights are
+    equal where nothing varies. Ratios to the smallest variance cannot overflow.
     """
     limits = jnp.finfo(targets.dtype)
     rounding = jnp.square(float(limits.eps) * jnp.abs(targets).max(axis=0)) + float(limits.tiny)

@@ -146,5 +146,5 @@ def disagreement(
 
 
 def curiosity_left(config: Config, updates: Int[Array, ""]) -> Float[Array, ""]:
-    """Returns the weight of the disagreement as a reward: it falls to zero in half of training."""
+    """Returns the weight of the disagreement as a reward, which is zero after half of training."""
     return config.plan.curiosity * jnp.maximum(1 - 2 * share_done(config, updates), 0)

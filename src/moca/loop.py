@@ -263,7 +263,7 @@ def learn(
     draws: StepDraws,
     updates: Int[Array, ""] | int,
 ) -> tuple[LoopState, StepInfo]:
-    """Stores the transition [Alg. 1 l. 4], then makes so many updates, or none [Alg. 1 l. 5]."""
+    """Stores the transition [Alg. 1 l. 4], then makes `updates` updates [Alg. 1 l. 5]."""
     buffer = replay.add(state.replay, index, transition)
 
     def update(learner: Any, number: Int[Array, ""] | int) -> tuple[Any, Info]:

@@ -1,4 +1,4 @@
-"""XLA's log, which its environment variable sets before JAX is imported."""
+"""Hides XLA's log by an environment variable, which must be set before JAX is imported."""
 
 import os
 import sys

@@ -47,7 +47,7 @@ Replay = Float[Array, "capacity row"]
 
 
 class Layout(NamedTuple):
-    """The parts of a row: more with a filter, if samples are late, and if V sees the width."""
+    """The parts of a row. A filter, late samples and a V that sees the width add further parts."""
 
     observation: int  # sizes
     action: int

@@ -65,9 +65,10 @@ class Agent(eqx.Module):
 
     @staticmethod
     def numbers_to_decide(config: Config, observed: int) -> dict[str, int]:
-        """Returns how many numbers all decisions made at once hold, by the settings to lower.
+        """Returns how many numbers simultaneous decisions hold, by the settings that reduce them.
 
-        Only what counts beside the networks and the replay buffer, for the estimate of memory.
+        This is for the estimate of memory: networks and the replay buffer are not counted, nor is
+        anything that is small beside them.
         """
         return {}
 

@@ -1,4 +1,4 @@
-"""NAF, as the paper compares it: BNAF whose best action is a tanh."""
+"""NAF as in the paper's comparison: BNAF with its best action squashed by a tanh."""
 
 import dataclasses
 

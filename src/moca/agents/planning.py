@@ -89,7 +89,7 @@ class PlanningAgent(QuadraticAgent):
         return belief._replace(plan=plan), self.env.to_bounds(action)
 
     def expected_return(self, state: QuadraticState, belief: Belief, plan: Plan) -> Float[Array, ""]:
-        """Returns Σₖ γᵏ E[r(sₖ, aₖ)] + γᴸ minᵢ E[Vᵢ(s_L)] for actions that are not corrected.
+        """Returns Σₖ γᵏ E[r(sₖ, aₖ)] + γᴸ minᵢ E[Vᵢ(s_L)] for actions that are fixed in advance.
 
         Without a correction by later observations, covariances are somewhat too large [choice].
         """

@@ -115,7 +115,7 @@ class QuadraticAgent(Agent):
     def decide(
         self, state: QuadraticState, belief: Belief, explore: Explore | None = None
     ) -> tuple[Belief, Float[Array, "act"]]:
-        """Returns the same as in `Agent`, for a reader of one step to open one file fewer."""
+        """Returns what `Agent.decide` does; repeated so that a step is read in fewer files."""
         return belief, self.act(state, features(self.config, belief), explore)
 
     def forecast(self, state: QuadraticState, belief: Belief, steps: int) -> Forecast | None:

@@ -26,7 +26,7 @@ class PlanConfig:
     )
     imagined: int = setting(
         0,
-        "The number of imagined transitions, one after the other, for each stored one in a batch of the critics.",
+        "The number of successive imagined transitions for each stored one in a batch of the critics.",
         low=0,
         high=100,
     )
@@ -40,7 +40,7 @@ class PlanConfig:
     )
     curiosity: float = setting(
         0.0,
-        "The reward in a target for the ensemble's disagreement about the step; falls to 0 in half of training.",
+        "The weight of the ensemble's disagreement about a step as a reward; it falls to 0 by mid-training.",
         low=0,
     )
     reward: str = setting("erf", "The function class of the learned reward, which planning needs.", among=VALUES)

@@ -47,7 +47,7 @@ class EnvConfig:
     action_repeat: int = _setting(1, "The number of environment steps for which each action is held.", low=1)
     random_start: int = _setting(
         0,
-        "The most environment steps, not counted, for which a random action is held before an episode begins.",
+        "The largest number of steps for which a random action is held before an episode begins; they do not count.",
         low=0,
         high=10_000,
     )
@@ -68,8 +68,8 @@ class TrainConfig:
 
     steps: int = _setting(
         100_000,
-        "The number of environment steps of each run, a multiple of env.episode_length but for environments on the "
-        "host.",
+        "The number of environment steps of each run, a multiple of env.episode_length except for environments on "
+        "the host.",
         low=1,
     )
     horizon: int = _setting(
@@ -203,7 +203,7 @@ class BeliefConfig:
         among=COVARIANCES,
     )
     sigma: float = _setting(
-        1e-3, "The noise level of a filter that learns it, until the first episode has ended.", above=0
+        1e-3, "The noise level that a learning filter assumes until the first episode has ended.", above=0
     )
     sigma_lr: float = _setting(
         0.03, "The learning rate of the logarithm of learned noise levels, for ten steps per episode.", low=0
@@ -230,7 +230,7 @@ class ExplorationConfig:
     )
     hold: float = _setting(
         1.0,
-        "The mean number of decisions between new draws of whether to act at random, and of the random action.",
+        "The mean number of decisions for which a random action, or the choice to act greedily, is kept.",
         low=1,
     )
     random: str = _setting(

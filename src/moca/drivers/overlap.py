@@ -203,7 +203,7 @@ def _learned(work: Work, learner: Any, info: Info) -> Work:
 
 
 def _tell(work: Work) -> Work:
-    """Exchanges results between the cores: the ensemble for the newest transition."""
+    """Exchanges results between the cores: the ensemble, and the newest transition."""
     learner = work.state.learner
     (ensemble, _), (_, newest) = _from_both((learner.model.ensemble, work.newest))
     learner = learner._replace(model=learner.model._replace(ensemble=ensemble))
@@ -211,7 +211,7 @@ def _tell(work: Work) -> Work:
 
 
 def _from_both(tree: Any) -> tuple[Any, Any]:
-    """Sends both trees to both cores; returns first that of the core that learns the model.
+    """Sends each core's tree to both; returns the tree of the model's core, then the other one.
 
     Each tree is sent as one message: independent messages may leave the cores in different orders,
     and then each core waits for the other forever.

@@ -1,7 +1,7 @@
 """Playground's tasks of the control suite, with the physics of MuJoCo's C library on the host.
 
-MuJoCo steps many episodes of a task, on as many threads as their physics is worth, and the task's
-own code, from `moca.envs.suite`, makes observations and rewards of what it finds.
+MuJoCo steps many episodes of a task, on several threads where that is faster. The task's own code,
+from `moca.envs.suite`, then computes observations and rewards.
 """
 
 import time

@@ -75,5 +75,5 @@ def configured(env: EnvConfig) -> Spaces:
 
 
 def found(env: EnvConfig) -> Spaces | None:
-    """Returns the same, or None for Playground's, which are checked with the config."""
+    """Returns the configured environment; None for Playground's, checked with the config."""
     return configured(env) if may_be_on_host(env.name) else None

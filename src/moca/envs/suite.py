@@ -116,7 +116,7 @@ def quantity(data: Any, name: str) -> np.ndarray:
 
 
 def _after(env: Any, given: Given, action: Float[Array, "act"]) -> tuple[Float[Array, "obs"], Float[Array, ""]]:
-    """Returns the observation and the reward of a task's step, whose physics has been done."""
+    """Returns the observation and the reward of a step whose physics has already been computed."""
     before = SimpleNamespace(data=_Data(given), info={}, metrics={})  # which the tasks of the suite do not read
     after = _Physics(given).within(env.step)(before, action)
     return vector(after.obs), jnp.asarray(after.reward, jnp.float32)

@@ -47,7 +47,7 @@ def whiten(matrix: Float[Array, "n n"], right: Float[Array, "n *m"]) -> tuple[Fl
 def root(matrix: Float[Array, "n n"], tolerance: float = 0.0) -> Float[Array, "n n"]:
     """Returns the lower triangle L with L Lᵀ = `matrix`, which is positive semidefinite.
 
-    What remains of a diagonal entry, as a share of it, is taken for zero up to the `tolerance`.
+    A remainder of a diagonal entry of at most `tolerance` times that entry counts as zero.
     """
     size, least = len(matrix), tolerance * jnp.diagonal(matrix)
 

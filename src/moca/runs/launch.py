@@ -180,14 +180,14 @@ def _train(directory: RunDirectory, env: Spaces | None, overlap: bool, options: 
 
 @contextmanager
 def _compiling_later(console: Console, request: interrupts.Request, on_signal: Callable[[str], None]) -> Iterator[None]:
-    """Surrounds the compilation of programs that the first steps did not need."""
+    """Prints a note and lets signals end the process while the remaining programs compile."""
     console.print("compiling the programs for the end of an episode …")
     with request.at_once(on_signal):
         yield
 
 
 def _reconciled(config: Config, where: Spaces) -> Iterator[str]:
-    """Yields what a user on the host should know of lengths, such as one that divides no other."""
+    """Yields notes on lengths on the host, such as one that is not a multiple of another."""
     env, steps = config.env, config.train.steps
     length, repeat, limit = env.episode_length, env.action_repeat, getattr(where, "limit", None)
     if isinstance(where, HostEnvironment) and repeat > 1:

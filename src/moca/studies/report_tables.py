@@ -100,7 +100,7 @@ class _Block(NamedTuple):
 
     @property
     def head(self) -> list[Row]:
-        """Agents down, noise levels across."""
+        """The head of a table with agents as rows and noise levels as columns."""
         return heads("agent", *map(noise_label, self.noises))
 
 

@@ -77,7 +77,7 @@ def check_env(
 
 
 def _adapted(env: Any, flatten: bool, physics: str, found: Findings) -> Any:
-    """Returns the environment, if it was named or is one of Gymnasium's.
+    """Returns the environment, created from its name or adapted from Gymnasium if needed.
 
     Adds a fault and returns None if its spaces do not fit. Raises if there is none of that name.
     """

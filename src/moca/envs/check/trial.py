@@ -235,7 +235,7 @@ def _ends(env: Environment, trial: _Trial, found: Findings) -> None:
 
 
 def find_restarts(env: Spaces, trial: _Trial, found: Findings) -> None:
-    """Finds last observations of episodes that are first ones of others."""
+    """Finds episodes whose last observation is the first one of another episode."""
     if how := _restarted(env, trial):
         what = "at the end of an episode step() seems to return the first observation of another"
         found.fault("auto-reset", f"{what} ({how})")

@@ -25,12 +25,14 @@ from moca.cli import main
 from moca.config import ConfigError, registry
 from moca.critic import twin
 from moca.envs.environment import make_noise
+from moca.envs.named import named
 from moca.looks import Look, look, ordered
 from moca.replay import Transition
 from moca.studies import grid, launch, report, results
 from moca.studies.grid import Block, Grid
 from moca.studies.plots import learning
 from moca.studies.plots.cells import Cells
+from moca.tasks.pilco_cartpole import PilcoCartpole
 from moca.values import rbf
 from tests.probes import Drift
 from tests.studies import synthetic
@@ -295,6 +297,8 @@ def test_environments_that_were_added_are_environments(registries, tmp_path):
     ):
         moca.train(settings(env__name="Nothing"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
+    moca.register_env("Cart", "moca.tasks.pilco_cartpole:PilcoCartpole")  # as all that is registered
+    assert isinstance(named("Cart"), PilcoCartpole)
 
 
 def test_names_are_checked(registries):

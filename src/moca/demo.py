@@ -17,7 +17,6 @@ from rich.table import Table
 
 from moca import benchmark, figures
 from moca import moments as mm
-from moca.config import ConfigError
 from moca.looks import look
 from moca.paper import toy
 from moca.runs import refuse_foreign
@@ -52,8 +51,6 @@ def run(folder: Path, console: Console) -> list[Path]:
 
     Raises if the folder holds something else, or its study another one.
     """
-    if folder.exists() and not folder.is_dir():
-        raise ConfigError(f"{folder} exists and is not a directory: choose another")
     refuse_foreign(folder, "demo", tuple(f"{FIRST}.{suffix}" for suffix in figures.FORMATS), STUDY)
     results.refuse_other(folder / STUDY, GRID)
     console.print("[bold]MoCA[/bold]: the expectation of a value function, in closed form\n")

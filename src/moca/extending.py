@@ -38,12 +38,12 @@ PLUGINS = "MOCA_PLUGINS"  # environment variable with modules to import first
 _IMPORTED: set[str] = set()
 
 
-def register_env(name: str, make: Callable[[], Spaces], settings: Mapping[str, Any] | None = None) -> None:
+def register_env(name: str, make: Callable[[], Spaces] | str, settings: Mapping[str, Any] | None = None) -> None:
     """Registers an environment, for `env.name`.
 
     Args:
         name: Its name in a config.
-        make: Its class, or a function that creates it.
+        make: Its class, or a function that creates it; or a string `module:name`.
         settings: Settings for this environment in every preset, by dotted name: `value.low`,
             `value.high`, `value.lengthscales`, `noise.scales`. If not given, they are measured in a
             short random rollout.

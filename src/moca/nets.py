@@ -74,9 +74,7 @@ ADAM = optax.scale_by_adam()
 def descend(parameters: T, gradient: T, optimiser: optax.OptState, rates: Any) -> tuple[T, optax.OptState]:
     """Takes one step of Adam; `rates` is one number, or a tree with one for each array."""
     direction, optimiser = ADAM.update(gradient, optimiser)
-    if len(jax.tree.leaves(rates)) == 1:
-        (rate,) = jax.tree.leaves(rates)
-        rates = jax.tree.map(lambda leaf: rate, parameters)
+    rates = jax.tree.broadcast(rates, parameters)
     return jax.tree.map(lambda w, step, rate: w - rate * step, parameters, direction, rates), optimiser
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from moca import cli, presets
 from moca.config import ConfigError
+from moca.envs.check import check_env
 from moca.envs.defaults import defaults
 from moca.envs.environment import Environment, Step
 from moca.envs.host import HostEnvironment, Outcome
@@ -105,6 +106,12 @@ class Sums:
         self.sums = np.where(ended, 0, reached)
         reward = np.where(ended[:, 0], self.rewards[1], self.rewards[0])
         return Outcome(np.where(ended, self.odd, reached), reward, ended[:, 0], ended[:, 0], self.sums)
+
+
+def test_an_environment_that_the_check_cannot_step_is_not_called_healthy():
+    (note,) = check_env(Host())
+    assert note.severity == "note"
+    assert "Host was not tried; give it a method single()" in str(note)
 
 
 def test_an_environment_of_the_host():

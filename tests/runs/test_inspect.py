@@ -405,6 +405,17 @@ def test_a_run_beside_another_is_stepped_by_the_same_physics():
     _refuse_stranger(one, one)
 
 
+@pytest.mark.parametrize("settings", [{"sensor.observed": [0, 1]}, {"sensor.history": 1}], ids=str)
+def test_a_run_beside_another_observes_the_same_dimensions(settings):
+    """One of fewer ended in an error of the template; one of others had wrong names."""
+    given = {"agent": "sac", "sensor.scales": [1.0, 1.0, 1.0]}
+    one, two = (
+        SimpleNamespace(path=str(own), config=build("raw", "PendulumSwingup", given | own)) for own in ({}, settings)
+    )
+    with pytest.raises(ConfigError, match=f"has {next(iter(settings))} = "):
+        _refuse_stranger(one, two)
+
+
 def test_faults_are_sentences(make, tmp_path, capsys):
     run, other = make("moca"), make("moca", env__name="own:Other")
     slow, moved = make("moca", env__action_repeat=2), make("sac", env__random_start=1)

@@ -83,10 +83,11 @@ def add_noise(name: str, deviation: Any, scaled: bool = False) -> None:
     NOISES[name] = NoiseEntry(_loader(deviation), scaled)
 
 
-def add_env(name: str, make: Load) -> None:
+def add_env(name: str, make: Load | str) -> None:
     """Adds an environment, which calling `make` creates."""
     _check(name, ENVS, "env.name", r"\w[\w.-]*", "letters, digits and any of _ - .")
-    ENVS[name] = make
+    load = _loader(make)
+    ENVS[name] = lambda: load()()
 
 
 def full_name(name: str) -> str:

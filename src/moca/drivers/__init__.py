@@ -28,8 +28,6 @@ __all__ = [
     "state_shapes",
 ]
 
-_ON_HOST = "overlap needs a compiled environment, but this one is stepped on the host"
-
 
 def make_trainer(
     configs: Sequence[Config], seeds: Sequence[int], env: Spaces | None = None, overlap: bool = False
@@ -38,8 +36,6 @@ def make_trainer(
     env = env or configured(configs[0].env)
     if not isinstance(env, HostEnvironment):
         return ScanTrainer(configs, seeds, env, overlap)
-    if overlap:
-        raise ConfigError(_ON_HOST)
     return HostTrainer(configs, seeds, env)
 
 
@@ -49,7 +45,7 @@ def refuse_overlap(config: Config, count: int, env: Spaces) -> None:
     `env` is the environment as agents see it, from `make_env`.
     """
     if isinstance(env, HostEnvironment):
-        raise ConfigError(_ON_HOST)
+        raise ConfigError("overlap needs a compiled environment, but this one is stepped on the host")
     key = jax.eval_shape(lambda: jax.random.key(0))
     learner = jax.eval_shape(lambda key: init_run(config, env, key).learner, key)
     two_cores.cores_for(make_agent(config, env), learner, count)

@@ -25,6 +25,8 @@ def refuse_foreign(
         marks: It has at least one of these files, complete or not.
         begun: A file or an empty folder that is there before them.
     """
+    if path.exists() and not path.is_dir():
+        raise ConfigError(f"{path} exists and is not a directory: choose another")
     names = {each.name for each in path.iterdir()} - HARMLESS if path.is_dir() else set()
     held = path / begun
     if held.is_file() or (held.is_dir() and not any(held.iterdir())):

@@ -9,7 +9,7 @@ from typing import Any
 from moca import files, sweep
 from moca.arguments import Parser, a_path, add_device, add_trust, at_least_one, from_zero, leave
 from moca.config import Config, ConfigError, to_json, whole
-from moca.runs import BEST, LAST
+from moca.runs import BEST, LAST, refuse_foreign
 from moca.runs.interrupts import DivergedRun
 from moca.runs.options import (
     PRESET,
@@ -17,7 +17,6 @@ from moca.runs.options import (
     make_config,
     note_unused,
     refuse_contradictions,
-    refuse_other_out,
     run_directory,
 )
 
@@ -142,7 +141,8 @@ def _asked(arguments: argparse.Namespace) -> tuple[Config, Path]:
 
     Raises if --out is unfit, before anything is measured.
     """
-    refuse_other_out(arguments.out)
+    if arguments.out:
+        refuse_foreign(arguments.out)
     config = make_config(arguments)
     return config, run_directory(arguments, config)
 
@@ -183,7 +183,9 @@ def _sweep(arguments: argparse.Namespace) -> None:
 def _launch(arguments: argparse.Namespace, config: Config, out: Path, points: list[dict[str, float]]) -> None:
     launch, options = _start(arguments)
     if getattr(arguments, "start", None):  # sweep has no --from
-        options["start"] = _load_start(arguments)
+        from moca.runs.run import load
+
+        options["start"] = load(arguments.start, trust=arguments.trust)
     if arguments.dry_run:
         asked = {name: options[name] for name in ("start", "overlap") if name in options}
         launch.before.begin(config, out, points, **asked)
@@ -195,13 +197,6 @@ def _launch(arguments: argparse.Namespace, config: Config, out: Path, points: li
         for text in sweep.ranking(run.rows, points):
             print(text)
     print(run.path)
-
-
-def _load_start(arguments: argparse.Namespace) -> Any:
-    """Loads the run named by --from."""
-    from moca.runs.run import load
-
-    return load(arguments.start, trust=arguments.trust)
 
 
 def _start(arguments: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
@@ -236,13 +231,11 @@ def _refuse_no_run(directory: Path) -> None:
 
 def _load(arguments: argparse.Namespace, directory: Path | None = None) -> Any:
     """Loads the run in `directory`, by default the one on the command line."""
-    directory = directory or arguments.directory
-    _refuse_no_run(directory)
     from moca.devices import use_device
     from moca.runs.run import load
 
     use_device(arguments.device)
-    return load(directory, which=arguments.which, trust=arguments.trust)
+    return load(directory or arguments.directory, which=arguments.which, trust=arguments.trust)
 
 
 def busy(text: str) -> Any:

@@ -24,7 +24,6 @@ from moca.config import (
 )
 from moca.envs.trust import import_module_of, resuming
 from moca.names import folder_name
-from moca.runs import refuse_foreign
 
 PRESET = "tuned"  # the default
 
@@ -139,15 +138,6 @@ def _found(arguments: argparse.Namespace, preset: str, env: Any, settings: dict[
 
     use_device(arguments.device)
     return measured(preset, env, settings, before=tell)
-
-
-def refuse_other_out(out: Path | None) -> None:
-    """Raises if --out is anything other than a run directory."""
-    if out is None:
-        return
-    if out.exists() and not out.is_dir():
-        raise ConfigError(f"--out {out} exists and is not a directory: choose another")
-    refuse_foreign(out)
 
 
 def run_directory(arguments: argparse.Namespace, config: Config) -> Path:

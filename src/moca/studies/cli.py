@@ -75,6 +75,12 @@ def _study(arguments: argparse.Namespace) -> None:
         agents=arguments.agents,
         settings=dict(map(parse_assignment, arguments.set)),
     )
+    if arguments.launcher != "ray" and arguments.ray_address:
+        raise ConfigError("--ray-address is for --launcher ray: add that, or leave out the address")
+    if arguments.launcher == "ray" and arguments.only:
+        raise ConfigError(
+            "--only runs a job in this process, so --launcher ray would have no part in it: leave out one"
+        )
     out = arguments.out or Path("studies") / plan.name
     results.refuse_no_study(out)  # before tasks are measured
     plan = look.complete(plan, out, arguments.trust, arguments.dry_run)

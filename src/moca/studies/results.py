@@ -136,8 +136,6 @@ def load_grid(directory: Path) -> grid.Grid:
 
 def refuse_no_study(directory: Path) -> None:
     """Raises if the path is not a directory, or contains anything other than a study."""
-    if directory.exists() and not directory.is_dir():
-        raise ConfigError(f"{directory} exists and is not a directory: choose another --out")
     refuse_foreign(directory, "study", (PLAN,), CELLS)
 
 

@@ -83,6 +83,7 @@ ON_HOST = {
     "repeated nor resumed exactly",
     "unrepeatable": "draw from self.np_random, not from np.random or random, and set everything that changes in reset()"
     "; otherwise a run can be neither repeated nor resumed exactly",
+    "untried": "give it a method single() that returns one environment with Gymnasium's reset and step",
     "same-start": "draw the first state from self.np_random, or for Playground's tasks set env.random_start, unless a "
     "fixed start is intended",
 }

@@ -129,6 +129,7 @@ def _well_formed(env: HostEnvironment, seed: int, found: Findings) -> bool:
     """
     made = env.single()
     if made is None:
+        found.once("untried", f"{env.title} was not tried", "note")
         return False
     bare = made.unwrapped
     try:

@@ -140,6 +140,8 @@ def _refuse_stranger(run: "Run", beside: Any) -> None:
         ("env.action_repeat", run.config.env.action_repeat, beside.config.env.action_repeat),
         ("env.physics", run.config.env.physics, beside.config.env.physics),
         ("env.random_start", run.config.env.random_start, beside.config.env.random_start),
+        ("sensor.observed", run.config.sensor.observed, beside.config.sensor.observed),
+        ("sensor.history", run.config.sensor.history, beside.config.sensor.history),
     ):
         if ours != theirs:
             raise ConfigError(f"beside: {beside.path} has {name} = {theirs}, {run.path} has {ours}: they must be equal")

@@ -28,6 +28,7 @@ FAULTS = {
         ("src/a.py", '"""What it does."""\n', 1),
         ("src/a.py", 'def f():\n    """Whether it is so."""\n', 2),
         ("tools/a.py", 'class A:\n    """Of all of them the first."""\n', 2),
+        ("results/a/b.py", '"""How it ends."""\n', 1),
     ],
     "riddles": [
         ("src/a.py", 'x = "noises = 0 is none"\n', 1),
@@ -38,6 +39,8 @@ FAULTS = {
         ("docs/a.md", "Two files, of which it keeps one.\n", 1),
         ("docs/a.md", "It has as good as no effect.\n", 1),
         ("docs/a.md", "| file | use |\n|---|---|\n| A | it holds no run |\n", 3),
+        ("results/a/b.py", '"""A sum.\n\n    python a.py mend  # it is drawn anew\n"""\n', 3),
+        ("src/a.html", "<p\nid='a'>\n{{ a }} holds no run</p>\n", 3),
     ],
     "lines": [
         ("src/a.py", f"# {'word ' * 20}\n", 1),
@@ -55,6 +58,8 @@ NO_FAULTS = {
     "riddles": [
         ("src/a.py", '"""Raises if there is none."""\n'),
         ("docs/a.md", "```\nx is none\n```\n"),
+        ("results/a/b.py", '"""A sum.\n\n    python a.py mend  # a command\n"""\n'),
+        ("src/a.html", "<style>\na { mend: anew }\n</style>\n{% if mend %}<b id='mend'>{{ mend }}</b>\n"),
         ("docs/a.md", "A class of your own, or a search of its own: 109 kernels, half of which take 1 s.\n"),
         ("docs/a.md", "Sampling is as good as the closed form, and the page says so.\n"),
     ],

@@ -51,6 +51,11 @@ FAULTS = {
     "figures": [
         ("docs/a.md", "MoCA has 817 ± 13.\n\n| MoCA | 817 ± 13 |\n", 1),
         ("docs/a.md", "It takes 1,250 steps/s.\n\nAgain 1,250 steps/s.\n", 1),
+        ("docs/a.md", "It takes 74.3k run-steps/s.\n\n| MoCA | 74.3k run-steps/s |\n", 3),
+        ("docs/a.md", "It takes 74.3k run-steps/s.\n\nAgain 74,300 run-steps/s.\n", 1),
+        ("docs/a.md", "From 1,280 – 1,730 steps/s.\n\nAgain 1,280 to 1,500 steps/s.\n", 3),
+        ("docs/a.md", "From 1,280 – 1,730 steps/s.\n\nAgain 1,730 steps/s.\n", 1),
+        ("docs/a.md", "MoCA and BNAF make 834 and 3,018 steps/s.\n\nAgain 834 steps/s.\n", 1),
     ],
 }
 NO_FAULTS = {
@@ -74,6 +79,8 @@ NO_FAULTS = {
     ],
     "figures": [
         ("docs/a.md", "MoCA has 817 ± 13, MoCA-CE 430 ± 20.\n"),
+        ("docs/a.md", "| 125k steps | 74.3k run-steps/s |\n| 125k steps | 74.4k run-steps/s |\n"),
+        ("docs/a.md", "Seeds 1,234 – 1,239.\n\nSeeds 1,234 – 1,239, and 250 – 260 ms.\n"),
         ("docs/a.md", "817 ± 13\n<!-- a: written by tools/b.py -->\n817 ± 13\n<!-- end -->\n"),
         ("CHANGELOG.md", "817 ± 13\n\n817 ± 13\n"),
     ],

@@ -72,9 +72,11 @@ RIDDLES = [
 ]
 COMMAND = re.compile(r"^\s*(?:python|moca) [^#]*")  # in a docstring; its words are names, not prose
 HIDDEN = re.compile(r"<(style|script)\b.*?</\1>|<[^>]*>|{{.*?}}|{%.*?%}|{#.*?#}", re.DOTALL)
+NUMBER = r"\d[\d,]*\.?\d*k?"
+UNIT = r"(?:(?:run-)?steps/s|(?:run-)?steps per second|updates/s|ms\b|µs\b|GB\b|MB\b)"
 FIGURE = re.compile(
     r"\d[\d,.]* ?± ?\d+(?:\.\d+)?"  # a mean with its interval
-    r"|\d[\d,]*\.?\d*(?= ?(?:(?:run-)?steps/s|(?:run-)?steps per second|updates/s|ms\b|µs\b|GB\b|MB\b))"
+    rf"|{NUMBER}(?= ?(?:(?:–|-|to|and) ?{NUMBER} ?)?{UNIT})"  # of a range or a pair, both
 )
 
 
@@ -195,10 +197,16 @@ def figures() -> list[Finding]:
             continue
         for number, row in _prose(path, tables=True):
             for match in FIGURE.findall(row):
-                digits = re.sub(r"[^\d±]", "", match).strip("0")
-                if len(digits) > 2:
-                    places[match.replace(" ", "")].append(Finding(path, number, match))
+                figure = _plain(match)
+                if len(re.sub(r"[^\d±]", "", figure).strip("0")) > 2:
+                    places[figure].append(Finding(path, number, match))
     return [each for own in places.values() if len({(f.path, f.line) for f in own}) > 1 for each in own]
+
+
+def _plain(figure: str) -> str:
+    """Returns a figure without spaces and commas, and with thousands written out."""
+    plain = re.sub("[ ,]", "", figure)
+    return f"{float(plain[:-1]) * 1000:.10g}" if plain.endswith("k") else plain
 
 
 def reference() -> list[Finding]:

@@ -28,6 +28,7 @@ FAULTS = {
         ("src/a.py", '"""What it does."""\n', 1),
         ("src/a.py", 'def f():\n    """Whether it is so."""\n', 2),
         ("tools/a.py", 'class A:\n    """Of all of them the first."""\n', 2),
+        ("results/a/b.py", '"""How it ends."""\n', 1),
     ],
     "riddles": [
         ("src/a.py", 'x = "noises = 0 is none"\n', 1),
@@ -38,6 +39,8 @@ FAULTS = {
         ("docs/a.md", "Two files, of which it keeps one.\n", 1),
         ("docs/a.md", "It has as good as no effect.\n", 1),
         ("docs/a.md", "| file | use |\n|---|---|\n| A | it holds no run |\n", 3),
+        ("results/a/b.py", '"""A sum.\n\n    python a.py mend  # it is drawn anew\n"""\n', 3),
+        ("src/a.html", "<p\nid='a'>\n{{ a }} holds no run</p>\n", 3),
     ],
     "lines": [
         ("src/a.py", f"# {'word ' * 20}\n", 1),
@@ -48,6 +51,11 @@ FAULTS = {
     "figures": [
         ("docs/a.md", "MoCA has 817 ± 13.\n\n| MoCA | 817 ± 13 |\n", 1),
         ("docs/a.md", "It takes 1,250 steps/s.\n\nAgain 1,250 steps/s.\n", 1),
+        ("docs/a.md", "It takes 74.3k run-steps/s.\n\n| MoCA | 74.3k run-steps/s |\n", 3),
+        ("docs/a.md", "It takes 74.3k run-steps/s.\n\nAgain 74,300 run-steps/s.\n", 1),
+        ("docs/a.md", "From 1,280 – 1,730 steps/s.\n\nAgain 1,280 to 1,500 steps/s.\n", 3),
+        ("docs/a.md", "From 1,280 – 1,730 steps/s.\n\nAgain 1,730 steps/s.\n", 1),
+        ("docs/a.md", "MoCA and BNAF make 834 and 3,018 steps/s.\n\nAgain 834 steps/s.\n", 1),
     ],
 }
 NO_FAULTS = {
@@ -55,6 +63,8 @@ NO_FAULTS = {
     "riddles": [
         ("src/a.py", '"""Raises if there is none."""\n'),
         ("docs/a.md", "```\nx is none\n```\n"),
+        ("results/a/b.py", '"""A sum.\n\n    python a.py mend  # a command\n"""\n'),
+        ("src/a.html", "<style>\na { mend: anew }\n</style>\n{% if mend %}<b id='mend'>{{ mend }}</b>\n"),
         ("docs/a.md", "A class of your own, or a search of its own: 109 kernels, half of which take 1 s.\n"),
         ("docs/a.md", "Sampling is as good as the closed form, and the page says so.\n"),
     ],
@@ -69,6 +79,8 @@ NO_FAULTS = {
     ],
     "figures": [
         ("docs/a.md", "MoCA has 817 ± 13, MoCA-CE 430 ± 20.\n"),
+        ("docs/a.md", "| 125k steps | 74.3k run-steps/s |\n| 125k steps | 74.4k run-steps/s |\n"),
+        ("docs/a.md", "Seeds 1,234 – 1,239.\n\nSeeds 1,234 – 1,239, and 250 – 260 ms.\n"),
         ("docs/a.md", "817 ± 13\n<!-- a: written by tools/b.py -->\n817 ± 13\n<!-- end -->\n"),
         ("CHANGELOG.md", "817 ± 13\n\n817 ± 13\n"),
     ],

@@ -6,7 +6,8 @@ Exits with 1 if a list is not empty.
     python tools/prose.py summaries  # one of them
 
 - `summaries`: docstrings whose first line does not open with a verb or a noun phrase;
-- `riddles`: phrases that must be read twice, in pages, docstrings, comments and messages;
+- `riddles`: phrases that must be read twice, in pages, templates, docstrings, comments and
+  messages;
 - `lines`: lines of prose over 100 characters;
 - `figures`: a measured figure that stands in two hand-written places;
 - `reference`: public names that the site's reference lacks (`tests/test_site.py`).
@@ -25,7 +26,8 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
 WIDTH = 100
-CODE = ("src/**/*.py", "tools/*.py", "benchmarks/*.py", "results/*.py", "examples/*.py")
+CODE = ("src/**/*.py", "tools/*.py", "benchmarks/*.py", "results/**/*.py", "examples/*.py")
+TEMPLATES = ("src/**/*.html",)
 PAGES = ("*.md", "docs/**/*.md", "results/README.md", "benchmarks/README.md", "tests/README.md")
 # Pages that a program writes as a whole; parts of others stand between two marks, as below.
 WRITTEN = re.compile(r"<!-- written by tools/\w+\.py -->")
@@ -68,9 +70,13 @@ RIDDLES = [
     r"\bsays? (?:how far|of)\b",
     r"\bmade of what\b|\bmakes? of (?:it|them|what)\b",
 ]
+COMMAND = re.compile(r"^\s*(?:python|moca) [^#]*")  # in a docstring; its words are names, not prose
+HIDDEN = re.compile(r"<(style|script)\b.*?</\1>|<[^>]*>|{{.*?}}|{%.*?%}|{#.*?#}", re.DOTALL)
+NUMBER = r"\d[\d,]*\.?\d*k?"
+UNIT = r"(?:(?:run-)?steps/s|(?:run-)?steps per second|updates/s|ms\b|µs\b|GB\b|MB\b)"
 FIGURE = re.compile(
     r"\d[\d,.]* ?± ?\d+(?:\.\d+)?"  # a mean with its interval
-    r"|\d[\d,]*\.?\d*(?= ?(?:(?:run-)?steps/s|(?:run-)?steps per second|updates/s|ms\b|µs\b|GB\b|MB\b))"
+    rf"|{NUMBER}(?= ?(?:(?:–|-|to|and) ?{NUMBER} ?)?{UNIT})"  # of a range or a pair, both
 )
 
 
@@ -118,6 +124,12 @@ def _prose(path: Path, tables: bool = False) -> Iterator[tuple[int, str]]:
             yield number, line
 
 
+def _visible(path: Path) -> Iterator[tuple[int, str]]:
+    """Yields the lines of a Jinja template without tags, expressions, styles and scripts."""
+    text = HIDDEN.sub(lambda found: "\n" * found[0].count("\n"), path.read_text())
+    yield from enumerate(text.splitlines(), 1)
+
+
 def summaries() -> list[Finding]:
     """Returns docstrings whose summary is neither a noun phrase nor begins with a verb."""
     found = []
@@ -141,7 +153,13 @@ def riddles() -> list[Finding]:
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
                 words = node.value.splitlines() if node.end_lineno != node.lineno else [node.value]
                 places += list(enumerate(words, node.lineno))
-        found += [Finding(path, line, words.strip()) for line, words in sorted(places) if pattern.search(words)]
+        found += [
+            Finding(path, line, words.strip())
+            for line, words in sorted(places)
+            if pattern.search(COMMAND.sub("", words))
+        ]
+    for path in _files(TEMPLATES):
+        found += [Finding(path, line, words.strip()) for line, words in _visible(path) if pattern.search(words)]
     for path in _files(PAGES):
         found += [Finding(path, line, words.strip()) for line, words in _prose(path, True) if pattern.search(words)]
     return found
@@ -179,10 +197,16 @@ def figures() -> list[Finding]:
             continue
         for number, row in _prose(path, tables=True):
             for match in FIGURE.findall(row):
-                digits = re.sub(r"[^\d±]", "", match).strip("0")
-                if len(digits) > 2:
-                    places[match.replace(" ", "")].append(Finding(path, number, match))
+                figure = _plain(match)
+                if len(re.sub(r"[^\d±]", "", figure).strip("0")) > 2:
+                    places[figure].append(Finding(path, number, match))
     return [each for own in places.values() if len({(f.path, f.line) for f in own}) > 1 for each in own]
+
+
+def _plain(figure: str) -> str:
+    """Returns a figure without spaces and commas, and with thousands written out."""
+    plain = re.sub("[ ,]", "", figure)
+    return f"{float(plain[:-1]) * 1000:.10g}" if plain.endswith("k") else plain
 
 
 def reference() -> list[Finding]:

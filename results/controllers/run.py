@@ -1,12 +1,14 @@
-"""What simple controllers attain on the raw, noisy observation: the bar for agents that learn from it.
+"""Returns of simple controllers on the raw, noisy observation: the bar for learning agents.
 
     python results/controllers/run.py       # writes summary.json
 
-100 episodes each, from the environment's own resets; noise is Gaussian of deviation σ on every observed number.
+100 episodes each, from the environment's own resets; noise is Gaussian of deviation σ on every
+observed number.
 
-Cartpole: an action linear in (x, θ, ẋ, θ̇), clipped. The first gains were found by a search at σ = 0.05, the second
-solve the linearised problem without noise (results/representation). Pendulum: the energy is pumped up to that of the
-upright position and a spring and damper catch the pole there; written down, not searched.
+Cartpole: an action linear in (x, θ, ẋ, θ̇), clipped. The first gains were found by a search at σ =
+0.05, the second solve the linearised problem without noise (results/representation). Pendulum: the
+energy is pumped up to that of the upright position, and a spring and damper catch the pole there;
+these gains were written down, not searched.
 """
 
 import json
@@ -39,7 +41,10 @@ def nothing(observation: jax.Array) -> jax.Array:
 
 
 def swing_and_catch(observation: jax.Array) -> jax.Array:
-    """Torque along the velocity while the energy is short of upright's (4.905 N m of gravity, 0.251 kg m²)."""
+    """Torque along the velocity while the energy is below that of the upright position.
+
+    Gravity's torque is 4.905 N m, the inertia 0.251 kg m².
+    """
     sine, cosine, velocity = observation
     angle = jnp.arctan2(sine, cosine)
     energy = 0.251 * velocity**2 / 2 + 4.905 * (cosine - 1)
@@ -54,7 +59,7 @@ CONTROLLERS: dict[str, dict[str, Callable]] = {
 
 
 def returns(env: Playground, act: Callable[[jax.Array], jax.Array]) -> np.ndarray:
-    """Of every level and episode."""
+    """The return of every level and episode."""
 
     def one(key: Any, sigma: Any) -> jax.Array:
         reset_key, noise_key = jax.random.split(key)

@@ -1,9 +1,9 @@
-"""How MoCA does as the state grows: a rotating linear system of d dimensions, half as many actions, d = 2 … 16.
+"""MoCA on states of 2 to 16 dimensions: a rotating linear system with half as many actions.
 
     python results/dimension/run.py [STEPS]
 
-Each line is one program with its seeds: the return at the end, that of doing nothing, and milliseconds per step of all
-runs. Everything is written into summary.json beside this file.
+Each line is one program with its seeds: the return at the end, that of doing nothing, and
+milliseconds per step of all runs. Everything is written into summary.json beside this file.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The picture of the figures in `cells`: learning on Cartpole at σ 0.05 with and without the filter, and on Pendulum.
+"""Draws the learning curves in `cells`: Cartpole at σ 0.05, filtered and unfiltered, and Pendulum.
 
 python results/learning/figure.py docs/images
 """

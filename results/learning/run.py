@@ -1,10 +1,11 @@
-"""The preset `told` at seeds 1000 to 1009, on which nothing was tuned; all noise levels of a cell are one program.
+"""Trains with the preset `told` at seeds 1000 to 1009, on which nothing was tuned.
 
     python results/learning/run.py moca CartpoleBalance 100000
     python results/learning/run.py bnaf CartpoleBalance 100000 belief.filter=false
 
-Writes one file per cell into the folder `cells` beside it, or into the one that the environment variable OUT names.
-The score is the mean evaluation return over the last tenth of training, with its 95 % t interval over seeds.
+All noise levels of a cell are one program. Writes one file per cell into the folder `cells` beside
+it, or into the one that the environment variable OUT names. The score is the mean evaluation return
+over the last tenth of training, with its 95 % t interval over seeds.
 """
 
 import json
@@ -21,7 +22,8 @@ from moca.config import parse_assignment
 from moca.drivers import ScanTrainer
 
 SEEDS = range(1000, 1010)
-# Homoscedastic noise is state-norm noise whose least level is its greatest, so Cartpole's levels share a program.
+# Homoscedastic noise is state-norm noise whose least level is its greatest, so Cartpole's levels
+# share a program.
 NOISES = {
     "CartpoleBalance": {
         "none": {"noise.sigma": 0.0},

@@ -4,7 +4,8 @@
 
 Writes OUT/summary.json: the optimum, the best policy found that does not see the width, and the
 returns of every seed. With --part it only computes one part of it, so that parts can run side by
-side: 0 is the references, 1 to 6 the agents. docs/light-dark.md has the task, the rule and the table.
+side: 0 is the references, 1 to 6 the agents. docs/light-dark.md has the task, the rule and the
+table.
 """
 
 import argparse
@@ -70,7 +71,11 @@ def best_blind(rounds: int = 40, seed: int = 0) -> BeliefPolicy:
 
 
 def references(episodes: int = 20_000) -> dict[str, float]:
-    """Returns the optimum on the grid, and simulated returns: its policy's, the best blind one's, and nothing's."""
+    """Returns the optimum on the grid, and simulated returns.
+
+    These are of the optimal policy, of the best one that does not see the width, and of doing
+    nothing.
+    """
     planner = BeliefPlanner()
     value, actions = planner.best()
     policies: dict[str, BeliefPolicy] = {

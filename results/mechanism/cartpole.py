@@ -1,35 +1,39 @@
-"""Why MoCA on Cartpole at σ = 0.05 stays below a linear controller that sees the same observations, which has 996.
+"""Tests why MoCA on Cartpole at σ = 0.05 has lower returns than a linear controller.
 
-    python results/mechanism/cartpole.py train moca      # and bnaf: policies along training, into runs/mechanism
-    python results/mechanism/cartpole.py look            # judges them: cartpole.json beside it
-    python results/mechanism/cartpole.py mend            # late policies with the cart looked after
-    python results/mechanism/cartpole.py optima          # the best linear policies of each world, into the same file
+    python results/mechanism/cartpole.py train moca   # and bnaf: policies along training
+    python results/mechanism/cartpole.py look         # judges them: cartpole.json beside it
+    python results/mechanism/cartpole.py mend         # late policies, cart left to the controller
+    python results/mechanism/cartpole.py optima       # the best linear policies of each world
 
-Preset `raw`, seeds 2000 to 2003, 100,000 steps, a policy kept every 2,000. In an earlier configuration the return
-passed 920 near 25,000 steps and settled at 860. All returns below are over fresh episodes, not those by which a peak
-was found. *Peak* is a seed's policy with the largest mean of three evaluations in a row, *late* its policies of the
-last tenth.
+The linear controller sees the same observations and has 996. `train` writes into runs/mechanism,
+the others into cartpole.json. Preset `raw`, seeds 2000 to 2003, 100,000 steps, a policy kept every
+2,000. In an earlier configuration the return passed 920 near 25,000 steps and settled at 860. All
+returns below are over fresh episodes, not those by which a peak was found. *Peak* is a seed's
+policy with the largest mean of three evaluations in a row, *late* its policies of the last tenth.
 
 Written before the first run, each hypothesis with what it predicts and the number that refutes it:
 
-H0  There is a drop: peak − late is at least 20 points on fresh episodes, in the mean over seeds. Refuted below 20; then
-    only the distance of the late policies from 996 is left to explain.
-H1  Late policies react too strongly to the noise: gains grow from peak to late and scaling them down recovers the
-    return. Refuted if the late gain on angle and angular velocity (of μ̃, averaged over the noise at upright) is less
-    than 1.1 times that at the peak, or if the best of the scales 0.25 and 0.5 adds less than 20 points to the late
-    policies.
-H2  The fixed point of a value that takes the observation for the state is itself this policy. Such a value plans in
-    another world: the state is drawn anew around each observation, so σ acts as a process noise of √2 σ = 0.07 per
-    step. In that world late policies must be at least as good as those at the peak, though they are worse in the
-    real one. Refuted if they are worse there by more than two standard errors over seeds; or if the best linear
-    policy of that world has 960 or more in the real one, so that planning in the wrong world costs too little.
-    That world is simulated twice: with the state anywhere around the observation (flat), and with the state drawn given
-    the observation and the spread of the replay near upright (prior), which is what a model fitted to the replay sees.
-H3  The data narrow: late replay holds few falls, so the value away from upright is forgotten. Refuted if at least 10 %
-    of all transitions in the replay at the end have the pole more than 60° off, or if the late policies' episodes
-    without a fall score as low as all of them (within 20 points).
-H4  The policy only jitters, because rates stay constant: the mean action of the last tenth's policies is then better
-    than these policies are. Refuted if it is better by less than 20 points.
+H0  There is a drop: peak − late is at least 20 points on fresh episodes, in the mean over seeds.
+    Refuted below 20; then only the distance of the late policies from 996 is left to explain.
+H1  Late policies react too strongly to the noise: gains grow from peak to late and scaling them
+    down recovers the return. Refuted if the late gain on angle and angular velocity (of μ̃,
+    averaged over the noise at upright) is less than 1.1 times that at the peak, or if the best of
+    the scales 0.25 and 0.5 adds less than 20 points to the late policies.
+H2  The fixed point of a value that takes the observation for the state is itself this policy. Such
+    a value plans in another world: the state is drawn again around each observation, so σ acts as a
+    process noise of √2 σ = 0.07 per step. In that world late policies must be at least as good as
+    those at the peak, though they are worse in the real one. Refuted if they are worse there by
+    more than two standard errors over seeds; or if the best linear policy of that world has 960 or
+    more in the real one, so that planning in the wrong world costs too little. That world is
+    simulated twice: with the state anywhere around the observation (flat), and with the state drawn
+    given the observation and the spread of the replay near upright (prior), which is what a model
+    fitted to the replay sees.
+H3  The data narrow: late replay holds few falls, so the value away from upright is forgotten.
+    Refuted if at least 10 % of all transitions in the replay at the end have the pole more than 60°
+    off, or if the late policies' episodes without a fall score as low as all of them (within 20
+    points).
+H4  The policy only jitters, because rates stay constant: the mean action of the last tenth's
+    policies is then better than these policies are. Refuted if it is better by less than 20 points.
 """
 
 import argparse
@@ -125,7 +129,10 @@ def linear(gains: jax.Array, observation: jax.Array) -> jax.Array:
 def play(
     policy: Any, key: jax.Array, scale: Any = 1.0, weights: Any = None, sigma: Any = SIGMA
 ) -> dict[str, jax.Array]:
-    """One episode of clip(scale × policy(average of the last observations by `weights`, the newest first))."""
+    """Plays an episode of clip(scale × policy(average of the last observations)).
+
+    The observations are averaged by `weights`, the newest first.
+    """
     reset_key, noise_key = jax.random.split(key)
     state, observation = env().reset(reset_key)
     normals = sigma * jax.random.normal(noise_key, (1001, 2, 5))
@@ -155,7 +162,7 @@ PARTS = ("upright", "centered", "small_control", "small_velocity")
 
 
 def imagine(policy: Any, key: jax.Array, world: dict[str, Any]) -> jax.Array:
-    """The return of an episode in a world in which the state is drawn anew around each observation."""
+    """The return of an episode in a world that draws the state again around each observation."""
     reset_key, noise_key = jax.random.split(key)
     state, observation = env().reset(reset_key)
     normals = jax.random.normal(noise_key, (1001, 9))
@@ -180,7 +187,11 @@ FLAT = {"mean": np.zeros(4), "gain": np.eye(4), "root": SIGMA * np.eye(4)}
 
 
 def prior(replay: np.ndarray) -> dict[str, np.ndarray]:
-    """What an observation near upright says of the state, given how states spread in the replay there."""
+    """The distribution of the state given an observation near upright.
+
+    It comes from how states spread in the replay there, and is returned as a mean, a gain and a
+    root of the covariance.
+    """
     x = np.asarray(coordinates(jnp.asarray(replay.reshape(-1, replay.shape[-1])[:, :5])), np.float64)
     x = x[np.abs(x[:, 1]) < NEAR]
     seen = np.cov(x.T)
@@ -195,7 +206,10 @@ UPRIGHT = np.array([0.0, 1.0, 0.0, 0.0, 0.0], np.float32)
 
 
 def gains_of(critic: Any, key: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Slopes of μ̃ and of the clipped action over (x, cos, sin, ẋ, θ̇), averaged over the noise at upright."""
+    """Slopes of μ̃ and of the clipped action over (x, cos, sin, ẋ, θ̇).
+
+    They are averaged over the noise at upright.
+    """
     points = UPRIGHT + SIGMA * jax.random.normal(key, (512, 5))
     slope = jax.vmap(jax.grad(lambda o: vertex(critic, o)))(points)
     free = jax.vmap(lambda o: jnp.abs(vertex(critic, o)) < 1)(points)
@@ -206,7 +220,10 @@ MANY, TRIED = 48, 6  # gains judged at once, and the episodes each is judged by
 
 
 def judging(world: Any) -> Any:
-    """The compiled mean return of each of MANY gains over TRIED keys; `world` gives that of gains and a key."""
+    """A compiled function: the mean return of each of MANY gains over TRIED keys.
+
+    `world` returns that of gains and a key.
+    """
     return jax.jit(lambda gains, keys: jax.vmap(lambda g: jax.vmap(lambda k: world(g, k))(keys).mean())(gains))
 
 
@@ -224,11 +241,12 @@ def search(judged: Any, key: jax.Array, rounds: int = 12) -> np.ndarray:
 
 
 def mend(name: str, episodes: int = 10) -> dict[str, Any]:
-    """What the late policies return when the cart, or the cart and the offset, is left to the linear controller.
+    """Returns of the late policies when the linear controller holds the cart, or also the offset.
 
-    Thought of after the first look, which found the gains of the pole right and the cart adrift. The network is shown a
-    cart at rest in the middle, and the linear controller's terms in x and ẋ are added; then what μ̃ is at upright,
-    averaged over the noise, is taken away too. "gains" only corrects the slopes of μ̃ in x and ẋ at upright.
+    Added after the first results, which had the gains of the pole right and the cart adrift. The
+    network is shown a cart at rest in the middle, and the linear controller's terms in x and ẋ are
+    added; then the value of μ̃ at upright, averaged over the noise, is subtracted too. "gains" only
+    corrects the slopes of μ̃ in x and ẋ at upright.
     """
     critics, _ = load(name)
     keys = jax.random.split(jax.random.key(78), episodes)
@@ -303,7 +321,7 @@ def judge(name: str, episodes: int = 10) -> dict[str, np.ndarray]:
 
 
 def peak_of(returns: np.ndarray) -> np.ndarray:
-    """For each seed the place of the middle one of the best three evaluations in a row."""
+    """The place of the middle one of the best three evaluations in a row, for each seed."""
     means = (returns[:-2] + returns[1:-1] + returns[2:]) / 3
     return means.argmax(0) + 1
 
@@ -354,8 +372,11 @@ def look(names: tuple[str, ...]) -> Path:
 
 
 def doubts(name: str, episodes: int = 10) -> dict[str, Any]:
-    """Two claims to check, on late policies: that the cart is at the end of its rail when a pole falls, and that the
-    imagined world hardly notices an offset."""
+    """Checks two claims on late policies.
+
+    The cart is at the end of its rail when a pole falls; and an offset hardly changes the return in
+    the imagined world.
+    """
     critics, arrays = load(name)
     keys = jax.random.split(jax.random.key(79), episodes)
     around = UPRIGHT + SIGMA * jax.random.normal(jax.random.key(5), (512, 5))

@@ -1,9 +1,11 @@
-"""Draws collapse.png: what MoCA and MoCA-CE take the value of Pendulum to be, along training, beside the exact value.
+"""Draws collapse.png: the values that MoCA and MoCA-CE learn on Pendulum, beside the exact value.
 
-    python results/mechanism/figure.py           # from maps-moca.npz, maps-moca-ce.npz and exact-value.npz beside it
+    python results/mechanism/figure.py
 
-The maps are those of the seed whose return over the last tenth of training is the median (of an even number the better
-one of the middle two). No policy's value can exceed 1 / (1 − γ) = 100: what lies above is red. Grey is below zero.
+It reads maps-moca.npz, maps-moca-ce.npz and exact-value.npz beside it. The maps are those of the
+seed whose return over the last tenth of training is the median (of an even number the better one of
+the middle two). No policy's value can exceed 1 / (1 − γ) = 100: larger values are red. Grey is
+below zero.
 """
 
 import sys

@@ -1,10 +1,10 @@
-"""How V and the greedy action change over training on Pendulum at σ = 0.05 under `raw`: MoCA and MoCA-CE, eight seeds.
+"""Maps V and the greedy action along training on Pendulum at σ = 0.05 under `raw`, eight seeds.
 
     python results/mechanism/run.py moca
     python results/mechanism/run.py moca-ce
 
-Writes maps-AGENT.npz beside it (or into the folder that the environment variable OUT names): value and action over the
-plane of angle and velocity at a few steps, and the returns along the way.
+Writes maps-AGENT.npz beside it (or into the folder that the environment variable OUT names): value
+and action over the plane of angle and velocity at a few steps, and the returns along the way.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Whether the best policy that a run keeps repeats, on other episodes, the score it was reported with.
+"""Compares the reported score of a run's best policy with its score over other episodes.
 
     python results/mountain_car/run.py
 

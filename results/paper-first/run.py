@@ -1,4 +1,4 @@
-"""The preset `paper`, MoCA and BNAF, ten seeds at both noise levels; both levels in one compiled program.
+"""Trains MoCA or BNAF with the preset `paper`: ten seeds at both noise levels, in one program.
 
     python results/paper-first/run.py moca CartpoleBalance
     python results/paper-first/run.py bnaf PendulumSwingup

@@ -1,7 +1,9 @@
-"""How often what happens lies within the bands of a forecast: python results/planning/calibration.py DIR …
+"""Measures how often outcomes lie within the bands of a forecast.
 
-Twenty greedy episodes of each run of a directory, by the number of decisions ahead; over the whole episode, and over
-forecasts that start within its first three seconds (75 decisions), the swing-up.
+    python results/planning/calibration.py DIR …
+
+Twenty greedy episodes of each run of a directory, by the number of decisions ahead; over the whole
+episode, and over forecasts that start within its first three seconds (75 decisions), the swing-up.
 """
 
 import json
@@ -17,7 +19,7 @@ STEPS, EPISODES, UP = (1, 5, 10, 15, 25), 20, 75
 
 
 def shares(view, k, until):
-    """Shares within 1σ and 2σ, mean deviation and mean error of the first dimension, k decisions ahead."""
+    """Shares within 1σ and 2σ, k decisions ahead; mean deviation and error of dimension 0."""
     until = min(until, len(view.outcome) - k)
     error = np.abs(view.outcome[k : k + until] - view.arrays["ahead"][:until, k - 1])
     deviation = view.ahead_deviation[:until, k - 1]

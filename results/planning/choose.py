@@ -8,9 +8,10 @@ before the run:
 - All variants have full covariances of the belief. A seed counts if the mean of its last two
   evaluations, ten episodes each, reaches what the table in docs/planning.md asks for.
 - Variants whose share on Pendulum is below 3 of 4 are out. Of the others the one with the largest
-  share on Cartpole Balance is chosen (40 seeds from 60), and among equals that with the largest mean.
-- It is then tried on fresh seeds, from 9500: 200 on Balance, 20 on the others. The claim "950 in 9 of
-  10 seeds" is refuted for Balance by a share below 0.9 of the 200.
+  share on Cartpole Balance is chosen (40 seeds from 60), and among equals that with the largest
+  mean.
+- It is then tried on fresh seeds, from 9500: 200 on Balance, 20 on the others. The claim "950 in 9
+  of 10 seeds" is refuted for Balance by a share below 0.9 of the 200.
 """
 
 import json
@@ -53,7 +54,7 @@ def written(path: Path, what: Any) -> None:
 
 
 def read(path: Path, limit: float = 1e9) -> Any:
-    """The contents of such a file, as soon as it is there; None after `limit` seconds."""
+    """The contents of such a file, once it exists; None after `limit` seconds."""
     start = time.time()
     while not path.exists():
         if time.time() - start > limit:
@@ -63,7 +64,7 @@ def read(path: Path, limit: float = 1e9) -> Any:
 
 
 def trained(trainer: ScanTrainer, out: Path, about: dict[str, Any]) -> np.ndarray:
-    """The score of each run; every row is written as soon as it is there."""
+    """The score of each run; every row is written at the end of its episode."""
     begun, rows = time.time(), []
     for report in trainer:
         metrics = {name: np.asarray(report.metrics[name], float).round(3).tolist() for name in KEPT}

@@ -1,11 +1,11 @@
-"""Measures the experience after which agents hold PILCO's cart-pole: `docs/planning.md` has the rule.
+"""Measures the experience after which agents hold PILCO's cart-pole.
 
     python results/planning/pilco.py OUT [NAME …] [--seeds 10] [--first 9400]
     python results/planning/pilco.py --draw
 
-Each name is one of `CELLS`, by default all of them; one compiled program has all its seeds. A cell
-ends when all are solved. OUT/pilco.json is written again as soon as one has ended. With --draw,
-docs/images/pilco.png is drawn from the pilco.json beside this file.
+`docs/planning.md` has the rule. Each name is one of `CELLS`, by default all of them; one compiled
+program has all its seeds. A cell ends when all are solved. OUT/pilco.json is written again as soon
+as one has ended. With --draw, docs/images/pilco.png is drawn from the pilco.json beside this file.
 """
 
 import argparse

@@ -66,7 +66,10 @@ def searched() -> dict[str, tuple]:
 
 
 def facts(env: str, preset: str) -> dict[str, Any]:
-    """The ranges of V: of the preset or, as for a user, measured. `told` had those of Cartpole Balance."""
+    """The ranges of V: of the preset or, as for a user, measured.
+
+    `told` had those of Cartpole Balance.
+    """
     if env in presets.ENVIRONMENTS:
         return {}
     if preset == "told":

@@ -1,9 +1,10 @@
-"""ρ, by which MoCA's own model and value say whether the covariance will matter, where it was not known beforehand.
+"""Computes ρ, which predicts from MoCA's own model and value whether the covariance will matter.
 
     python results/predictor/run.py
 
-Trains MoCA alone: under `told` with its filter on both tasks at σ = 0.05, and on the cliff and the hill. Writes
-summary.json beside it. The rule stands in docs/replication.md.
+Computed where the answer was not known beforehand. Trains MoCA alone: under `told` with its filter
+on both tasks at σ = 0.05, and on the cliff and the hill. Writes summary.json beside it. The rule is
+in docs/replication.md.
 """
 
 import json
@@ -32,7 +33,7 @@ def main() -> None:
     for env in ("CartpoleBalance", "PendulumSwingup"):
         settings = {"noise.sigma": 0.05, "train.steps": 20_000, "train.eval_every": 20}
         config = presets.build("told", env, settings)
-        # Rates and exploration as in a run of full length, of which this is the beginning.
+        # Rates and exploration are those of a run of full length; this is its beginning.
         whole = {"CartpoleBalance": 100_000, "PendulumSwingup": 500_000}[env]
         config = override(config, {"train.steps": whole})
         found[f"told {env} 0.05"] = rho(_beginning(ScanTrainer([config] * 4, range(4))), config.train.gamma)

@@ -1,10 +1,10 @@
-"""What reliability costs, two runs on Cartpole: how long saving stalls training, and CPU time until training begins.
+"""Measures what reliability costs: how long saving stalls training, and the CPU time to start.
 
     python results/reliability/cost.py [OLDER]
 
-OLDER is the folder `src` of an older version to compare the start with, by turns; at filing it was that of commit
-2840f89. Writes cost.json. Both versions train for one episode with settings that both have, and load their compiled
-programs from a cache.
+Two runs on Cartpole. OLDER is the folder `src` of an older version to compare the start with, by
+turns; at filing it was that of commit 2840f89. Writes cost.json. Both versions train for one
+episode with settings that both have, and load their compiled programs from a cache.
 """
 
 import json
@@ -41,7 +41,8 @@ print(json.dumps(stalls))
 def stalls(folder: Path) -> list[float]:
     """Returns the seconds that each checkpoint stalled a run that saves after every episode.
 
-    The last, after the end of training, waits until the one before it is on disk, and stalls nothing.
+    The last one, after the end of training, waits until the one before it is on disk. It stalls
+    nothing.
     """
     command = [sys.executable, "-c", STALL, str(folder / "run"), str(SAVES)]
     environment = {**os.environ, "PYTHONPATH": str(HERE.parent.parent / "src")}

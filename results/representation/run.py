@@ -1,20 +1,26 @@
-"""How well the paper's fixed RBF bases can represent a good value: least squares, then greedy by the true model.
+"""Measures how well the paper's fixed RBF bases can represent a good value.
 
-    python results/representation/run.py             # both tasks: summary.json, and ../mechanism/exact-value.npz
+    python results/representation/run.py
 
-The bases are the printed ones (App. B): centres uniform within the printed bounds, one printed lengthscale per
-dimension, no constant; M = 128 and 256 as printed, and 1,024. Nothing here is learned by trial and no observation is
-noisy: what remains of the loss is the class of functions. Fits minimise the mean square error plus `ridge` times the
-sum of squared weights. `updates` is the largest weight over the printed rate of 1e-4, which is about what Adam moves a
-weight in one update, so it needs at least about that many.
+Least squares, then the greedy policy by the true model. Without arguments both tasks; writes
+summary.json, and ../mechanism/exact-value.npz.
 
-Pendulum: the optimal value on a fine grid of angle and velocity, by modified policy iteration with the environment's
-own dynamics written out (checked against the environment to 1e-5); fitted over the plane, |velocity| ≤ 8.
+The bases are the printed ones (App. B): centres uniform within the printed bounds, one printed
+lengthscale per dimension, no constant; M = 128 and 256 as printed, and 1,024. Nothing here is
+learned by trial and no observation is noisy, so that the class of functions alone is responsible
+for what the policy loses. Fits minimise the mean square error plus `ridge` times the sum of squared
+weights. `updates` is the largest weight over the printed rate of 1e-4, which is about what Adam
+moves a weight in one update, so it needs at least about that many.
 
-Cartpole: the value of the Riccati controller of the linearised, discounted problem (with the true reward's curvature
-at upright), computed by rollouts of the true model from each state; fitted on states within 0.5 rad of upright that
-controller visits under the exploration of `raw`, without or with as many states of poles that fall or have fallen;
-and on states so close to upright that the value is smooth there, which is as easy as it can be made.
+Pendulum: the optimal value on a fine grid of angle and velocity, by modified policy iteration with
+the environment's own dynamics written out (checked against the environment to 1e-5); fitted over
+the plane, |velocity| ≤ 8.
+
+Cartpole: the value of the Riccati controller of the linearised, discounted problem (with the true
+reward's curvature at upright), computed by rollouts of the true model from each state; fitted on
+states within 0.5 rad of upright that the controller visits under the exploration of `raw`, without
+or with as many states of poles that fall or have fallen; and on states so close to upright that the
+value is smooth there, which is as easy as it can be made.
 """
 
 import argparse
@@ -86,7 +92,7 @@ def row(found: dict[str, Any], returns: np.ndarray, **more: Any) -> dict[str, An
 
 
 def episodes(env: Playground, act: Callable[[Any, jax.Array], jax.Array]) -> Callable[..., jax.Array]:
-    """A compiled function: returns of `act(parameters, …)` over the environment's own resets, without noise."""
+    """A compiled function: returns of `act(parameters, …)` over the environment's resets."""
 
     def one(parameters: Any, key: jax.Array) -> jax.Array:
         state, observation = env.reset(key)
@@ -115,8 +121,8 @@ DAMPING, TICK, BOUND = float(_MODEL.dof_damping[0]), float(_MODEL.opt.timestep),
 def swing(angle: Any, velocity: Any, action: Any, xp: Any = np) -> tuple[Any, Any, Any]:
     """Observed angle and velocity after one step (0.02 s), and the reward.
 
-    The simulator observes an angle before the last of its two ticks moves it, and a velocity after it: the position
-    lies one tick of that velocity further.
+    The simulator observes an angle before the last of its two ticks moves it, and a velocity after
+    it: the position lies one tick of that velocity further.
     """
     position = angle + TICK * velocity
     for _ in range(2):
@@ -127,7 +133,7 @@ def swing(angle: Any, velocity: Any, action: Any, xp: Any = np) -> tuple[Any, An
 
 
 def check_swing() -> float:
-    """The largest difference between `swing` and the environment, over states and actions drawn at random."""
+    """The largest difference between `swing` and the environment, at random states and actions."""
     rng = np.random.default_rng(0)
     angle, velocity, action = rng.uniform([[-np.pi], [-9], [-1]], [[np.pi], [9], [1]], (3, 512))
     state, _ = PENDULUM.reset(jax.random.key(0))
@@ -166,7 +172,10 @@ class Grid:
 
 
 def solve_pendulum(grid: Grid, guess: tuple[Grid, np.ndarray] | None = None) -> tuple[np.ndarray, float]:
-    """The optimal value at the grid's points, from that on a coarser grid, and the largest Bellman residual left."""
+    """The optimal value at the grid's points, and the largest Bellman residual that is left.
+
+    It starts from `guess`, the value on a coarser grid.
+    """
     angle, velocity = (x.ravel() for x in np.meshgrid(grid.angle, grid.velocity, indexing="ij"))
     size = len(angle)
     torques = np.linspace(-1, 1, 5)
@@ -206,7 +215,10 @@ def pendulum() -> dict[str, Any]:
     held = jnp.asarray(value, jnp.float32)
 
     def look(after: Callable, observation: Any) -> Any:
-        """The best action one step ahead, `after` giving V of many (angle, velocity); of equals the middle one."""
+        """The best action one step ahead; of equals the middle one.
+
+        `after` returns V of many (angle, velocity).
+        """
         angle, velocity = jnp.arctan2(observation[0], observation[1]), observation[2]
         seen, speed, reward = swing(angle, velocity, jnp.asarray(ACTIONS, jnp.float32), jnp)
         q = reward + GAMMA * after(seen, speed)
@@ -265,8 +277,8 @@ def pendulum() -> dict[str, Any]:
 
 CARTPOLE = Playground("CartpoleBalance")
 STEP = float(CARTPOLE.env.mj_model.opt.timestep)
-# Of 1 − reward at upright: x and θ̇ by the Gaussian of `tolerance` (0.1 at a margin of 2 or 5), half of it each; θ by
-# its cosine; the action by a fifth of its square.
+# Curvatures of 1 − reward at upright: x and θ̇ by the Gaussian of `tolerance` (0.1 at a margin of 2
+# or 5), half of it each; θ by its cosine; the action by a fifth of its square.
 COSTS = np.diag([math.log(10) / 2 / 4, 1 / 4, 0.0, math.log(10) / 2 / 25])
 EFFORT = 1 / 5
 CLOSE = (0.3, 0.1, 0.4, 0.4)  # deviations of the states closest to upright
@@ -274,7 +286,7 @@ SETS = {"close": slice(0, 8000), "near": slice(8000, 16000), "near and fallen": 
 
 
 def place(state: Any, x: Any) -> Any:
-    """The environment's state with (x, θ, ẋ, θ̇) as they would be observed; θ is seen one tick late."""
+    """The environment's state for observed (x, θ, ẋ, θ̇); θ is observed one tick late."""
     position = jnp.stack([x[0], x[1] + STEP * x[3]])
     return state.replace(data=state.data.replace(qpos=position, qvel=x[2:]))
 
@@ -285,7 +297,10 @@ def coordinates(observation: Any) -> Any:
 
 
 def riccati() -> tuple[np.ndarray, float]:
-    """Gains of the linearised, discounted problem, in half ranges per unit, and the share of γ-cost left unsolved."""
+    """Gains of the linearised, discounted problem, and the last change of its cost matrix.
+
+    Gains are in half ranges per unit.
+    """
     start, _ = CARTPOLE.reset(jax.random.key(0))
     after = jax.jit(lambda x, a: coordinates(CARTPOLE.step(place(start, x), a[None])[1].observation))
     step, zero = 1e-2, np.zeros(4, np.float32)
@@ -311,7 +326,10 @@ def cartpole() -> dict[str, Any]:
     print(f"cartpole: Riccati controller {control.mean():.1f}", flush=True)
 
     def wander(share: float, key: jax.Array) -> jax.Array:
-        """Coordinates visited in an episode of the controller with held extreme actions for a share of the time."""
+        """Coordinates visited in an episode of the controller.
+
+        For a `share` of the time, extreme actions are held.
+        """
         reset_key, choice_key, sign_key, hold_key = jax.random.split(key, 4)
         state, observation = CARTPOLE.reset(reset_key)
         anew = jax.random.uniform(hold_key, (LENGTH,)) * 20 < 1
@@ -330,7 +348,10 @@ def cartpole() -> dict[str, Any]:
     start, _ = CARTPOLE.reset(jax.random.key(0))
 
     def worth(x: jax.Array) -> jax.Array:
-        """The controller's discounted return from (x, θ, ẋ, θ̇); what lies beyond 800 steps at the last reward."""
+        """The controller's discounted return from (x, θ, ẋ, θ̇).
+
+        Beyond 800 steps every reward is taken to be the last one.
+        """
 
         def step(carry: tuple, weight: jax.Array) -> tuple[tuple, jax.Array]:
             state, observation, _ = carry
@@ -383,7 +404,7 @@ def cartpole() -> dict[str, Any]:
 
 
 def summarised(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """For each M and ridge (and set of states) the draws together: medians, and the range of returns."""
+    """Medians over the draws of each M and ridge (and set of states), and the range of returns."""
     groups: dict[tuple, list] = {}
     for each in rows:
         groups.setdefault((each.get("states", "plane"), each["bases"], each["ridge"]), []).append(each)

@@ -1,10 +1,11 @@
-"""Searches over settings: many points times a few seeds in one compiled program, several programs side by side.
+"""Searches over settings: programs of many points times a few seeds, several side by side.
 
     python results/searches/run.py raw                  # every program of a search, as processes
     python results/searches/run.py raw --only 0         # one of them, in this process
 
-Writes one table per search beside it (or into the folder that the environment variable OUT names): a row per point,
-seed and evaluation. Nothing is chosen here; what each search was for, and what was chosen from it, stands in README.md.
+Writes one table per search beside it (or into the folder that the environment variable OUT names):
+a row per point, seed and evaluation. Nothing is chosen here; README.md says what each search was
+for, and what was chosen from it.
 """
 
 import argparse
@@ -21,8 +22,9 @@ from typing import Any
 
 TASKS = {"CartpoleBalance": 100_000, "PendulumSwingup": 100_000}
 
-# Where `raw` starts from: `told` without the filter, and without what the paper does not have and Pendulum does not
-# need (one step and one update per decision, constant rates, the vertex head, random actions to the end).
+# The start of the search for `raw`: `told` without the filter, and without what the paper does not
+# have and Pendulum does not need (one step and one update per decision, constant rates, the vertex
+# head, random actions to the end).
 START = {
     "belief.filter": False, "env.action_repeat": 1, "train.updates": 1, "train.decay": 1.0, "critic.head": "vertex",
     "exploration.probability_end": 0.2, "noise.sigma": 0.05, "train.eval_every": 4,
@@ -38,7 +40,7 @@ def _rates(value: float, basis: float, critic: float) -> dict[str, float]:
 
 
 def raw() -> list[dict[str, Any]]:
-    """One change at a time from START, and a few rates together, for two classes of bases that learn."""
+    """One change at a time from START, and a few rates together, for two kinds of learned bases."""
     points: list[dict[str, float]] = [
         {},
         *({"value.lr": x} for x in (1e-3, 1e-2, 3e-2)),
@@ -99,7 +101,7 @@ def raw_again() -> list[dict[str, Any]]:
 
 
 def rates() -> list[dict[str, Any]]:
-    """Nine pairs of rates for each of three agents under `raw`, so that none is judged at another's."""
+    """Nine pairs of rates for each of three agents under `raw`, so that each has its own."""
     points = [{"value.lr": value, **_critic(critic)} for value in (3e-3, 1e-2, 3e-2) for critic in (3e-4, 1e-3, 3e-3)]
     return [
         {"preset": "raw", "env": env, "steps": steps, "points": points, "seeds": list(range(100, 100 + seeds)),
@@ -110,7 +112,7 @@ def rates() -> list[dict[str, Any]]:
 
 
 def joint() -> list[dict[str, Any]]:
-    """`raw` and 31 points drawn at random around it: the same 32 for MoCA, MoCA-CE and BNAF, at σ = 0.05."""
+    """`raw` and 31 random points around it, the same for MoCA, MoCA-CE and BNAF, at σ = 0.05."""
     draw = random.Random(0)
     between = lambda low, high: float(f"{10 ** draw.uniform(log10(low), log10(high)):.2g}")  # noqa: E731
     points: list[dict[str, float]] = [{}]
@@ -131,7 +133,10 @@ def joint() -> list[dict[str, Any]]:
 
 
 def best_joint(env: str) -> dict[str, dict[str, float]]:
-    """Each agent's best point of `joint` on a task: highest mean return over the last fifth of training."""
+    """Each agent's best point of `joint` on a task.
+
+    It has the highest mean return over the last fifth of training.
+    """
     import pandas as pd
 
     table = pd.concat([pd.read_parquet(path) for path in _folder().glob("joint*.parquet")])
@@ -143,7 +148,10 @@ def best_joint(env: str) -> dict[str, dict[str, float]]:
 
 
 def best() -> list[dict[str, Any]]:
-    """MoCA, MoCA-CE and BNAF at the best of their 32 points, on fresh seeds; the first two also at each other's."""
+    """MoCA, MoCA-CE and BNAF at the best of their 32 points, on fresh seeds.
+
+    The first two also run at each other's best point.
+    """
     programs = []
     for env, steps, seeds in (("CartpoleBalance", 100_000, 40), ("PendulumSwingup", 200_000, 30)):
         points = best_joint(env)
@@ -157,7 +165,8 @@ def best() -> list[dict[str, Any]]:
     return programs
 
 
-# One change a rung, from what is printed to `raw`; widths and K, which are not printed, as in `raw` throughout.
+# One change a rung, from the printed settings to `raw`; widths and K, which are not printed, are
+# those of `raw` throughout.
 _UNPRINTED = {"critic.width": 64, "dynamics.width": 64, "dynamics.members": 3, "dynamics.lr": 3e-4}
 _RUNGS: list[tuple[str, dict[str, Any]]] = [
     ("as printed", {}),
@@ -177,9 +186,10 @@ _WITHOUT: list[tuple[str, dict[str, Any]]] = [
 
 
 def ladder() -> list[dict[str, Any]]:
-    """From `paper` to `raw`, one change a rung, and `raw` without each: MoCA and MoCA-CE at σ = 0.05 on both tasks.
+    """A ladder from `paper` to `raw`, one change a rung, and `raw` without each change.
 
-    Rungs that differ in real numbers alone share a program.
+    MoCA and MoCA-CE at σ = 0.05 on both tasks. Rungs that differ in real numbers alone share a
+    program.
     """
     rungs, so_far = [], {}
     for name, change in _RUNGS:
@@ -209,9 +219,11 @@ def ladder() -> list[dict[str, Any]]:
 
 
 def sac() -> list[dict[str, Any]]:
-    """64 settings of SAC at σ = 0.025: width, batch, updates, rates, target entropy, random actions.
+    """64 settings of SAC at σ = 0.025.
 
-    The one with the highest return over the last fifth of training, mean over seeds and both tasks, is SAC's of `raw`.
+    They differ in width, batch, updates, rates, target entropy and random actions.
+    The one with the highest return over the last fifth of training, mean over seeds and both tasks,
+    is SAC's in `raw`.
     """
     points = [
         {"sac.actor_lr": rate, "sac.critic_lr": rate, "sac.alpha_lr": rate, "sac.entropy_per_action": entropy,
@@ -231,7 +243,8 @@ def sac() -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-# Completions of what is printed, which need a program of their own; each with two rates of the vertex head.
+# Completions of the printed settings that need a separate program each; each with two rates of the
+# vertex head.
 _SWITCHES: list[dict[str, Any]] = [
     {"train.capacity": 100_000},
     {"value.bases": 1024},
@@ -241,10 +254,10 @@ _SWITCHES: list[dict[str, Any]] = [
 
 
 def completions() -> list[dict[str, Any]]:
-    """The printed method with fixed bases, completed in 24 ways: BNAF at σ = 0.025, two million updates.
+    """24 completions of the printed method with fixed bases: BNAF, σ = 0.025, two million updates.
 
-    Rates of the weights and of the vertex head, least curvature, discount, replay size, number of bases, held random
-    actions, and centres of each twin's own.
+    Rates of the weights and of the vertex head, least curvature, discount, replay size, number of
+    bases, held random actions, and separate centres for each twin.
     """
     least = {"critic.curvature_floor": 0.1}
     vertex = {"critic.vertex_lr": 1e-3, "critic.vertex_lr_end": 1e-3}
@@ -268,7 +281,7 @@ def completions() -> list[dict[str, Any]]:
 
 
 def completed() -> list[dict[str, Any]]:
-    """MoCA, two million updates, four seeds, at the three best of what `completions` has written on either task.
+    """MoCA at the three best points of `completions` on each task: two million updates, four seeds.
 
     Best by the return over the last fifth of the steps taken, mean over seeds.
     """
@@ -317,7 +330,10 @@ def _folder() -> Path:
 
 
 def _own_centres() -> None:
-    """Gives each twin bases of its own: the second has the first's coordinates, in another order in each dimension."""
+    """Gives each twin separate bases.
+
+    The second has the first's coordinates, in another order in each dimension.
+    """
     import jax.numpy as jnp
 
     from moca import critic

@@ -1,10 +1,10 @@
-"""What the filter costs: CPU time of an episode of Cartpole, by turns, evaluation excluded.
+"""Measures the CPU time of an episode of Cartpole with each filter, evaluation excluded.
 
     python results/sensors/cost.py [OLDER]
 
-OLDER is the folder `src` of an older version, whose `tuned` was told the noise; at filing it was that of commit
-2840f89. Writes cost.json: medians of the seconds, and of the ratios to the first case. Each case runs in a process of
-its own on one core, one episode at a time.
+OLDER is the folder `src` of an older version, whose `tuned` was told the noise; at filing it was
+that of commit 2840f89. Writes cost.json: medians of the seconds, and of the ratios to the first
+case. Each case runs in a separate process on one core, one episode at a time, by turns.
 """
 
 import json

@@ -1,12 +1,13 @@
-"""Sensors as they are: one preset (`tuned`) under noise that is told or learned, lost and late samples, no velocities.
+"""Trains `tuned` with imperfect sensors: noise, lost and late samples, no velocities.
 
     python results/sensors/run.py                     # every program, as processes
     python results/sensors/run.py noise moca-learned  # those of one row and one agent
     python results/sensors/run.py --merge             # one table of what the folder holds
     python results/sensors/run.py --table             # the table of docs/sensors.md from it
 
-Writes one table per program into the folder `parts` beside it (or into the folder that the environment variable OUT
-names): a row per seed and evaluation. `--merge` writes results.parquet from them.
+The noise is told or learned. Writes one table per program into the folder `parts` beside it (or
+into the folder that the environment variable OUT names): a row per seed and evaluation. `--merge`
+writes results.parquet from them.
 """
 
 import json
@@ -31,7 +32,8 @@ ROWS: dict[str, tuple[tuple[str, int], dict[str, Any], list[dict[str, Any]]]] = 
     ),
     "pendulum-positions": (PENDULUM, {"sensor.observed": (0, 1), "sensor.history": 3}, [{"noise.sigma": 0.01}]),
 }  # fmt: skip
-# results.parquet also has moca-smoothing, a model fitted to smoothed states, which the code had until 2fecfe1.
+# results.parquet also has moca-smoothing, a model fitted to smoothed states, which the code had
+# until 2fecfe1.
 AGENTS: dict[str, dict[str, Any]] = {
     "moca-told": {"agent": "moca", "belief.noise": "known"},
     "moca-learned": {"agent": "moca"},
@@ -45,7 +47,7 @@ HERE = Path(__file__).parent
 
 
 def folder() -> Path:
-    """Where the tables of programs lie."""
+    """The folder of the tables of programs."""
     return Path(os.environ.get("OUT", HERE / "parts"))
 
 

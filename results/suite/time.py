@@ -18,7 +18,7 @@ import numpy as np
 from moca.envs.named import named
 from moca.names import MJX, MUJOCO
 
-TURNS = 5  # of MuJoCo's, the fastest of which counts: other programs take some of the cores
+TURNS = 5  # timings with MuJoCo; the fastest counts, since other programs take some of the cores
 
 
 def timed(task: str, runs: int, steps: int) -> dict[str, float]:

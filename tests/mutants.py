@@ -1,7 +1,7 @@
 # ruff: noqa: E501
 """Breaks formulas of `moca.moments` and planning, rules of run directories and of `moca.paper.claims`, one at a time.
 
-    python tests/mutants.py [moments] [directories] [stateful] [planning] [imagination] [horizons] [claims]
+    python tests/mutants.py [moments] [directories] [stateful] [planning] [imagination] [horizons] [outcomes] [claims]
 
 Run by `make mutants`. A mutant that no test kills is a hole in the suite, and the exit code says so. The test that
 killed a mutant is noted in killers.json, which is kept in the repository, and comes first the next time.
@@ -439,6 +439,18 @@ HORIZONS = [
     ("agents/quadratic.py", 'if plan.weights == "variance":', "if False:"),
 ]
 
+OUTCOMES = [
+    ("outcomes.py", "jnp.clip(1 - jnp.mean(noise) / squares, 0, 1)", "1 - jnp.mean(noise) / squares"),
+    ("outcomes.py", "jnp.clip(1 - jnp.mean(noise) / squares, 0, 1)", "jnp.clip(jnp.mean(noise) / squares, 0, 1)"),
+    ("outcomes.py", "jnp.mean(difference**2)", "jnp.mean(difference) ** 2"),
+    ("outcomes.py", "+ 4 * spread * noise", "+ spread * noise"),
+    ("outcomes.py", "spread * noise / jnp.maximum(prior + noise", "spread * prior / jnp.maximum(prior + noise"),
+    ("outcomes.py", "slopes**2 * by_noise", "slopes * by_noise"),
+    ("agents/quadratic.py", "jnp.square(self.config.train.gamma * (1 - stored.terminated))", "1.0"),
+    ("agents/quadratic.py", "target.at[:count].add(share * (outcomes - target[:count]))", "target"),
+    ("agents/quadratic.py", "outcome_share(outcomes - target[:count], variance)", "outcome_share(outcomes, variance)"),
+    ("config/fitting.py", "belief.width or config.plan.horizon > 1", "False"),
+]
 SUITES = {
     "moments": ("moments", MOMENTS, ["tests/moments", "-m", "not slow"]),
     "directories": (
@@ -461,6 +473,7 @@ SUITES = {
     "planning": ("", PLANNING, ["tests/test_planning.py", "tests/agents/test_planning.py", "tests/test_forecast.py"]),
     "imagination": ("", IMAGINATION, ["tests/test_critic.py", "tests/test_imagination.py"]),
     "horizons": ("", HORIZONS, ["tests/test_horizons.py"]),
+    "outcomes": ("", OUTCOMES, ["tests/test_outcomes.py"]),
     "claims": ("paper/claims", CLAIMS, [f"tests/paper/test_claim{end}.py" for end in ("_rules", "_scores", "s")]),
 }
 

@@ -190,6 +190,7 @@ LAYERS = [
         "moca.diagnostics",
         "moca.divergence",
         "moca.forecast",
+        "moca.outcomes",
         "moca.planning",
         "moca.reward",
         "moca.imagination",

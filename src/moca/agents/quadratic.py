@@ -38,6 +38,7 @@ from moca.forecast import Forecast, forecast_policy
 from moca.horizons import all_horizons
 from moca.imagination import curiosity_left, disagreement, imagine, joined
 from moca.nets import ADAM, copies, decayed, stacked
+from moca.outcomes import outcome_share, variance_by_noise
 from moca.planning import World, look_ahead
 from moca.replay import Transition, sensed, with_width
 from moca.reward import RewardState, fit_reward, make_reward
@@ -156,7 +157,7 @@ class QuadraticAgent(Agent):
 
         If planning is on, the batch is joined by imagined transitions, and curiosity is a reward.
         """
-        batch = batch._replace(action=self.env.from_bounds(batch.action))
+        batch, count = batch._replace(action=self.env.from_bounds(batch.action)), len(batch.reward)
         predictions, found = self.predict(state, batch, draws.prediction), {}
         if state.reward is not None:
             states = cast(ModelState, state.model).ensemble.statistics
@@ -172,6 +173,8 @@ class QuadraticAgent(Agent):
             batch = batch._replace(reward=batch.reward + curiosity_left(self.config, state.updates) * unknown)
             found["disagreement"] = unknown.mean()
         target, ahead = self._targets(state, batch, predictions, key)
+        if self.config.belief.outcomes:
+            target, found["outcome_share"] = self._with_outcomes(state, batch, target, count)
         state, info = self._fit_critics(state, with_width(batch), target)
         return self._sync_targets(state), info | found | ahead
 
@@ -220,6 +223,19 @@ class QuadraticAgent(Agent):
         rewards, last = look_ahead(world, rule, predictions, batch.spread, gamma, plan.horizon - 1, key)
         batch = batch._replace(reward=batch.reward + (1 - batch.terminated) * rewards)
         return self.target(batch, last, state.targets), {}
+
+    def _with_outcomes(
+        self, state: QuadraticState, batch: Transition, target: Float[Array, "n"], count: int
+    ) -> tuple[Float[Array, "n"], Float[Array, ""]]:
+        """Returns the targets, the first `count` moved towards their outcomes, and the share λ."""
+        stored = jax.tree.map(lambda leaf: leaf[:count], batch)
+        outcomes = self.target(stored, mm.Dirac(stored.next_observation), state.targets)
+        mean, aleatoric, epistemic = mm.decompose(self._mixtures(state, stored), full=False)
+        noise = self.filter.noise_variance(state.model, mean)
+        variance = variance_by_noise(first(state.targets), stored.next_observation, aleatoric + epistemic, noise)
+        variance *= jnp.square(self.config.train.gamma * (1 - stored.terminated))
+        share = outcome_share(outcomes - target[:count], variance)
+        return target.at[:count].add(share * (outcomes - target[:count])), share
 
     def target(
         self, batch: Transition, predictions: mm.Distribution, values: mm.Function, discount: Any = None

@@ -102,6 +102,17 @@ def _belief_fits(config: "Config") -> None:
         _refuse_history(config, given)
         if name := _planning(config):
             raise ConfigError(f"{given} cannot be combined with {name} yet: use moca without planning")
+    if belief.outcomes:
+        given = "belief.outcomes = true"
+        _need_filter(config, given, "only a filter knows how much of an outcome is noise")
+        if AGENTS[config.agent].prediction is None:
+            raise ConfigError(
+                f"{given} needs an agent that predicts the next state: the targets of {config.agent} take the outcome "
+                "anyway"
+            )
+        if belief.width or config.plan.horizon > 1:
+            other = "belief.width" if belief.width else "plan.horizon above 1"
+            raise ConfigError(f"{given} cannot be combined with {other} yet: leave out one of the two")
     if belief.noise == "learned":
         given = "belief.noise = learned"
         _need_filter(config, given, "only the filter uses the noise level")

@@ -208,6 +208,11 @@ class BeliefConfig:
     sigma_lr: float = _setting(
         0.03, "The learning rate of the logarithm of learned noise levels, for ten steps per episode.", low=0
     )
+    outcomes: bool = _setting(
+        False,
+        "Whether targets also take the observed outcome, as far as noise does not explain how it differs from the "
+        "prediction.",
+    )
     width: bool = _setting(
         False, "Whether the agent also sees how wide its belief is, which gives information a value."
     )

@@ -12,6 +12,7 @@ from moca import moments as mm
 from moca.agents import make_agent
 from moca.belief import anticipate_diagonal
 from moca.config import ConfigError
+from moca.critic import first
 from moca.envs.environment import Environment, Step
 from moca.outcomes import outcome_share, variance_by_noise
 from moca.presets import build
@@ -137,6 +138,19 @@ def test_targets_lie_between_and_imagined_ones_stay(covariance):
     assert 0 < share < 1
     np.testing.assert_allclose(found[:12], (model + share * (outcome - model))[:12], rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(found[12:], model[12:])
+
+
+def test_the_share_of_an_agent_is_that_of_its_filter():
+    """By the gain of each dimension, and with transitions that end, whose outcome has no value."""
+    agent, state, batch = agent_and_batch(0.1)
+    model, outcome, _, share = targets_of(agent, state, batch)
+    _, aleatoric, epistemic = mm.decompose(state.model.ensemble.predict_batch(batch.observation, batch.action))
+    prior = aleatoric + epistemic + batch.spread
+    moved = prior / (prior + 0.01) * 0.1  # K times a deviation of the noise
+    slopes = jax.vmap(jax.grad(first(state.targets)))(batch.next_observation)
+    noise = (agent.config.train.gamma * (1 - batch.terminated)) ** 2 * jnp.sum((slopes * moved) ** 2, axis=1)
+    assert batch.terminated.sum() == 1
+    np.testing.assert_allclose(share, 1 - noise.mean() / np.mean((outcome - model) ** 2), rtol=1e-4)
 
 
 @pytest.mark.parametrize(

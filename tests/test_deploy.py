@@ -34,6 +34,7 @@ CASES = {
     "gelu": {"dynamics.activation": "gelu", **FILTER},
     "erf": {"dynamics.activation": "erf", **FILTER},
     "naf, learned noise": {"agent": "naf", **FILTER, "belief.noise": "learned"},
+    "moca, noise that hardly grows": {**FILTER, "belief.noise": "learned"},  # but steeply, where it does
     "sac": {"agent": "sac"},
     "sac, filter": {"agent": "sac", **FILTER},
     "blind": {"agent": "sac", **FILTER},  # until its model has seen a batch, an agent believes each observation alone
@@ -108,6 +109,9 @@ def played(tmp_path_factory):
         learner = learners_of(config, Plane())
         if name == "blind":
             learner = eqx.tree_at(lambda s: s.model.ensemble.statistics.batches, learner, np.float32(0))
+        if name == "moca, noise that hardly grows":
+            steep = lambda noise: noise._replace(growing=noise.growing + 8, most=noise.most - 43)  # noqa: E731
+            learner = eqx.tree_at(lambda s: s.model.noise, learner, replace_fn=steep)
         agent = make_agent(config, Plane())
         export.write(folder / f"{name}.npz", agent, learner, {"env": "Plane"})
         agents[name] = np.asarray(played_by(agent, learner, walk))

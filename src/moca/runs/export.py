@@ -16,6 +16,7 @@ from moca.config import CONSTANT, ConfigError
 from moca.critic import QuadraticCritic, first
 from moca.delay import Delayed
 from moca.deploy import FORMAT, Policy, graph
+from moca.deploy.checks import LIMIT
 from moca.dynamics import LOG_VARIANCE, Calibration, ModelState
 from moca.names import OWN
 from moca.nets import MLP
@@ -152,13 +153,18 @@ def _filter(agent: Agent, learner: Any) -> Parts:
 
 
 def _learned_noise(model: ModelState) -> dict[str, Any]:
-    """Returns the arrays of the learned noise, and the calibration of the model."""
-    constant, growing, shares, most = (np.asarray(each) for each in model.noise[:4])
+    """Returns the arrays of the learned noise, and the calibration of the model.
+
+    Where noise does not grow with the state, its slope may drift beyond what a file can hold while
+    the size at which it ends shrinks. Only their product counts, so one is exchanged for the other.
+    """
+    constant, growing, shares, most = (np.asarray(each, np.float64) for each in model.noise[:4])
     factor, added = cast(Calibration, model.ensemble.calibration)
+    slope = np.minimum(np.exp(2 * growing), LIMIT)
     return {
-        "noise.most": np.exp(most),
-        "noise.variance": np.exp(2 * constant),
-        "noise.growing": np.exp(2 * growing),
+        "noise.most": np.minimum(np.exp(most + 2 * growing) / slope, LIMIT).astype(np.float32),
+        "noise.variance": np.exp(2 * constant).astype(np.float32),
+        "noise.growing": slope.astype(np.float32),
         "noise.shares": np.exp(shares - shares.max()) / np.exp(shares - shares.max()).sum(),
         "ensemble.calibration": factor,
         "ensemble.added": added,

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import time
+from contextlib import nullcontext
 from functools import partialmethod
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -19,11 +20,11 @@ from moca.config import ConfigError
 from moca.drivers import make_trainer
 from moca.envs.gymnasium import Gymnasium
 from moca.files import DiskError
-from moca.runs import checkpoint, launch, policies, saving
+from moca.runs import checkpoint, ending, interrupts, launch, policies, saving
 from moca.runs.callbacks import as_callback, stops
 from moca.runs.checkpoint import SUFFIX
 from moca.runs.directory import LOGS, RunDirectory
-from moca.runs.interrupts import InterruptedRun
+from moca.runs.interrupts import InterruptedRun, Request
 from moca.runs.learned import by_path
 from tests import probes
 from tests.envs import hosted
@@ -206,7 +207,7 @@ def test_a_run_goes_on_keeping_its_best_policies(tmp_path, monkeypatch, capsys):
         moca.train(config(4), path, env=env, callback=callbacks)
     assert json.loads((path / "best.json").read_text())[0]["episodes"] == 0
     fresh = Mock(path=tmp_path, config=config(4))
-    assert launch._again(fresh, as_callback(callbacks[1:])).endswith("--patience 9 --keep-best")
+    assert ending.again(fresh, as_callback(callbacks[1:])).endswith("--patience 9 --keep-best")
     candidates = moca.load(path, env=env, which="best")
     assert policies.told(candidates).endswith(": candidates, not yet compared over new episodes")
     monkeypatch.setattr(moca.KeepBest, "__init__", partialmethod(moca.KeepBest.__init__, episodes=2))
@@ -575,6 +576,27 @@ def test_candidates_that_no_run_can_have_are_damage(tmp_path, capsys):
         saving.go_back_to_checkpoint(trainer, directory, Console(width=1000))
         assert trainer.step == 20, (place, value)
         assert "contains invalid numbers; going back" in capsys.readouterr().out
+
+
+def test_a_signal_while_policies_are_compared_keeps_the_newest(tmp_path, monkeypatch, capsys):
+    """It did nothing until all episodes were over."""
+    request, left = Request(), {}
+
+    def compared(own, run, *_):
+        request.leave("SIGTERM")  # as the thread that receives signals does, which then ends the process
+        left.update(run.directory.status, best=json.loads((run.path / "best.json").read_text()))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(interrupts, "noted", lambda: nullcontext(request))
+    monkeypatch.setattr(moca.KeepBest, "_scores", compared)
+    with pytest.raises(KeyboardInterrupt):
+        moca.train(config(3), tmp_path / "run", env=probes.Drift(), callback=moca.KeepBest(2))
+    assert left["state"] == "interrupted"
+    assert [row["episodes"] for row in left["best"]] == [0] * len(left["best"])
+    assert "stopped by SIGTERM while comparing policies; resume with: " in capsys.readouterr().out
+    monkeypatch.undo()
+    run = moca.resume(tmp_path / "run", env=probes.Drift())
+    assert [row["episodes"] for row in json.loads((run.path / "best.json").read_text())] != [0] * len(left["best"])
 
 
 def test_a_run_can_be_asked_before_it_has_ended(tmp_path):

@@ -231,7 +231,7 @@ class QuadraticAgent(Agent):
         stored = jax.tree.map(lambda leaf: leaf[:count], batch)
         outcomes = self.target(stored, mm.Dirac(stored.next_observation), state.targets)
         mean, aleatoric, epistemic = mm.decompose(self._mixtures(state, stored), full=False)
-        noise = self.filter.noise_variance(state.model, mean)
+        noise = cast(Array, self.filter.noise_variance(state.model, mean))
         variance = variance_by_noise(first(state.targets), stored.next_observation, aleatoric + epistemic, noise)
         variance *= jnp.square(self.config.train.gamma * (1 - stored.terminated))
         share = outcome_share(outcomes - target[:count], variance)

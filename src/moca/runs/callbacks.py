@@ -333,7 +333,7 @@ def read_scores(run: Run) -> list[dict[str, Any]]:
     try:
         rows = read_json(path)
     except FileNotFoundError:
-        how = "train with --keep-best or callback=moca.KeepBest(), which writes it when training ends"
+        how = "train with --keep-best or callback=moca.KeepBest(), which writes it when training ends or stops"
         raise ConfigError(f"{run.path} has no {path.name}: {how}") from None
     runs, wanted = run.directory.runs, {"step", "return_mean"}
     if (

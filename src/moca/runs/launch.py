@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,18 +14,18 @@ from moca import sweep
 from moca.arguments import MOST
 from moca.config import Config, ConfigError, as_path, may_be_on_host, override, real, shown, whole
 from moca.devices import is_caching
-from moca.divergence import CAUSES
 from moca.drivers import Schedule, Trainer, make_trainer
 from moca.envs.defaults import found_in_trials
 from moca.envs.environment import Spaces
 from moca.envs.host import HostEnvironment
 from moca.envs.named import as_environment
-from moca.envs.trust import remember, resuming
+from moca.envs.trust import remember
 from moca.moments import NoClosedFormError
-from moca.runs import BEST, before, interrupts, policies, starting
-from moca.runs.callbacks import Callback, Training, as_callback, keeping_best, read_scores, refuse_other_scores, stops
+from moca.runs import before, interrupts, policies, starting
+from moca.runs.callbacks import Callback, Training, as_callback, keeping_best, refuse_other_scores, stops
 from moca.runs.directory import RunDirectory
 from moca.runs.display import Display, learning_curve, make_console, title, working
+from moca.runs.ending import conclude, diverged_runs, stop, stop_comparing
 from moca.runs.events import EventFile
 from moca.runs.run import Run, refuse_other_env
 from moca.runs.saving import Saver, go_back_to_checkpoint
@@ -142,8 +142,7 @@ def _train(directory: RunDirectory, env: Spaces | None, overlap: bool, options: 
     callback, config, runs, step = options.callback, directory.config, directory.runs, directory.status["step"]
 
     def leave(signal: str) -> None:
-        directory.write_status("interrupted", step)
-        print(f"\nstopped by {signal} while compiling; resume with: {_again(run, callback)}")
+        stop(run, callback, step, "compiling", signal)
 
     with interrupts.noted() as request:
         with request.at_once(leave):
@@ -264,87 +263,17 @@ def _follow(
             directory.save_policy(trainer.learners)
         ended = "finished" if at_end else "stopped" if stopped else "interrupted"
         training = training or Training(trainer.step, {}, trainer.learners, run)
-        with working(console, callback.ending) if callback.ending and ended != "interrupted" else nullcontext():
+        if ended == "interrupted" or not callback.ending:
             callback.end(training, interrupted=ended == "interrupted")
+        else:
+            with working(console, callback.ending), request.at_once(partial(stop_comparing, callback, training)):
+                callback.end(training, interrupted=False)
         if callback.keeps_best and ended != "interrupted":
             saver.save()  # with the policies that were kept as the only candidates
             saver.wait()
         state = "diverged" if all_diverged else ended
     finally:
         policies.renew(run, None)
-        diverged = _diverged(directory)
+        diverged = diverged_runs(directory)
         directory.write_status(state, trainer.step, diverged)
-    _conclude(trainer, run, console, f"{request.name}", state, diverged, callback)
-
-
-def _conclude(
-    trainer: Trainer, run: Run, console: Console, signal: str, state: str, diverged: list[Any], callback: Callback
-) -> None:
-    """Prints how training ended; raises if it was interrupted or diverged."""
-    step = trainer.step
-    for lost in diverged:
-        console.print(
-            f"seed {lost['seed']} diverged in the episode that ended at step {lost['step']:,}: {lost['cause']}"
-        )
-    if state == "stopped":
-        console.print(f"stopped by a callback at step {step:,}{callback.reason and f': {callback.reason}'}")
-    if state in ("stopped", "finished"):
-        for sentence in _scores(run, callback):
-            console.print(sentence)
-    if state == "interrupted":
-        raise interrupts.InterruptedRun(f"stopped by {signal} at step {step:,}; resume with: {_again(run, callback)}")
-    if state == "diverged":
-        last, seed = diverged[-1], f"(seed {diverged[-1]['seed']})"
-        which = (
-            f"every run diverged, the last one {seed}" if len(run.directory.runs) > 1 else f"the run {seed} diverged"
-        )
-        raise interrupts.DivergedRun(
-            f"{which} by step {last['step']:,}: {last['cause']}; what was learned before "
-            f"is in {run.path}{before.advice(last['cause'], trainer.env, run.config)}"
-        )
-
-
-def _again(run: Run, callback: Callback) -> str:
-    """Returns the command that resumes a run."""
-    kept = (run.path / f"{BEST}.json").exists()  # it then goes on keeping the best policies by itself
-    options = [each for each in callback.options.split() if not (kept and each == "--keep-best")]
-    return " ".join([resuming(run.path, run.config.env.name), *options])
-
-
-def _scores(run: Run, callback: Callback) -> Iterator[str]:
-    """Yields the last evaluation and, if they were kept, the scores of the best policies."""
-    several = f", mean of {len(run.directory.runs)} runs" * (len(run.directory.runs) > 1)
-    evaluated = [row for row in run.rows if row.get("return_mean") is not None]
-    if evaluated:
-        last = [row["return_mean"] for row in evaluated if row["step"] == evaluated[-1]["step"]]
-        many = run.config.train.eval_episodes
-        found = f"return {np.mean(last):.1f} over {many} episode{'s' * (many > 1)}"
-        yield f"last evaluation: {found}, at step {evaluated[-1]['step']:,}{several}"
-    kept = read_scores(run) if callback.keeps_best and (run.path / f"{BEST}.json").exists() else []
-    if best := [row for row in kept if row["return_mean"] is not None]:
-        yield _best(best, several)
-
-
-def _best(scores: list[dict[str, Any]], several: str) -> str:
-    """Returns the highest score of the best policies as text, with its interval and step."""
-    top = max(scores, key=lambda row: row["return_mean"])
-    interval = "" if top.get("interval") is None else f" ± {top['interval']:.2g} (95 %)"
-    found = f"return {top['return_mean']:.1f}{interval} over {top['episodes']} new episodes, at step {top['step']:,}"
-    means = [row["return_mean"] for row in scores]
-    lasts = [row["last"] for row in scores if row.get("last") is not None]
-    plural, owner = ("ies", "policies have") if several else ("y", "policy has")
-    differ = lasts != means and len(lasts) == len(means)
-    same = f"; over the same episodes the last {owner} {np.mean(lasts):.1f}" if differ else ""
-    if several:
-        found = f"return {np.mean(means):.1f}{several}; the highest: {found} (seed {top['seed']})"
-    return f"best polic{plural}: {found}, used by --which best{same}"
-
-
-def _diverged(directory: RunDirectory) -> list[dict[str, Any]]:
-    """Returns each diverged run, with the last step of that episode, and the cause."""
-    found: dict[int, dict[str, Any]] = {}
-    for number, row in enumerate(directory.rows()):
-        run = number % len(directory.runs)
-        if row["diverged"]:
-            found.setdefault(run, {**directory.runs[run], "step": row["step"], "cause": CAUSES[int(row["diverged"])]})
-    return list(found.values())
+    conclude(trainer, run, console, f"{request.name}", state, diverged, callback)

@@ -20,7 +20,7 @@ from moca.config import ConfigError
 from moca.drivers import make_trainer
 from moca.envs.gymnasium import Gymnasium
 from moca.files import DiskError
-from moca.runs import checkpoint, ending, interrupts, launch, policies, saving
+from moca.runs import checkpoint, ending, interrupts, policies, saving
 from moca.runs.callbacks import as_callback, stops
 from moca.runs.checkpoint import SUFFIX
 from moca.runs.directory import LOGS, RunDirectory
@@ -222,11 +222,11 @@ def test_a_run_goes_on_keeping_its_best_policies(tmp_path, monkeypatch, capsys):
     lasts = [row["last"] for row in rows]
     assert f"{told}, used by --which best" in " ".join(said.split())
     assert lasts == [row["return_mean"] for row in moca.load(path, env=env).evaluate(2, moca.runs.callbacks.FRESH + 1)]
-    assert "same episodes" not in launch._best([row | {"last": row["return_mean"]} for row in rows], "")
+    assert "same episodes" not in ending._best([row | {"last": row["return_mean"]} for row in rows], "")
     others = [row | {"last": 7.25 + number} for number, row in enumerate(rows)]
-    assert launch._best(others[:1], "").endswith("--which best; over the same episodes the last policy has 7.2")
-    assert launch._best(others, ", mean of 2 runs").endswith("; over the same episodes the last policies have 7.8")
-    (one,) = launch._best(rows[:1], "").split(", used by")[:1]
+    assert ending._best(others[:1], "").endswith("--which best; over the same episodes the last policy has 7.2")
+    assert ending._best(others, ", mean of 2 runs").endswith("; over the same episodes the last policies have 7.8")
+    (one,) = ending._best(rows[:1], "").split(", used by")[:1]
     assert one.startswith(f"best policy: return {rows[0]['return_mean']:.1f} ± ")
     assert one.endswith(f"at step {rows[0]['step']:,}")
     last = [row["return_mean"] for row in moca.load(path, env=env).rows[-2:]]

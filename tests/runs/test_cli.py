@@ -15,7 +15,7 @@ from moca.divergence import CAUSES
 from moca.drivers import make_env
 from moca.envs.gymnasium import Gymnasium
 from moca.loop import init_run
-from moca.runs import launch, refuse_foreign
+from moca.runs import ending, launch, refuse_foreign
 from moca.runs.directory import RunDirectory
 from moca.runs.interrupts import DivergedRun, InterruptedRun
 
@@ -301,7 +301,7 @@ def test_a_divergence_says_where_to_look(run, name, cause, runs, words):
     held = Mock(spec=["directory", "config", "path"], directory=Mock(runs=[{}] * runs), config=config, path=run)
     lost = [{"seed": 0, "step": 40, "cause": CAUSES[cause]}]
     with pytest.raises(DivergedRun, match=words):
-        launch._conclude(trainer, held, Mock(), "", "diverged", lost, moca.runs.callbacks.Callback())
+        ending.conclude(trainer, held, Mock(), "", "diverged", lost, moca.runs.callbacks.Callback())
 
 
 def test_the_check_that_a_divergence_names_is_of_the_environment_as_trained(tmp_path, monkeypatch):

@@ -7,7 +7,6 @@ sync is then lost.
 """
 
 import ctypes
-import hashlib
 import json
 import os
 import random
@@ -16,6 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -37,6 +37,7 @@ NUMBERS = 120  # bytes of the arrays of a checkpoint, at its end
 DIVERGES = 0.25  # the discount with which all runs do, in the third episode
 ROOT = Path(__file__).parents[2]
 KILLED = 99
+HOLD = 600  # seconds after which a process goes on that is held, if nothing ended it before
 
 
 class Learner(NamedTuple):
@@ -80,9 +81,14 @@ class Trainer:
             self._hold()
 
     def _hold(self):
-        """As XLA does: in a call that does not return when a signal comes."""
+        """As XLA does: in a call that does not return when a signal comes. Nobody waits until it does."""
         self.folder.joinpath("held.test").touch()
-        hashlib.pbkdf2_hmac("sha256", b"", b"", 15_000_000)  # ten seconds or so
+        pthread, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(64)  # zeros are a mutex that is free
+        release = threading.Timer(HOLD, pthread.pthread_mutex_unlock, [mutex])
+        release.daemon = True
+        release.start()
+        pthread.pthread_mutex_lock(mutex)
+        pthread.pthread_mutex_lock(mutex)
 
     def __iter__(self):
         while self.episode < self.episodes:

@@ -670,9 +670,7 @@ def test_a_signal_while_compiling_ends_the_process(server, tmp_path, hold):
         path = tmp_path / number.name
         held = server("train", path=str(path), **A, hold=hold, signals=True)
         stub.wait_until_held(path, held.pid)
-        started = time.perf_counter()
         answer = server.end(held, number)
-        assert time.perf_counter() - started < 5
         assert answer.code == 75
         assert f"stopped by {number.name} while compiling; resume with: moca train --resume {path}" in answer.out
         assert json.loads((path / "status.json").read_text()) == {"state": "interrupted", "step": 0}
@@ -708,7 +706,7 @@ def test_a_second_ctrl_c_leaves_at_once(server, tmp_path):
     stub.wait_until_held(path, held.pid)
     started = time.perf_counter()
     assert server.end(held, signal.SIGINT, signal.SIGINT).code == 130
-    assert time.perf_counter() - started < 5
+    assert time.perf_counter() - started < stub.HOLD / 2
     assert server("resume", path=str(path)).code == 0
     assert whole(path)
 

@@ -1,6 +1,7 @@
 """The tables of pages whose data are JSON files in results/ and benchmarks/."""
 
 import statistics
+from collections.abc import Callable
 
 import numpy as np
 import planning
@@ -17,12 +18,26 @@ def blocks() -> dict[str, dict[str, str]]:
             "curiosity": planning.curiosity(),
             "horizons": planning.horizons(),
         },
-        "docs/cliff.md": {"cliff": cliff()},
-        "docs/mechanism.md": {"mended": mended(), "controllers": controllers(), "bases": bases()},
+        "docs/cliff.md": {"prediction": prediction(), "cliff": cliff()},
+        "docs/mechanism.md": {
+            "peak and late": peak_and_late(),
+            "mended": mended(),
+            "controllers": controllers(),
+            "bases": bases(),
+        },
         "results/README.md": {"sac-baseline": sac_baseline(), "paper-first": paper_first()},
         "docs/environments.md": {"dimension": dimension(), "suite": suite(), "mujoco": mujoco()},
         "docs/performance.md": {"h200": h200(), "first step": first_step()},
     }
+
+
+def prediction() -> str:
+    """Returns the table of what exact planning earns on the cliff and the hill."""
+    rows = [
+        f"{name} | {found['best']:.3f} | {found['believed']:.3f} | {found['earned']:.3f} | {found['margin']:.3g}"
+        for name, found in data("results/cliff/prediction.json").items()
+    ]
+    return table(" | best | certainty equivalence believes | and gets | margin of the best", rows)
 
 
 def cliff() -> str:
@@ -39,6 +54,30 @@ def cliff() -> str:
     score, margin = found["certainty_equivalent"], found["certainty_equivalent_margin"]
     rows.append(f"exact planner with V at the mean | {score:.3f} | {margin:.2g} | {hill['certainty_equivalent']:.3f}")
     return table(" | cliff | margin | hill", rows)
+
+
+def peak_and_late() -> str:
+    """Returns the table of the policies on Cartpole at their peak and late, means over seeds."""
+    found = data("results/mechanism/cartpole.json")
+    x, angle, speed, spin = found["linear"]["good"]["gains"]
+
+    def row(name: str, show: Callable[[np.ndarray], str]) -> str:
+        return " | ".join(show(np.mean(found["moca"][when][name], axis=0)) for when in ("peak", "late"))
+
+    whole = "{:.0f}".format
+    rows = [
+        f"return | {row('return', whole)}",
+        f"the same policies on exact observations | {row('clean', whole)}",
+        f"return in the imagined world, flat / prior | {row('imagined', lambda each: ' / '.join(map(whole, each)))}",
+        f"gains of μ̃ at upright: θ, θ̇ (linear controller: {angle}, {spin}) | "
+        + row("gain", lambda gain: f"{gain[2]:.2f}, {gain[4]:.2f}"),
+        f"gains of μ̃ at upright: x, ẋ (linear controller: {x}, {speed}) | "
+        + row("gain", lambda gain: f"{gain[0]:.2f}, {gain[3]:.2f}"),
+        "deviation of the action that the noise causes (linear controller: 0.10) | " + row("reaction", "{:.2f}".format),
+        f"lost on: upright, centred, control, velocity | {row('lost', lambda each: ', '.join(map(whole, each)))}",
+        f"episodes in which the pole falls | {row('fell', lambda share: f'{round(100 * share, 1):.0f} %')}",
+    ]
+    return table("MoCA, mean of four seeds | peak | late", rows)
 
 
 MENDED = {

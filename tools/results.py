@@ -17,6 +17,7 @@ import claims_page
 import effect
 import pandas as pd
 import searches
+from tables import blocks
 
 import moca
 from moca.config import Config
@@ -57,7 +58,7 @@ def made(out: Path, drawn: Sequence[str]) -> dict[Path, Path]:
         files[out / name] = ROOT / "results" / name
     files[effect.draw(table, out / "effect.png")] = ROOT / "results" / "effect.png"
     home, answer = paragraphs(table, verdicts + equal)
-    for name, parts in {
+    pages = {
         "README.md": {"paragraph": home},
         "docs/replication.md": {
             "paragraph": answer,
@@ -77,19 +78,23 @@ def made(out: Path, drawn: Sequence[str]) -> dict[Path, Path]:
         "results/README.md": {"scores": scores(table)},
         "docs/environments.md": {
             "further": scores(further),
-            "dimension": dimension(),
-            "suite": suite(),
-            "mujoco": mujoco(),
         },
-    }.items():
-        text = (ROOT / name).read_text()
-        for part, content in parts.items():
-            head, rest = text.split(START.format(part))
-            text = f"{head}{START.format(part)}{content}\n{rest[rest.index(END) :]}"
+    }
+    for name, parts in blocks().items():
+        pages.setdefault(name, {}).update(parts)
+    for name, parts in pages.items():
         new = out / name.replace("/", "-")
-        new.write_text(text)
+        new.write_text(filled((ROOT / name).read_text(), parts))
         files[new] = ROOT / name
     return files
+
+
+def filled(text: str, parts: dict[str, str]) -> str:
+    """Returns a page with these blocks."""
+    for part, content in parts.items():
+        head, rest = text.split(START.format(part))
+        text = f"{head}{START.format(part)}{content}\n{rest[rest.index(END) :]}"
+    return text
 
 
 def nothing() -> dict[str, float]:
@@ -289,48 +294,6 @@ def _predicted(name: str, rho: float, ours: pd.Series, theirs: pd.Series, env: s
     words = ("does not matter", "matters")
     right = "yes" if matters == (rho >= RHO) else "**no**"
     return f"| {name} | {rho:.2g} | {words[rho >= RHO]} | {found.brief} | {right} |"
-
-
-def dimension() -> str:
-    """Returns the table of results/dimension/run.py: a row per size, a column per agent."""
-    rows = json.loads((ROOT / "results" / "dimension" / "summary.json").read_text())["rows"]
-    names = list(dict.fromkeys(row["agent"] for row in rows))
-    lines = [f"| dimensions, actions | doing nothing | {' | '.join(names)} |", "|---" * (2 + len(names)) + "|"]
-    for size in dict.fromkeys(row["dimensions"] for row in rows):
-        own = {row["agent"]: row for row in rows if row["dimensions"] == size}
-        cells = [
-            f"{', '.join(f'{x:.0f}' for x in row['return'])} ({row['ms per step']:.1f} ms)" for row in own.values()
-        ]
-        lines.append(f"| {size}, {size // 2} | {own[names[0]]['doing nothing']:.0f} | {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
-
-
-def suite() -> str:
-    """Returns the table of results/suite/time.py: a row per task, the fastest first."""
-    tasks = json.loads((ROOT / "results" / "suite" / "environments.json").read_text())["tasks"]
-    lines = [
-        "| task | observations, actions | steps per second of one run | 100k steps | compiling |",
-        "|---" * 5 + "|",
-    ]
-    for name, found in sorted(tasks.items(), key=lambda item: -item[1]["steps_per_second"]):
-        each = found["steps_per_second"] / found["runs"]
-        took = 100_000 / each / 60
-        lines.append(
-            f"| {name} | {found['observations']}, {found['actions']} | {each:,.0f} | "
-            f"{f'{took:.0f}' if took >= 1 else '< 1'} min | {found['compile_seconds']:.0f} s |"
-        )
-    return "\n".join(lines) + "\n"
-
-
-def mujoco() -> str:
-    """Returns the table of its steps per second beside those of MJX: a row per task."""
-    folder = ROOT / "results" / "suite"
-    ours, theirs = (json.loads((folder / f"{name}.json").read_text())["tasks"] for name in ("mujoco", "environments"))
-    lines = ["| task | one episode | forty, together | MJX, forty on an H200, together |", "|---" * 4 + "|"]
-    for name, found in sorted(ours.items(), key=lambda item: -item[1]["40"]["steps_per_second"]):
-        counts = [*(found[runs]["steps_per_second"] for runs in ("1", "40")), theirs[name]["steps_per_second"]]
-        lines.append(f"| {name} | {' | '.join(f'{round(count, 2 - len(str(count))):,}' for count in counts)} |")
-    return "\n".join(lines) + "\n"
 
 
 def main(check: bool, quick: bool) -> None:

@@ -1,4 +1,4 @@
-"""How training ended: what is printed, and which error is raised."""
+"""The end of training: what is printed, and which error is raised."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -198,9 +198,10 @@ def test_mistakes_are_sentences(agent, tmp_path):
         (lambda: moca.MoCA("CartpoleBalance", tensorboard_log="logs"), r"are always written.*docs/from-sb3\.md"),
         (
             lambda: moca.SAC("MlpPolicy", "Pendulum-v1"),
-            r"as in moca\.SAC\('Pendulum-v1'\): there are no policy.*from-sb3",
+            r"as in moca\.SAC\('Pendulum-v1'\): there are no policy classes: sac__width and .*from-sb3",
         ),
-        (lambda: moca.SAC(policy="MlpPolicy", env="Pendulum-v1"), "policy cannot be set in moca.SAC: there are no"),
+        (lambda: moca.SAC(policy="MlpPolicy", env="Pendulum-v1"), "moca.SAC: there are no policy classes: sac__width"),
+        (lambda: moca.BNAF("MlpPolicy", env), "there are no policy classes: critic__width and other settings make"),
         (
             lambda: moca.SAC(env).learn(total_timesteps=100),
             r"call it steps, as in learn\(steps=20_000\)\. docs/from-sb3",

@@ -78,13 +78,13 @@ class MoCA:
         name = f"moca.{type(self).__name__}"
         if more:
             raise ConfigError(
-                f"{name} takes the environment alone, as in {name}({shown(more[0])}): {elsewhere.WORDS['policy']}. "
-                f"{elsewhere.PAGE}"
+                f"{name} takes the environment alone, as in {name}({shown(more[0])}): "
+                f"{elsewhere.advice('policy', self.agent)}"
             )
         if not isinstance(settings, Mapping | None):
             raise ConfigError(f"settings must be a dictionary of values by dotted name, got {shown(settings)}")
         chosen = {**(settings or {}), **{name.replace("__", "."): value for name, value in named.items()}}
-        elsewhere.refuse(name, chosen)
+        elsewhere.refuse(name, chosen, self.agent)
         for each in chosen:
             if each in _FIXED:
                 raise ConfigError(f"{each} cannot be set in {name}: {_FIXED[each]}")

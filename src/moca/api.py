@@ -19,7 +19,7 @@ import numpy as np
 from rich.console import Console
 
 from moca import elsewhere, presets
-from moca.config import Config, ConfigError, as_path, checked, field_of, shown
+from moca.config import Config, ConfigError, as_path, checked, refuse_unnamed, shown
 from moca.devices import keep_compiled, use_all_cores
 from moca.envs.defaults import measured
 from moca.envs.environment import Spaces
@@ -88,7 +88,7 @@ class MoCA:
         for each in chosen:
             if each in _FIXED:
                 raise ConfigError(f"{each} cannot be set in {name}: {_FIXED[each]}")
-            field_of(each, self.agent)
+        refuse_unnamed(chosen, self.agent)
         chosen |= checked(chosen)
         one = chosen.get("env.episode_length", Config().env.episode_length)  # until learn sets the number of steps
         flatten = chosen.get("env.flatten", False)

@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from moca.config import Config, ConfigError, field_of, flatten, override, real, shown
+from moca.config import Config, ConfigError, field_of, flatten, override, real, refuse_unnamed, shown
 
 Choices = Mapping[str, Sequence[float]]
 Ranges = Mapping[str, tuple[float, float]]
@@ -52,6 +52,7 @@ def draws(ranges: Ranges, count: int, seed: int) -> list[dict[str, float]]:
 
 def parse_axes(grids: Sequence[str], ranges: Sequence[str]) -> tuple[Choices, Ranges]:
     """Parses the values of `--grid` and `--random`; raises if a setting occurs twice."""
+    refuse_unnamed(text.partition("=")[0] for text in [*grids, *ranges])
     axes = [parse_axis(text, ",") for text in grids]
     drawn = [parse_axis(text, ":") for text in ranges]
     names = [name for name, _ in [*axes, *drawn]]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from moca.arguments import Parser, a_path, add_device, add_trust, at_least_one, from_zero, seconds
-from moca.config import ConfigError, nearest, parse_assignment
+from moca.config import ConfigError, nearest, parse_assignments
 from moca.runs.interrupts import DivergedRun
 from moca.studies import grid, look, registry, results
 
@@ -73,7 +73,7 @@ def _study(arguments: argparse.Namespace) -> None:
         steps=arguments.steps,
         presets=arguments.presets,
         agents=arguments.agents,
-        settings=dict(map(parse_assignment, arguments.set)),
+        settings=dict(parse_assignments(arguments.set)),
     )
     if arguments.launcher != "ray" and arguments.ray_address:
         raise ConfigError("--ray-address is for --launcher ray: add that, or leave out the address")

@@ -115,6 +115,25 @@ def test_faults_are_sentences(run, tmp_path, capsys):
         assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], "nothing to sweep: give --grid NAME=A,B,… or --random NAME=LOW:HIGH"),
+        (["--grid", "sac.tua=0.1"], "there is no setting 'sac.tua'. Did you mean sac.tau, "),
+        (["--grid", "sac.tau=0.1,0.2", "--grid", "sac.tau=0.3"], "sac.tau is swept twice"),
+        (["--grid", "sac.tau=0.1,2"], "sac.tau = 2 is out of range: it must be above 0 and at most 1"),
+        (["--grid", f"sac.tau={','.join(f'{n / 1e5}' for n in range(1, 10_002))}"], "the grid has more than"),
+        (["--random", "sac.tau=0.2:0.1"], "sac.tau needs LOW:HIGH with LOW below HIGH"),
+        (["--grid", "sac.tau=0.1,0.2", "--samples", "4"], "--samples needs --random NAME=LOW:HIGH, the range"),
+    ],
+)  # fmt: skip
+def test_a_sweep_is_refused_before_its_environment_is_measured(arguments, told, capsys, monkeypatch):
+    monkeypatch.setattr("moca.runs.options._found", lambda *_: pytest.fail("it was measured"))
+    with pytest.raises(SystemExit):
+        main(["sweep", "--env", "tests.envs.hosted:Walk", "--agent", "sac", *arguments])
+    assert told in capsys.readouterr().err
+
+
 def test_a_directory_of_another_version_is_named(run, tmp_path):
     directory = tmp_path / "older"
     shutil.copytree(run.path, directory)

@@ -21,6 +21,7 @@ from moca.runs.options import (
 )
 
 OTHER = "choose another --out"
+SAMPLES = 8  # random points of a sweep
 Command = Callable[[str, Callable[[argparse.Namespace], None], str], Parser]
 
 
@@ -63,7 +64,7 @@ def _add_training(command: Command) -> None:
     sweep_.add_argument(
         "--random", action="append", default=[], metavar="NAME=LOW:HIGH", help="drawn at random from a range"
     )
-    sweep_.add_argument("--samples", type=at_least_one, default=8, help="random points (default: 8)")
+    sweep_.add_argument("--samples", type=at_least_one, help=f"random points (default: {SAMPLES})")
 
 
 def _add_evaluate(command: Command) -> Parser:
@@ -170,12 +171,15 @@ def _resume(arguments: argparse.Namespace, directory: Path) -> None:
 
 
 def _sweep(arguments: argparse.Namespace) -> None:
-    config, out = _asked(arguments)
     axes, ranges = sweep.parse_axes(arguments.grid, arguments.random)
+    if arguments.samples and not ranges:
+        raise ConfigError("--samples needs --random NAME=LOW:HIGH, the range that they are drawn from")
     if not axes and not ranges:
         raise ConfigError("nothing to sweep: give --grid NAME=A,B,… or --random NAME=LOW:HIGH")
-    random_points = sweep.draws(ranges, arguments.samples, config.seed) if ranges else [{}]
-    points = sweep.points(config, [{**point, **extra} for point in sweep.grid(axes) for extra in random_points])
+    grid = sweep.grid(axes)
+    config, out = _asked(arguments)  # which may measure the environment
+    random_points = sweep.draws(ranges, arguments.samples or SAMPLES, config.seed) if ranges else [{}]
+    points = sweep.points(config, [{**point, **extra} for point in grid for extra in random_points])
     note_unused(config, [*axes, *ranges])
     _launch(arguments, config, out, points)
 

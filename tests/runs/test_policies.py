@@ -11,7 +11,7 @@ import pytest
 
 import moca
 from moca.cli import main
-from moca.runs import checkpoint, policies, saving
+from moca.runs import checkpoint, lock, policies, saving
 from moca.runs.directory import RunDirectory
 from moca.runs.export import Exported
 from tests import probes
@@ -73,10 +73,11 @@ def test_an_exported_policy_says_whose_it_is(running, tmp_path):
 
 def test_a_run_in_training_is_as_far_as_its_newest_row(running):
     run = moca.load(running)
-    assert "running, 80 of 120 steps" in repr(run)
-    assert "policies after" not in repr(run)
-    run.evaluate(1)
-    assert "running, 80 of 120 steps, policies after step 20, " in repr(run)
+    with lock.held(running):
+        assert "running, 80 of 120 steps" in repr(run)
+        assert "policies after" not in repr(run)
+        run.evaluate(1)
+        assert "running, 80 of 120 steps, policies after step 20, " in repr(run)
     assert run.directory.status["step"] == 0
     assert policies.progress(run.directory) == 80
 

@@ -113,7 +113,7 @@ def _title(run: "Run") -> str:
 
 def _facts(run: "Run") -> dict[str, str]:
     directory, config = RunDirectory.open(run.path), run.config  # as it is now: it may have been extended
-    count, state, step = len(directory.runs), directory.status["state"], policies.progress(directory)
+    count, state, step = len(directory.runs), policies.state(directory), policies.progress(directory)
     facts = {
         "runs": f"{count} run{'s' * (count > 1)}",
         "state": f"{state}, {step:,} of {directory.totals[-1]:,} steps",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import numpy as np
 
-from moca.runs import BEST, saving
+from moca.runs import BEST, lock, saving
 from moca.runs.directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -81,6 +81,12 @@ def progress(directory: RunDirectory) -> int:
     status = directory.status
     rows = directory.rows() if status["state"] in ("running", "unknown") else []
     return rows[-1]["step"] if rows else status["step"]
+
+
+def state(directory: RunDirectory) -> str:
+    """Returns the state of a run, which is interrupted if its process died without writing so."""
+    found = directory.status["state"]
+    return "interrupted" if found == "running" and not lock.owner(directory.path) else found
 
 
 def told(run: "Run", number: int | None = None) -> str:

@@ -227,6 +227,17 @@ def test_a_run_figure_says_what_was_run_and_is_not_cut_off(tmp_path, monkeypatch
     assert told == ["no noise, critic.lr = 0.1", "noise.sigma = 0.1, critic.lr = 0.1"]
 
 
+def test_a_short_run_figure_counts_plain_steps(tmp_path, monkeypatch):
+    """And none is called -0."""
+    assert [figures.thousands(x, 0) for x in (-0.0, 50, 999, 1000, 2500)] == ["0", "50", "999", "1k", "2.5k"]
+    drawn = []
+    monkeypatch.setattr(figures, "save", lambda figure, *_: drawn.append(figure) or [])
+    rows = [{"step": step, "seed": 0, "return_mean": 1.0, "return_noise_free": 1.0} for step in (50, 100, 150)]
+    learning_curve(rows, [{}], "", tmp_path)
+    drawn[0].canvas.draw()
+    assert {"60", "80", "100"} <= {tick.get_text() for tick in drawn[0].axes[0].get_xticklabels()}
+
+
 @pytest.mark.parametrize("clean", [1.0, 1.000001, 2.0])
 def test_the_score_without_noise_is_drawn_if_it_differs(tmp_path, monkeypatch, clean):
     drawn = []

@@ -90,7 +90,7 @@ def _check(arguments: argparse.Namespace) -> None:
         print(fault)
     if any(fault.severity == "fault" for fault in found):
         sys.exit(1)
-    print(f"{arguments.env}: no fault in {arguments.steps} steps")
+    print(f"{arguments.env}: no fault in {arguments.steps} step{'s' * (arguments.steps > 1)}")
 
 
 def _settings(arguments: argparse.Namespace) -> None:

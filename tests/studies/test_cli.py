@@ -84,6 +84,23 @@ def test_a_dry_run_shows_the_jobs_that_would_be_run(mine, capsys):
     assert "raw-CartpoleBalance-moca" not in told
 
 
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["a run"], "a run is a run directory, and this command draws studies: training draws the learning curve, in "
+                    "a run/figures, and moca inspect 'a run' an episode"),
+        (["toy", "--results", "other"], "--results is for the figures of a study, and toy is drawn without one: leave"),
+    ],
+)  # fmt: skip
+def test_what_is_no_figure_of_a_study_is_said_before_anything_is_drawn(mine, arguments, told, capsys):
+    (mine.parent / "a run").mkdir()
+    (mine.parent / "a run" / "config.json").touch()
+    with pytest.raises(SystemExit):
+        main(["figure", *arguments, "--formats", "png"])
+    assert told in capsys.readouterr().err
+    assert not (mine.parent / "figures").exists()
+
+
 def test_figures_of_ones_own_study(mine, capsys):
     with pytest.raises(SystemExit):
         main(["figure", "mine.toml", "--formats", "png"])

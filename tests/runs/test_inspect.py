@@ -325,7 +325,7 @@ def test_what_is_not_a_number_is_named_before_anything_is_printed(make, monkeypa
 def test_two_runs_are_told_apart_and_a_cut_episode_is_called_one(make, monkeypatch, capsys):
     one, two = make("moca"), make("moca", env__episode_length=6)
     runs = {None: one, two.path: two}
-    monkeypatch.setattr("moca.runs.cli._load", lambda arguments, directory=None: runs[directory])
+    monkeypatch.setattr("moca.runs.cli._load", lambda arguments, number, directory=None: runs[directory])
     main(["inspect", str(one.path), "--beside", str(two.path)])
     lines = capsys.readouterr().out.splitlines()
     assert lines[2].startswith(f"{one.path}: MoCA: seed 0")

@@ -67,6 +67,14 @@ def _is_compared(score: Mapping[str, Any]) -> bool:
     return score.get("interval", 0) is not None
 
 
+def refuse_none(run: "Run", number: int | None = None) -> None:
+    """Raises if there is no run of that number, or if no best policies were kept: at once."""
+    if number is not None:
+        run._refuse_run(number)
+    if run.which == BEST:
+        _best_scores(run)
+
+
 def steps_at_end(directory: RunDirectory) -> list[int]:
     """Returns the steps behind each policy in policy.npz, which is written when training ends."""
     step = directory.status["step"] if directory.ended else max(directory.begun, default=0)

@@ -28,6 +28,7 @@ from moca.envs.trust import import_module_of
 from moca.names import OWN
 from moca.runs import OVER, refuse_foreign
 from moca.runs.answers import FollowingPolicy, Model
+from moca.runs.before import naming
 from moca.runs.export import Exported
 from moca.runs.inspection import Inspection
 from moca.runs.launch import train
@@ -188,8 +189,10 @@ class MoCA:
 
     @property
     def config(self) -> Config:
-        """The settings of the training."""
-        return self.run.config
+        """The settings of the training; before the first `learn`, `train.steps` is one episode."""
+        if self._run is not None:
+            return self._run.config
+        return naming(self._build(self._layers[2]["train.steps"]), self._env)
 
     @property
     def rows(self) -> list[dict[str, Any]]:

@@ -227,6 +227,16 @@ def test_a_run_figure_says_what_was_run_and_is_not_cut_off(tmp_path, monkeypatch
     assert told == ["no noise, critic.lr = 0.1", "noise.sigma = 0.1, critic.lr = 0.1"]
 
 
+def test_an_environment_is_displayed_without_its_prefix(tmp_path):
+    """In the title of a curve, of a run in a line and of the inspector; config.json has the name in full."""
+    config = override(probes.tiny(train__steps=20), {"env.name": "gymnasium:tests.probes:Drift"})
+    run = moca.train(config, tmp_path / "run", trust=True)
+    assert title(run.config, [{}]).startswith("SAC on tests.probes:Drift,")
+    assert "SAC on tests.probes:Drift, " in repr(run)
+    assert run.inspect(steps=2).env == "tests.probes:Drift"
+    assert json.loads((run.path / "config.json").read_text())["env"]["name"] == "gymnasium:tests.probes:Drift"
+
+
 def test_a_short_run_figure_counts_plain_steps(tmp_path, monkeypatch):
     """And none is called -0."""
     assert [figures.thousands(x, 0) for x in (-0.0, 50, 999, 1000, 2500)] == ["0", "50", "999", "1k", "2.5k"]

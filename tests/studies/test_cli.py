@@ -1,11 +1,12 @@
 """The command line about studies: a dry run refuses what the study would, and own studies have figures."""
 
+import re
 import sys
 
 import pytest
 
 from moca.cli import main
-from moca.studies import grid, launch, look
+from moca.studies import grid, launch, look, report
 from tests.studies import synthetic
 
 MINE = """
@@ -99,6 +100,18 @@ def test_what_is_no_figure_of_a_study_is_said_before_anything_is_drawn(mine, arg
         main(["figure", *arguments, "--formats", "png"])
     assert told in capsys.readouterr().err
     assert not (mine.parent / "figures").exists()
+
+
+def test_the_page_of_a_study_displays_tasks_without_their_prefix(tmp_path):
+    (tmp_path / "own.toml").write_text(MINE.format(env="two:Two", agents='["sac"]'))
+    synthetic.write(tmp_path / "own", grid.find(str(tmp_path / "own.toml")))
+    page = report.write(tmp_path / "own").read_text()
+    assert "SAC on two:Two (" in page
+    assert ">two:Two, preset raw</caption>" in page
+    assert '"title":"two:Two, ' in page
+    assert '<th scope="row">two:Two</th>' in page
+    shown = re.sub(r'"group":"[^"]*"|<pre.*?</pre>', "", page, flags=re.DOTALL)  # settings are in full
+    assert "gymnasium:two" not in shown
 
 
 def test_figures_of_ones_own_study(mine, capsys):

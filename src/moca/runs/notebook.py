@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from moca import looks, pages
-from moca.names import OWN
+from moca.names import displayed
 from moca.runs import BEST, policies
 from moca.runs.directory import RunDirectory
 
@@ -108,7 +108,7 @@ def _template() -> Any:
 
 
 def _title(run: "Run") -> str:
-    return f"{looks.label(run.config.agent)} on {run.config.env.name.removeprefix(OWN)}"
+    return f"{looks.label(run.config.agent)} on {displayed(run.config.env.name)}"
 
 
 def _facts(run: "Run") -> dict[str, str]:

@@ -5,6 +5,7 @@ import json
 from types import SimpleNamespace
 
 import equinox as eqx
+import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -198,9 +199,10 @@ def test_mistakes_are_sentences(agent, tmp_path):
         (lambda: moca.MoCA("CartpoleBalance", tensorboard_log="logs"), r"are always written.*docs/from-sb3\.md"),
         (
             lambda: moca.SAC("MlpPolicy", "Pendulum-v1"),
-            r"as in moca\.SAC\('Pendulum-v1'\): there are no policy.*from-sb3",
+            r"as in moca\.SAC\('Pendulum-v1'\): there are no policy classes: sac__width and .*from-sb3",
         ),
-        (lambda: moca.SAC(policy="MlpPolicy", env="Pendulum-v1"), "policy cannot be set in moca.SAC: there are no"),
+        (lambda: moca.SAC(policy="MlpPolicy", env="Pendulum-v1"), "moca.SAC: there are no policy classes: sac__width"),
+        (lambda: moca.BNAF("MlpPolicy", env), "there are no policy classes: critic__width and other settings make"),
         (
             lambda: moca.SAC(env).learn(total_timesteps=100),
             r"call it steps, as in learn\(steps=20_000\)\. docs/from-sb3",
@@ -239,6 +241,15 @@ def test_an_agent_without_a_model_says_so(tmp_path):
     run = stored(tmp_path / "run", config, Plane())
     with pytest.raises(ConfigError, match="sac without a filter has no model of the next state"):
         run.model.predict(np.zeros(3), np.zeros(2))
+
+
+def test_the_settings_can_be_read_before_the_first_learn():
+    agent = moca.SAC("CartpoleBalance", seeds=3, sac__width=8)
+    assert (agent.config.agent, agent.config.seeds, agent.config.sac.width) == ("sac", 3, 8)
+    assert agent.config.train.steps == agent.config.env.episode_length
+    assert moca.SAC(Wide(), env__action_repeat=2, env__episode_length=20).config.env.name == "own:Wide"
+    hosted = moca.SAC(gymnasium.make("Pendulum-v1")).config  # as config.json has it later
+    assert (hosted.env.name, hosted.env.episode_length) == ("gymnasium:Pendulum-v1", 200)
 
 
 def test_each_agent_has_a_class_and_a_temporary_run_goes_with_it(monkeypatch):

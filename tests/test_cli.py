@@ -45,6 +45,11 @@ def test_the_reference_lists_the_commands_that_help_lists(capsys):
     assert "check" in listed
 
 
+def test_a_trial_of_one_step_is_in_the_singular(capsys):
+    main(["check", "tests.envs.hosted:Ramp", "--steps", "1"])
+    assert capsys.readouterr().out.endswith("tests.envs.hosted:Ramp: no fault in 1 step\n")
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["benchmark", "--jsn"], ["benchmark", "--help"]])
 def test_help_and_mistakes_import_nothing_heavy(arguments):
     code = (

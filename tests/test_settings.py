@@ -13,7 +13,9 @@ import moca
 from moca import config as c
 from moca import presets, settings
 from moca.cli import main
+from tests import probes
 
+TYPOS = (("critc.lr", "critic.lr"), ("nosie.sigma", "noise.sigma"))
 ROOT = Path(__file__).parent.parent
 
 
@@ -103,6 +105,35 @@ def test_a_typo_is_told_the_three_nearest_names_and_the_command(wrong, names, ca
         with pytest.raises(SystemExit):
             main(arguments)
         assert str(raised.value) in capsys.readouterr().err
+
+
+def test_all_typos_are_told_at_once(capsys, tmp_path):
+    lr, sigma = (rf"there is no setting '{wrong}'. Did you mean [^?]*\b{right}\b[^?]*\?" for wrong, right in TYPOS)
+    message = f"{lr} T{sigma[1:]} moca settings lists all"
+    (tmp_path / "wrong.json").write_text('{"critc": {"lr": 1}, "nosie": {"sigma": 2}}')
+    sets = ["--set", "critc.lr=1", "--set", "nosie.sigma=2"]
+    commands = [[*command, *sets] for command in (["train"], ["check", "Pendulum-v1"], ["study", "cartpole"])]
+    commands += [["train", "--config", str(tmp_path / "wrong.json")]]
+    commands += [["sweep", "--grid", "critc.lr=1,2", "--random", "nosie.sigma=1:2"]]
+    for arguments in commands:
+        with pytest.raises(SystemExit):
+            main(arguments)
+        assert re.search(message, capsys.readouterr().err)
+    for make in (lambda: moca.MoCA(probes.Drift(), critc__lr=1, nosie__sigma=2),
+                 lambda: c.override(c.Config(), {"critc.lr": 1, "train.gamma": 0.9, "nosie.sigma": 2})):  # fmt: skip
+        with pytest.raises(c.ConfigError, match=message):
+            make()
+
+
+def test_guesses_come_after_what_is_known_of_a_name():
+    with pytest.raises(c.ConfigError) as raised:
+        c.override(c.Config(), {"critc.lr": 1, "env": 2, "value.encoder": 3, 4: 5})
+    assert re.fullmatch(
+        r"there is no setting 'env': it is a section, which moca settings env lists\. The setting value.encoder was "
+        r"removed in version 0\.2: CHANGELOG\.md says why\. A setting must be named by a dotted string, such as "
+        r"train\.gamma, got 4\. There is no setting 'critc\.lr'\. Did you mean critic.*\? moca settings lists all",
+        str(raised.value),
+    )
 
 
 def test_settings_are_listed_at_once():

@@ -19,7 +19,7 @@ import numpy as np
 from rich.console import Console
 
 from moca import elsewhere, presets
-from moca.config import Config, ConfigError, as_path, checked, field_of, shown
+from moca.config import Config, ConfigError, as_path, checked, refuse_unnamed, shown
 from moca.devices import keep_compiled, use_all_cores
 from moca.envs.defaults import measured
 from moca.envs.environment import Spaces
@@ -28,6 +28,7 @@ from moca.envs.trust import import_module_of
 from moca.names import OWN
 from moca.runs import OVER, refuse_foreign
 from moca.runs.answers import FollowingPolicy, Model
+from moca.runs.before import naming
 from moca.runs.export import Exported
 from moca.runs.inspection import Inspection
 from moca.runs.launch import train
@@ -78,17 +79,17 @@ class MoCA:
         name = f"moca.{type(self).__name__}"
         if more:
             raise ConfigError(
-                f"{name} takes the environment alone, as in {name}({shown(more[0])}): {elsewhere.WORDS['policy']}. "
-                f"{elsewhere.PAGE}"
+                f"{name} takes the environment alone, as in {name}({shown(more[0])}): "
+                f"{elsewhere.advice('policy', self.agent)}"
             )
         if not isinstance(settings, Mapping | None):
             raise ConfigError(f"settings must be a dictionary of values by dotted name, got {shown(settings)}")
         chosen = {**(settings or {}), **{name.replace("__", "."): value for name, value in named.items()}}
-        elsewhere.refuse(name, chosen)
+        elsewhere.refuse(name, chosen, self.agent)
         for each in chosen:
             if each in _FIXED:
                 raise ConfigError(f"{each} cannot be set in {name}: {_FIXED[each]}")
-            field_of(each, self.agent)
+        refuse_unnamed(chosen, self.agent)
         chosen |= checked(chosen)
         one = chosen.get("env.episode_length", Config().env.episode_length)  # until learn sets the number of steps
         flatten = chosen.get("env.flatten", False)
@@ -188,8 +189,10 @@ class MoCA:
 
     @property
     def config(self) -> Config:
-        """The settings of the training."""
-        return self.run.config
+        """The settings of the training; before the first `learn`, `train.steps` is one episode."""
+        if self._run is not None:
+            return self._run.config
+        return naming(self._build(self._layers[2]["train.steps"]), self._env)
 
     @property
     def rows(self) -> list[dict[str, Any]]:

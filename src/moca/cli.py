@@ -10,7 +10,7 @@ from typing import Any
 
 from moca import __version__, presets, settings
 from moca.arguments import Parser, a_path, add_device, at_least_one, from_zero, leave
-from moca.config import AGENTS, Config, ConfigError, nearest, override, parse_assignment
+from moca.config import AGENTS, Config, ConfigError, nearest, override, parse_assignments
 from moca.extras import missing
 from moca.files import DiskError
 from moca.quiet import hide_log
@@ -82,7 +82,7 @@ def _check(arguments: argparse.Namespace) -> None:
     from moca.envs.check import check_env
 
     given = {"env.name": arguments.env, "agent": "sac", "belief.filter": True}  # which sensor.gaps needs
-    config = override(Config(), given | dict(map(parse_assignment, arguments.set)))  # raises at an impossible name
+    config = override(Config(), given | dict(parse_assignments(arguments.set)))  # raises at an impossible name
     told: dict[str, Any] = {"flatten": config.env.flatten, "gaps": config.sensor.gaps, "physics": config.env.physics}
     use_device("cpu")
     found = check_env(arguments.env, steps=arguments.steps, seed=arguments.seed, **told)
@@ -90,7 +90,7 @@ def _check(arguments: argparse.Namespace) -> None:
         print(fault)
     if any(fault.severity == "fault" for fault in found):
         sys.exit(1)
-    print(f"{arguments.env}: no fault in {arguments.steps} steps")
+    print(f"{arguments.env}: no fault in {arguments.steps} step{'s' * (arguments.steps > 1)}")
 
 
 def _settings(arguments: argparse.Namespace) -> None:

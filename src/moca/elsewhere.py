@@ -14,7 +14,7 @@ WORDS = {
     "device": "JAX's first device is used",
     "episode_start": "agent.policy() follows an episode",
     "log_interval": "every episode is a row of metrics.jsonl",
-    "policy": "there are no policy classes: critic__width and other settings make the networks",
+    "policy": "there are no policy classes: {width} and other settings make the networks",
     "progress_bar": "pass progress=True to learn",
     "reset_num_timesteps": "a second call of learn continues training; create a new agent to start over",
     "state": "agent.policy() follows an episode",
@@ -36,8 +36,13 @@ def answered(method: Callable[P, R]) -> Callable[P, R]:
     return refusing
 
 
-def refuse(where: str, names: Any) -> None:
+def refuse(where: str, names: Any, agent: str = "") -> None:
     """Raises if one of the names is Stable-Baselines3's."""
     for name in names:
         if name in WORDS:
-            raise ConfigError(f"{name} cannot be set in {where}: {WORDS[name]}. {PAGE}")
+            raise ConfigError(f"{name} cannot be set in {where}: {advice(name, agent)}")
+
+
+def advice(name: str, agent: str = "") -> str:
+    """Returns what to do instead of passing that argument, with a setting that the agent uses."""
+    return f"{WORDS[name].format(width='sac__width' if agent == 'sac' else 'critic__width')}. {PAGE}"

@@ -54,8 +54,8 @@ def style() -> Iterator[None]:
 
 
 def thousands(x: float, _: object) -> str:
-    """Formats a number on an axis in thousands, such as `25k`."""
-    return f"{x / 1000:g}k" if x else "0"
+    """Formats a number on an axis in thousands, such as `25k`, if there are any."""
+    return f"{x / 1000:g}k" if abs(x) >= 1000 else f"{x:g}" if x else "0"
 
 
 def save(figure: Figure, folder: Path, name: str, formats: tuple[str, ...] = FORMATS) -> list[Path]:

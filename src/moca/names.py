@@ -17,6 +17,11 @@ def is_name(text: str) -> bool:
     return bool(re.fullmatch(r"[\w.:/-]+", text)) and len(text.encode()) <= 150 and not {"", ".", ".."} & set(parts)
 
 
+def displayed(name: str) -> str:
+    """Returns the name of an environment as it is displayed: without the prefix."""
+    return name.removeprefix(OWN).removeprefix(GYMNASIUM)
+
+
 def folder_name(name: str) -> str:
     """Returns the name of an environment as it appears in directory names."""
     return re.sub(r"[^\w.-]", "-", name)

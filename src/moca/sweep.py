@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from moca.config import Config, ConfigError, field_of, flatten, override, real, shown
+from moca.config import Config, ConfigError, checked, field_of, flatten, override, real, refuse_unnamed, shown
 
 Choices = Mapping[str, Sequence[float]]
 Ranges = Mapping[str, tuple[float, float]]
@@ -17,15 +17,15 @@ def points(config: Config, varied: Sequence[Mapping[str, Any]]) -> list[dict[str
     """Returns the variations, checked on top of the config; all their settings must be floats."""
     if not isinstance(varied, list | tuple) or not varied:
         raise ConfigError(f"varied must be a list of dictionaries of settings, at least one, got {shown(varied)}")
-    checked = []
+    found = []
     for settings in varied:
         settled = flatten(override(config, settings))
         for name in settings:
             _refuse_others(name)
-        checked.append({name: settled[name] for name in settings})
-    if len({tuple(sorted(point.items())) for point in checked}) < len(checked):
+        found.append({name: settled[name] for name in settings})
+    if len({tuple(sorted(point.items())) for point in found}) < len(found):
         raise ConfigError("two variations are equal: remove one, since each already runs with every seed")
-    return checked
+    return found
 
 
 def label(point: Mapping[str, float]) -> str:
@@ -52,6 +52,7 @@ def draws(ranges: Ranges, count: int, seed: int) -> list[dict[str, float]]:
 
 def parse_axes(grids: Sequence[str], ranges: Sequence[str]) -> tuple[Choices, Ranges]:
     """Parses the values of `--grid` and `--random`; raises if a setting occurs twice."""
+    refuse_unnamed(text.partition("=")[0] for text in [*grids, *ranges])
     axes = [parse_axis(text, ",") for text in grids]
     drawn = [parse_axis(text, ":") for text in ranges]
     names = [name for name, _ in [*axes, *drawn]]
@@ -71,6 +72,8 @@ def parse_axis(text: str, separator: str) -> tuple[str, list[float]]:
         numbers = [real(name, value.strip(), -math.inf) for value in values.split(separator)]
     except ConfigError:
         raise ConfigError(f"{name} needs finite numbers separated by '{separator}', got {shown(values)}") from None
+    for number in numbers if separator == "," else ():
+        checked({name: number})
     if separator == ":" and (len(numbers) != 2 or numbers[0] >= numbers[1]):
         raise ConfigError(f"{name} needs LOW:HIGH with LOW below HIGH, got {shown(values)}")
     return name, numbers

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from contextlib import contextmanager
+from io import StringIO
 from types import SimpleNamespace
 from unittest import mock
 
@@ -20,6 +21,7 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Sequence, Tuple
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from rich.console import Console
 
 import moca
 from moca import presets, replay
@@ -383,7 +385,11 @@ def test_a_run_that_ended_in_the_middle_of_an_episode_is_made_longer(tmp_path):
     env = Gymnasium(hosted.Walk)
     moca.train(config(**PARTIAL, seeds=2), tmp_path / "run", env=env)
     moca.resume(tmp_path / "run", steps=140, env=env, callback=lambda training: training.step < 100)  # stops there
-    run = moca.resume(tmp_path / "run", env=env)
+    said = StringIO()
+    run = moca.resume(tmp_path / "run", env=env, console=Console(file=said, width=200))
+    assert "the steps from 70 to 140 are not a multiple of env.episode_length = 30: the last episode has 10 steps" in (
+        said.getvalue()
+    )
     assert [row["step"] for row in run.rows[::2]] == [30, 60, 70, 100, 130, 140]
     assert run.directory.status == {"state": "finished", "step": 140}
     assert run.directory.totals == [70, 140]
@@ -403,6 +409,15 @@ def test_what_is_done_about_lengths_is_said_in_a_line_each(settings, sentences):
     assert len(said) == len(sentences)
     for one, sentence in zip(said, sentences, strict=True):
         assert re.search(sentence, one)
+
+
+def test_the_last_episode_of_an_extended_run_is_counted_from_the_previous_total():
+    """Also if the new total is a multiple of an episode's length."""
+    given = override(config(), {"env.action_repeat": 1})
+    said = {total: [*launch._reconciled(override(given, {"train.steps": total}), SimpleNamespace(limit=30), 70)]
+            for total in (90, 100)}  # fmt: skip
+    told = "the steps from 70 to 90 are not a multiple of env.episode_length = 30: the last episode has 20 steps"
+    assert said == {90: [told], 100: []}
 
 
 def test_actions_that_are_repeated_are_announced_on_the_host():

@@ -263,7 +263,7 @@ def test_a_run_without_a_return_says_why_and_exits_as_training_did(run, monkeypa
     none = {"overestimation": nan, "return_mean": nan, "return_noise_free": nan, "value_noise_variance": 0.0}
     rows = [{"seed": 0} | none, {"seed": 1} | none | {"return_mean": 3.0, "return_noise_free": 3.0}]
     held = RunDirectory(run)
-    monkeypatch.setattr("moca.runs.cli._load", lambda _: Mock(directory=held, evaluate=lambda *_: rows))
+    monkeypatch.setattr("moca.runs.cli._load", lambda *_: Mock(directory=held, evaluate=lambda *_: rows))
     monkeypatch.setattr("moca.runs.cli._tell_steps", lambda _: None)
     with held.locked():
         held.write_status("finished", 60, lost)

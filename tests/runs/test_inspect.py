@@ -5,6 +5,7 @@ import dataclasses
 import html
 import json
 import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import equinox as eqx
@@ -29,7 +30,7 @@ from moca.envs.sensors import make_sensor
 from moca.evaluation import rollout
 from moca.presets import build
 from moca.replay import Transition
-from moca.runs import film
+from moca.runs import film, inspection
 from moca.runs.directory import RunDirectory
 from moca.runs.inspection.episode import describe
 from moca.runs.inspection.page import _refuse_stranger
@@ -322,10 +323,18 @@ def test_what_is_not_a_number_is_named_before_anything_is_printed(make, monkeypa
     assert not told.out
 
 
+def test_the_page_does_not_say_where_a_chart_lies():
+    """It is beside the one before, or below it, as the width of the window has it."""
+    template = Path(inspection.__file__).parent / "templates" / "inspect.html"
+    notes = " ".join(re.findall(r'<p class="note">(.*?)</p>', template.read_text()))
+    assert "In “Predicted standard deviation”: the aleatoric one" in notes  # the chart's title
+    assert not re.search(r"\b(below|above|beside|left|right):", notes, re.IGNORECASE)
+
+
 def test_two_runs_are_told_apart_and_a_cut_episode_is_called_one(make, monkeypatch, capsys):
     one, two = make("moca"), make("moca", env__episode_length=6)
     runs = {None: one, two.path: two}
-    monkeypatch.setattr("moca.runs.cli._load", lambda arguments, directory=None: runs[directory])
+    monkeypatch.setattr("moca.runs.cli._load", lambda arguments, number, directory=None: runs[directory])
     main(["inspect", str(one.path), "--beside", str(two.path)])
     lines = capsys.readouterr().out.splitlines()
     assert lines[2].startswith(f"{one.path}: MoCA: seed 0")

@@ -115,6 +115,25 @@ def test_faults_are_sentences(run, tmp_path, capsys):
         assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], "nothing to sweep: give --grid NAME=A,B,… or --random NAME=LOW:HIGH"),
+        (["--grid", "sac.tua=0.1"], "there is no setting 'sac.tua'. Did you mean sac.tau, "),
+        (["--grid", "sac.tau=0.1,0.2", "--grid", "sac.tau=0.3"], "sac.tau is swept twice"),
+        (["--grid", "sac.tau=0.1,2"], "sac.tau = 2 is out of range: it must be above 0 and at most 1"),
+        (["--grid", f"sac.tau={','.join(f'{n / 1e5}' for n in range(1, 10_002))}"], "the grid has more than"),
+        (["--random", "sac.tau=0.2:0.1"], "sac.tau needs LOW:HIGH with LOW below HIGH"),
+        (["--grid", "sac.tau=0.1,0.2", "--samples", "4"], "--samples needs --random NAME=LOW:HIGH, the range"),
+    ],
+)  # fmt: skip
+def test_a_sweep_is_refused_before_its_environment_is_measured(arguments, told, capsys, monkeypatch):
+    monkeypatch.setattr("moca.runs.options._found", lambda *_: pytest.fail("it was measured"))
+    with pytest.raises(SystemExit):
+        main(["sweep", "--env", "tests.envs.hosted:Walk", "--agent", "sac", *arguments])
+    assert told in capsys.readouterr().err
+
+
 def test_a_directory_of_another_version_is_named(run, tmp_path):
     directory = tmp_path / "older"
     shutil.copytree(run.path, directory)
@@ -206,6 +225,27 @@ def test_a_run_figure_says_what_was_run_and_is_not_cut_off(tmp_path, monkeypatch
     assert shown.y1 <= figure.bbox.y1
     told = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     assert told == ["no noise, critic.lr = 0.1", "noise.sigma = 0.1, critic.lr = 0.1"]
+
+
+def test_an_environment_is_displayed_without_its_prefix(tmp_path):
+    """In the title of a curve, of a run in a line and of the inspector; config.json has the name in full."""
+    config = override(probes.tiny(train__steps=20), {"env.name": "gymnasium:tests.probes:Drift"})
+    run = moca.train(config, tmp_path / "run", trust=True)
+    assert title(run.config, [{}]).startswith("SAC on tests.probes:Drift,")
+    assert "SAC on tests.probes:Drift, " in repr(run)
+    assert run.inspect(steps=2).env == "tests.probes:Drift"
+    assert json.loads((run.path / "config.json").read_text())["env"]["name"] == "gymnasium:tests.probes:Drift"
+
+
+def test_a_short_run_figure_counts_plain_steps(tmp_path, monkeypatch):
+    """And none is called -0."""
+    assert [figures.thousands(x, 0) for x in (-0.0, 50, 999, 1000, 2500)] == ["0", "50", "999", "1k", "2.5k"]
+    drawn = []
+    monkeypatch.setattr(figures, "save", lambda figure, *_: drawn.append(figure) or [])
+    rows = [{"step": step, "seed": 0, "return_mean": 1.0, "return_noise_free": 1.0} for step in (50, 100, 150)]
+    learning_curve(rows, [{}], "", tmp_path)
+    drawn[0].canvas.draw()
+    assert {"60", "80", "100"} <= {tick.get_text() for tick in drawn[0].axes[0].get_xticklabels()}
 
 
 @pytest.mark.parametrize("clean", [1.0, 1.000001, 2.0])

@@ -72,6 +72,15 @@ def test_a_run_in_a_line(run):
     assert repr(Run(run.directory, which=BEST)).endswith("the best policies)")
 
 
+def test_a_run_whose_process_died_is_interrupted(run):
+    """It cannot say so itself, as after a power cut; its lock is then free."""
+    run.directory.write_status("running", 1000)
+    assert "interrupted, 3,000 of 3,000 steps" in repr(run)
+    with run.directory.locked():
+        assert "running, 3,000 of 3,000 steps" in repr(run)
+    assert "interrupted" in run._repr_html_()
+
+
 def test_a_run_that_another_handle_made_longer(run):
     assert "3,000 of 3,000 steps" in repr(run)
     RunDirectory(run.path).note(extended=[5000])

@@ -11,7 +11,7 @@ import pytest
 
 import moca
 from moca.cli import main
-from moca.runs import checkpoint, policies, saving
+from moca.runs import checkpoint, lock, policies, saving
 from moca.runs.directory import RunDirectory
 from moca.runs.export import Exported
 from tests import probes
@@ -54,6 +54,26 @@ def test_a_policy_of_a_run_in_training_says_its_step(running, tmp_path, capsys, 
     assert "run 1 of 2 (seed 1), the one with the highest return" in said  # among the rows of that policy
 
 
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["evaluate", "--which", "best"], "run has no best.json: train with --keep-best"),
+        (["render", "--which", "best"], "run has no best.json: train with --keep-best"),
+        (["render", "--run", "2"], "run = 2 is out of range: the runs in"),
+        (["inspect", "--run", "3"], "run = 3 is out of range: the runs in"),
+        (["inspect", "--which", "best"], "run has no best.json: train with --keep-best"),
+        (["inspect", "--beside", "DIR", "--beside-run", "2"], "run = 2 is out of range: the runs in"),
+    ],
+)
+def test_what_a_run_does_not_have_is_said_at_once(running, arguments, told, capsys):
+    """Without a word of what is then not done."""
+    with pytest.raises(SystemExit):
+        main([arguments[0], str(running), *(str(running) if each == "DIR" else each for each in arguments[1:])])
+    err = capsys.readouterr().err
+    assert told in err
+    assert "Compiling" not in err
+
+
 def test_an_exported_policy_says_whose_it_is(running, tmp_path):
     run = moca.load(running)
     assert run.policy_steps == [LENGTH] * 2
@@ -73,10 +93,11 @@ def test_an_exported_policy_says_whose_it_is(running, tmp_path):
 
 def test_a_run_in_training_is_as_far_as_its_newest_row(running):
     run = moca.load(running)
-    assert "running, 80 of 120 steps" in repr(run)
-    assert "policies after" not in repr(run)
-    run.evaluate(1)
-    assert "running, 80 of 120 steps, policies after step 20, " in repr(run)
+    with lock.held(running):
+        assert "running, 80 of 120 steps" in repr(run)
+        assert "policies after" not in repr(run)
+        run.evaluate(1)
+        assert "running, 80 of 120 steps, policies after step 20, " in repr(run)
     assert run.directory.status["step"] == 0
     assert policies.progress(run.directory) == 80
 

@@ -1,11 +1,12 @@
 """The command line about studies: a dry run refuses what the study would, and own studies have figures."""
 
+import re
 import sys
 
 import pytest
 
 from moca.cli import main
-from moca.studies import grid, launch, look
+from moca.studies import grid, launch, look, report
 from tests.studies import synthetic
 
 MINE = """
@@ -82,6 +83,35 @@ def test_a_dry_run_shows_the_jobs_that_would_be_run(mine, capsys):
     assert "2 cells in 1 job; " in told
     assert "raw-CartpoleBalance-sac" in told
     assert "raw-CartpoleBalance-moca" not in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["a run"], "a run is a run directory, and this command draws studies: training draws the learning curve, in "
+                    "a run/figures, and moca inspect 'a run' an episode"),
+        (["toy", "--results", "other"], "--results is for the figures of a study, and toy is drawn without one: leave"),
+    ],
+)  # fmt: skip
+def test_what_is_no_figure_of_a_study_is_said_before_anything_is_drawn(mine, arguments, told, capsys):
+    (mine.parent / "a run").mkdir()
+    (mine.parent / "a run" / "config.json").touch()
+    with pytest.raises(SystemExit):
+        main(["figure", *arguments, "--formats", "png"])
+    assert told in capsys.readouterr().err
+    assert not (mine.parent / "figures").exists()
+
+
+def test_the_page_of_a_study_displays_tasks_without_their_prefix(tmp_path):
+    (tmp_path / "own.toml").write_text(MINE.format(env="two:Two", agents='["sac"]'))
+    synthetic.write(tmp_path / "own", grid.find(str(tmp_path / "own.toml")))
+    page = report.write(tmp_path / "own").read_text()
+    assert "SAC on two:Two (" in page
+    assert ">two:Two, preset raw</caption>" in page
+    assert '"title":"two:Two, ' in page
+    assert '<th scope="row">two:Two</th>' in page
+    shown = re.sub(r'"group":"[^"]*"|<pre.*?</pre>', "", page, flags=re.DOTALL)  # settings are in full
+    assert "gymnasium:two" not in shown
 
 
 def test_figures_of_ones_own_study(mine, capsys):

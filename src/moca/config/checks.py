@@ -73,6 +73,33 @@ def nearest_names(name: str, known: Iterable[str], foreign: Collection[str] = ()
     return f"{', '.join(most)} or {last}" if most else last
 
 
+def refuse_unknown_names(
+    names: Iterable[Any], known: Collection[str], foreign: Collection[str] = (), removed: Collection[str] = ()
+) -> None:
+    """Raises `ConfigError` if settings have unknown names: a sentence for each, guesses last.
+
+    Args:
+        names: The names, which may be no strings.
+        known: The dotted names of all settings.
+        foreign: Sections whose settings are the last to be suggested.
+        removed: Names of settings of an earlier version.
+    """
+    facts, guesses = [], []
+    for name in (name for name in names if not isinstance(name, str) or name not in known):
+        if not isinstance(name, str):
+            facts.append(f"a setting must be named by a dotted string, such as train.gamma, got {shown(name)}")
+        elif name in removed:
+            facts.append(f"the setting {name} was removed in version 0.2: CHANGELOG.md says why")
+        elif any(each.startswith(f"{name}.") for each in known):
+            facts.append(f"there is no setting {shown(name)}: it is a section, which moca settings {name} lists")
+        else:
+            near = nearest_names(name, known, foreign)
+            guesses.append(f"there is no setting {shown(name)}. Did you mean {near}?")
+    if told := [*(f"{fact}." for fact in facts), *guesses]:
+        rest = (sentence[0].upper() + sentence[1:] for sentence in told[1:])
+        raise ConfigError(" ".join([told[0], *rest, *["moca settings lists all"] * bool(guesses)]).removesuffix("."))
+
+
 def shown(value: Any) -> str:
     """Returns a value as text for a message: shortened, with all significant digits."""
     try:

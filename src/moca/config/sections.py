@@ -2,13 +2,13 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from operator import attrgetter
 from typing import Any
 
-from moca.config.checks import ConfigError, convert, nearest_names, shown
+from moca.config.checks import ConfigError, convert, refuse_unknown_names, shown
 from moca.config.fields import setting as _setting
 from moca.config.fitting import foreign, refuse_unfitting
 from moca.config.planning import PlanConfig
@@ -300,7 +300,8 @@ def checked(settings: Mapping[str, Any]) -> dict[str, Any]:
     Leaves out `REMOVED` settings that are off.
     """
     kept = {name: value for name, value in settings.items() if (name, value) not in REMOVED.items()}
-    return {name: convert(name, value, field_of(name)) for name, value in kept.items()}
+    refuse_unnamed(kept)
+    return {name: convert(name, value, fields()[name]) for name, value in kept.items()}
 
 
 def _replaced(config: Config, settings: Mapping[str, Any]) -> Config:
@@ -318,21 +319,17 @@ def _replaced(config: Config, settings: Mapping[str, Any]) -> Config:
 
 
 def field_of(name: str, agent: Any = "") -> dataclasses.Field:
-    """Returns the field with that dotted name; raises `ConfigError` if there is none.
+    """Returns the field with that dotted name; arguments and errors as in `refuse_unnamed`."""
+    refuse_unnamed([name], agent)
+    return fields()[name]
+
+
+def refuse_unnamed(names: Iterable[Any], agent: Any = "") -> None:
+    """Raises `ConfigError` if some of the names are not settings, with a sentence for each.
 
     Suggestions begin with those that the `agent` uses, if it is given.
     """
-    if not isinstance(name, str):
-        raise ConfigError(f"a setting must be named by a dotted string, such as train.gamma, got {shown(name)}")
-    known = fields()
-    if name in known:
-        return known[name]
-    if name in REMOVED:
-        raise ConfigError(f"the setting {name} was removed in version 0.2: CHANGELOG.md says why")
-    if any(each.startswith(f"{name}.") for each in known):
-        raise ConfigError(f"there is no setting {shown(name)}: it is a section, which moca settings {name} lists")
-    near = nearest_names(name, known, foreign(agent))
-    raise ConfigError(f"there is no setting {shown(name)}. Did you mean {near}? moca settings lists all")
+    refuse_unknown_names(names, fields(), foreign(agent), REMOVED)
 
 
 @cache

@@ -4,11 +4,12 @@ import dataclasses
 import json
 import math
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from moca.config.checks import ConfigError, shown
-from moca.config.sections import Config, checked, field_of, override
+from moca.config.sections import Config, checked, override, refuse_unnamed
 
 FILE_LIMIT = 2**20  # bytes in a file of settings
 
@@ -79,16 +80,21 @@ def _no_constant(word: str) -> Any:
     raise ConfigError(f'{word} is not valid JSON: write an infinite number as "inf" or "-inf"')
 
 
-def parse_assignment(text: str, agent: Any = "") -> tuple[str, Any]:
-    """Splits an assignment such as `critic.lr=3e-4` into name and value.
+def parse_assignments(texts: Iterable[str], agent: Any = "") -> list[tuple[str, str]]:
+    """Splits assignments such as `critic.lr=3e-4` into names and values.
 
-    `agent` is as in `field_of`.
+    `agent` is as in `refuse_unnamed`.
     """
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise ConfigError(f"a setting must have the form NAME=VALUE, for example train.gamma=0.98; got {shown(text)}")
-    field_of(name.strip(), agent)
-    return name.strip(), value.strip()
+    found = []
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise ConfigError(
+                f"a setting must have the form NAME=VALUE, for example train.gamma=0.98; got {shown(text)}"
+            )
+        found.append((name.strip(), value.strip()))
+    refuse_unnamed((name for name, _ in found), agent)
+    return found
 
 
 def plain(tree: Any) -> Any:

@@ -43,9 +43,7 @@ def begin(
     """Returns the run that `train` would begin; raises if it would refuse to."""
     refuse_foreign(out)
     if isinstance(env, HostEnvironment) and env.name:
-        same = {"env.name": env.name, "env.flatten": env.flatten, "env.physics": env.physics}
-        same |= {presets.START: config.env.random_start or getattr(env, "most", 0)}
-        config, env = override(config, same), None  # so that the directory is self-contained
+        config, env = naming(config, env), None  # so that the directory is self-contained
     use_all_cores()  # before checks of the environment, or meta.json, start JAX
     keep_compiled()
     if env is None:
@@ -62,6 +60,14 @@ def begin(
     if directory.holds_a_run():
         starting.copied(directory, start)
     return NewRun(config, env, runs, notes)
+
+
+def naming(config: Config, env: Spaces | None) -> Config:
+    """Returns the settings with those of an environment on the host that has a name."""
+    if not isinstance(env, HostEnvironment) or not env.name:
+        return config
+    same = {"env.name": env.name, "env.flatten": env.flatten, "env.physics": env.physics}
+    return override(config, same | {presets.START: config.env.random_start or getattr(env, "most", 0)})
 
 
 def resume(

@@ -21,6 +21,7 @@ from moca.runs.options import (
 )
 
 OTHER = "choose another --out"
+SAMPLES = 8  # random points of a sweep
 Command = Callable[[str, Callable[[argparse.Namespace], None], str], Parser]
 
 
@@ -63,7 +64,7 @@ def _add_training(command: Command) -> None:
     sweep_.add_argument(
         "--random", action="append", default=[], metavar="NAME=LOW:HIGH", help="drawn at random from a range"
     )
-    sweep_.add_argument("--samples", type=at_least_one, default=8, help="random points (default: 8)")
+    sweep_.add_argument("--samples", type=at_least_one, help=f"random points (default: {SAMPLES})")
 
 
 def _add_evaluate(command: Command) -> Parser:
@@ -170,12 +171,15 @@ def _resume(arguments: argparse.Namespace, directory: Path) -> None:
 
 
 def _sweep(arguments: argparse.Namespace) -> None:
-    config, out = _asked(arguments)
     axes, ranges = sweep.parse_axes(arguments.grid, arguments.random)
+    if arguments.samples and not ranges:
+        raise ConfigError("--samples needs --random NAME=LOW:HIGH, the range that they are drawn from")
     if not axes and not ranges:
         raise ConfigError("nothing to sweep: give --grid NAME=A,B,… or --random NAME=LOW:HIGH")
-    random_points = sweep.draws(ranges, arguments.samples, config.seed) if ranges else [{}]
-    points = sweep.points(config, [{**point, **extra} for point in sweep.grid(axes) for extra in random_points])
+    grid = sweep.grid(axes)
+    config, out = _asked(arguments)  # which may measure the environment
+    random_points = sweep.draws(ranges, arguments.samples or SAMPLES, config.seed) if ranges else [{}]
+    points = sweep.points(config, [{**point, **extra} for point in grid for extra in random_points])
     note_unused(config, [*axes, *ranges])
     _launch(arguments, config, out, points)
 
@@ -229,13 +233,19 @@ def _refuse_no_run(directory: Path) -> None:
         raise ConfigError(f"{directory} is not a run directory: it has no config.json")
 
 
-def _load(arguments: argparse.Namespace, directory: Path | None = None) -> Any:
-    """Loads the run in `directory`, by default the one on the command line."""
+def _load(arguments: argparse.Namespace, number: int | None, directory: Path | None = None) -> Any:
+    """Loads the run in `directory`, by default the one on the command line.
+
+    Raises, before anything is compiled, if it has no run of that number or no such policies.
+    """
     from moca.devices import use_device
+    from moca.runs import policies
     from moca.runs.run import load
 
     use_device(arguments.device)
-    return load(directory or arguments.directory, which=arguments.which, trust=arguments.trust)
+    run = load(directory or arguments.directory, which=arguments.which, trust=arguments.trust)
+    policies.refuse_none(run, number)
+    return run
 
 
 def busy(text: str) -> Any:
@@ -258,8 +268,8 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     _refuse_no_run(arguments.directory)
     from moca.runs.display import has_return, score_lines
 
+    run = _load(arguments, None)
     with busy(f"Compiling, then evaluating {arguments.episodes} episodes …"):
-        run = _load(arguments)
         rows = run.evaluate(arguments.episodes, arguments.seed)
     _tell_steps(run)
     for text in score_lines(rows, run.directory.status.get("diverged", [])):
@@ -270,8 +280,8 @@ def _evaluate(arguments: argparse.Namespace) -> None:
 
 def _render(arguments: argparse.Namespace) -> None:
     _refuse_no_run(arguments.directory)
+    run = _load(arguments, arguments.run)
     with busy("Compiling, then filming an episode …"):
-        run = _load(arguments)
         path, how, total = run.render(arguments.run, arguments.seed, ahead=arguments.ahead)
     _tell_steps(run, arguments.run)
     print(f"return {total:.1f}, {how}")
@@ -285,13 +295,13 @@ def _inspect(arguments: argparse.Namespace) -> None:
         _refuse_no_run(directory)
     out = arguments.out or arguments.directory / "inspect.html"
     files.refuse_odd(out, advice=OTHER if arguments.out else "remove it")
+    beside_run = arguments.run if arguments.beside_run is None else arguments.beside_run
+    run, beside = _load(arguments, arguments.run), arguments.beside and _load(arguments, beside_run, arguments.beside)
     with busy("Compiling, then playing an episode …"):
-        run, beside = _load(arguments), arguments.beside and _load(arguments, arguments.beside)
-        which = {"run": arguments.run, "steps": arguments.steps, "beside": beside, "beside_run": arguments.beside_run}
+        which = {"run": arguments.run, "steps": arguments.steps, "beside": beside, "beside_run": beside_run}
         which |= {} if arguments.ahead is None else {"ahead": arguments.ahead}
         page = run.inspect(arguments.episode, **which)
         path = page.save(out)
-    beside_run = arguments.run if arguments.beside_run is None else arguments.beside_run
     for each, number in ((run, arguments.run), (beside, beside_run))[: 2 if beside else 1]:
         _tell_steps(each, number, f"{each.path}: " * (beside is not None))
     for each, view in zip((run, beside), page.views, strict=False):
@@ -303,7 +313,7 @@ def _export(arguments: argparse.Namespace) -> None:
     _refuse_no_run(arguments.directory)
     files.refuse_odd(arguments.out, advice=OTHER)
     files.refuse_no_policy(arguments.out)
-    run = _load(arguments)
+    run = _load(arguments, arguments.run)
     number = run.best_run if arguments.run is None else arguments.run
     path = run.export(arguments.out, number)
     _tell_steps(run, number)

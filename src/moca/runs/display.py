@@ -16,7 +16,7 @@ from moca.arguments import duration
 from moca.config import Config
 from moca.drivers import Report
 from moca.evaluation import SCORES
-from moca.names import OWN
+from moca.names import displayed
 from moca.runs.notebook import Bar, in_notebook
 from moca.sweep import label
 
@@ -109,7 +109,7 @@ def _legend(point: Mapping[str, float]) -> str:
 def title(config: Config, varied: Sequence[Mapping[str, float]]) -> str:
     """Returns the agent, the task and, unless it varies, the noise, wrapped to fit a figure."""
     varies = any(name.startswith("noise.") for point in varied for name in point)
-    task = f"{looks.label(config.agent)} on {config.env.name.removeprefix(OWN)}"
+    task = f"{looks.label(config.agent)} on {displayed(config.env.name)}"
     text = ", ".join([task, *([] if varies else [config.noise.words]), *config.sensor.faults])
     return "\n".join(textwrap.wrap(text, TITLE, break_on_hyphens=False))
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from moca.config import ConfigError
 from moca.loop import agent_steps
-from moca.names import OWN
+from moca.names import OWN, displayed
 from moca.runs import film
 from moca.runs.inspection import watched
 from moca.runs.inspection.view import View
@@ -27,7 +27,7 @@ def episode(run: "Run", number: int, seed: int, path: Path, ahead: int) -> tuple
     view, _ = watched(run, number, seed, agent_steps(config), ahead) if name in SKETCHES else (None, None)
     if view is None or view.sketch is None:
         raise ConfigError(
-            f"--ahead can draw only {', '.join(SKETCHES)}, and only with all dimensions observed; got {name}"
+            f"--ahead can draw only {', '.join(SKETCHES)}, and only with all dimensions observed; got {displayed(name)}"
         )
     if "ahead" in view.lacks:
         raise ConfigError(view.lacks["ahead"])

@@ -155,7 +155,7 @@ def _train(directory: RunDirectory, env: Spaces | None, overlap: bool, options: 
                 callback.take(candidates, trainer.learners)
                 step = trainer.step
                 directory.note_start(step)
-            for sentence in _reconciled(config, trainer.env):
+            for sentence in _reconciled(config, trainer.env, sum(directory.totals[-2:-1])):
                 console.print(f"note: {sentence}")
             started = time.perf_counter()
             cached = " (cached for the next run with these settings)" * is_caching()
@@ -185,19 +185,20 @@ def _compiling_later(console: Console, request: interrupts.Request, on_signal: C
         yield
 
 
-def _reconciled(config: Config, where: Spaces) -> Iterator[str]:
-    """Yields notes on lengths on the host, such as one that is not a multiple of another."""
+def _reconciled(config: Config, where: Spaces, begun: int = 0) -> Iterator[str]:
+    """Yields notes on lengths on the host, such as one that is not a multiple of another.
+
+    An extended run has `begun` steps before the extension, whose episodes are counted from there.
+    """
     env, steps = config.env, config.train.steps
     length, repeat, limit = env.episode_length, env.action_repeat, getattr(where, "limit", None)
     if isinstance(where, HostEnvironment) and repeat > 1:
         yield f"every action is repeated for {repeat} steps (env.action_repeat = {repeat})"
-    if isinstance(where, HostEnvironment) and may_be_on_host(env.name) and not limit:
-        if found_in_trials(where.title, length):
-            yield f"trial episodes were cut off after {length} steps, used as the time limit (env.episode_length)"
-        else:
-            yield (
-                f"the environment declares no time limit: an episode has {length} steps (env.episode_length = {length})"
-            )
+    unlimited = isinstance(where, HostEnvironment) and may_be_on_host(env.name) and not limit
+    if unlimited and found_in_trials(where.title, length):
+        yield f"trial episodes were cut off after {length} steps, used as the time limit (env.episode_length)"
+    elif unlimited:
+        yield f"the environment declares no time limit: an episode has {length} steps (env.episode_length = {length})"
     if limit and limit != length:
         yield (
             f"the environment ends its episodes after {limit} steps, but env.episode_length is {length}: episodes in "
@@ -208,11 +209,10 @@ def _reconciled(config: Config, where: Spaces) -> Iterator[str]:
             f"env.action_repeat = {repeat} does not divide env.episode_length = {length}: the last decision of an "
             f"episode counts as {rest} step{'s' * (rest > 1)}"
         )
-    if rest := steps % length:
-        yield (
-            f"train.steps = {steps} is not a multiple of env.episode_length = {length}: the last episode has {rest} "
-            f"step{'s' * (rest > 1)}"
-        )
+    if rest := (steps - begun) % length:
+        those = f"the steps from {begun} to {steps} are" if begun else f"train.steps = {steps} is"
+        many = f"{rest} step{'s' * (rest > 1)}"
+        yield f"{those} not a multiple of env.episode_length = {length}: the last episode has {many}"
 
 
 def _follow(

@@ -39,15 +39,15 @@ def in_use(folder: Path, owner: str) -> InHandError:
 
 def owner(folder: Path) -> str:
     """Returns the number of the process that trains in the directory; empty if there is none."""
-    import fcntl
-
     try:
+        import fcntl  # not on Windows, where nothing can train
+
         with files.open_to_read(folder / "lock") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
                 return _read(file)
-    except OSError:  # missing, or not a lock file
+    except (ImportError, OSError):  # missing, or not a lock file
         pass
     return ""
 

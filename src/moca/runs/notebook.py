@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from moca import looks, pages
-from moca.names import OWN
+from moca.names import displayed
 from moca.runs import BEST, policies
 from moca.runs.directory import RunDirectory
 
@@ -108,12 +108,12 @@ def _template() -> Any:
 
 
 def _title(run: "Run") -> str:
-    return f"{looks.label(run.config.agent)} on {run.config.env.name.removeprefix(OWN)}"
+    return f"{looks.label(run.config.agent)} on {displayed(run.config.env.name)}"
 
 
 def _facts(run: "Run") -> dict[str, str]:
     directory, config = RunDirectory.open(run.path), run.config  # as it is now: it may have been extended
-    count, state, step = len(directory.runs), directory.status["state"], policies.progress(directory)
+    count, state, step = len(directory.runs), policies.state(directory), policies.progress(directory)
     facts = {
         "runs": f"{count} run{'s' * (count > 1)}",
         "state": f"{state}, {step:,} of {directory.totals[-1]:,} steps",

@@ -17,7 +17,7 @@ from moca.config import (
     ConfigError,
     checked,
     flatten,
-    parse_assignment,
+    parse_assignments,
     read_settings,
     shown,
     unused,
@@ -85,7 +85,7 @@ def given_options(arguments: argparse.Namespace) -> dict[str, tuple[str, Any]]:
     Raises if a setting is given twice, with two values.
     """
     found: list[tuple[str, str, Any]] = []
-    assigned = [parse_assignment(each, arguments.agent) for each in arguments.set]
+    assigned = parse_assignments(arguments.set, arguments.agent)
     for option, (name, _) in _settings().items():
         if (value := vars(arguments)[option.replace("-", "_")]) is not None:
             name = "noise.sigmas" if option == "sigma" and "," in value else name

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import numpy as np
 
-from moca.runs import BEST, saving
+from moca.runs import BEST, lock, saving
 from moca.runs.directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -67,6 +67,14 @@ def _is_compared(score: Mapping[str, Any]) -> bool:
     return score.get("interval", 0) is not None
 
 
+def refuse_none(run: "Run", number: int | None = None) -> None:
+    """Raises if there is no run of that number, or if no best policies were kept: at once."""
+    if number is not None:
+        run._refuse_run(number)
+    if run.which == BEST:
+        _best_scores(run)
+
+
 def steps_at_end(directory: RunDirectory) -> list[int]:
     """Returns the steps behind each policy in policy.npz, which is written when training ends."""
     step = directory.status["step"] if directory.ended else max(directory.begun, default=0)
@@ -81,6 +89,12 @@ def progress(directory: RunDirectory) -> int:
     status = directory.status
     rows = directory.rows() if status["state"] in ("running", "unknown") else []
     return rows[-1]["step"] if rows else status["step"]
+
+
+def state(directory: RunDirectory) -> str:
+    """Returns the state of a run, which is interrupted if its process died without writing so."""
+    found = directory.status["state"]
+    return "interrupted" if found == "running" and not lock.owner(directory.path) else found
 
 
 def told(run: "Run", number: int | None = None) -> str:

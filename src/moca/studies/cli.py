@@ -1,11 +1,12 @@
 """The commands about studies: `study`, `figure`, `report`."""
 
 import argparse
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
 from moca.arguments import Parser, a_path, add_device, add_trust, at_least_one, from_zero, seconds
-from moca.config import ConfigError, nearest, parse_assignment
+from moca.config import ConfigError, nearest, parse_assignments
 from moca.runs.interrupts import DivergedRun
 from moca.studies import grid, look, registry, results
 
@@ -73,7 +74,7 @@ def _study(arguments: argparse.Namespace) -> None:
         steps=arguments.steps,
         presets=arguments.presets,
         agents=arguments.agents,
-        settings=dict(map(parse_assignment, arguments.set)),
+        settings=dict(parse_assignments(arguments.set)),
     )
     if arguments.launcher != "ray" and arguments.ray_address:
         raise ConfigError("--ray-address is for --launcher ray: add that, or leave out the address")
@@ -120,6 +121,8 @@ def _study(arguments: argparse.Namespace) -> None:
 def _figure(arguments: argparse.Namespace) -> None:
     name, out, formats = arguments.name, arguments.out, tuple(arguments.formats)
     if name in registry.figures():
+        if arguments.results:
+            raise ConfigError(f"--results is for the figures of a study, and {name} is drawn without one: leave it out")
         paths = registry.figures()[name].draw(out, formats)
     else:
         paths = _figures_of_study(name, arguments.results, out, formats)
@@ -135,6 +138,11 @@ def _figures_of_study(name: str, directory: Path | None, out: Path, formats: tup
     elif name in known or name.endswith(".toml"):
         study = grid.find(name).name
         directory = directory or Path("studies") / study
+    elif (Path(name) / "config.json").is_file():
+        raise ConfigError(
+            f"{name} is a run directory, and this command draws studies: training draws the learning curve, in "
+            f"{Path(name) / 'figures'}, and moca inspect {shlex.quote(name)} an episode"
+        )
     else:
         allowed = f"{', '.join(known)}, a file ending in .toml, or a study's directory"
         raise ConfigError(f"figure = {name!r} is unknown.{nearest(name, known)} Allowed: {allowed}")

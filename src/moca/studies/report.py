@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from moca import pages
 from moca.files import save, writing
 from moca.looks import label, look
+from moca.names import displayed
 from moca.studies import grid, registry, report_charts, report_origin, report_tables, results, statistics
 from moca.studies.grid import Grid
 from moca.studies.report_charts import metric_of, noise_label, shown_metrics
@@ -86,7 +87,9 @@ def _summary(plan: Grid, table: "pd.DataFrame", origin: Mapping[str, Any]) -> st
     noises: dict[tuple[str, int], dict[str, None]] = {}
     for block in plan.blocks:
         noises.setdefault((block.env, block.steps), {}).update(dict.fromkeys(block.noises))
-    tasks = [f"{env} ({listed(map(noise_label, each))}; {steps:,} steps)" for (env, steps), each in noises.items()]
+    tasks = [
+        f"{displayed(env)} ({listed(map(noise_label, each))}; {steps:,} steps)" for (env, steps), each in noises.items()
+    ]
     agents = listed(label(agent) for agent in _ordered(table, plan))
     seeds = f"{plan.seeds} seeds ({plan.seed} to {plan.seed + plan.seeds - 1})" if plan.seeds > 1 else "one seed"
     presets = f"the preset{'s' if len(plan.presets) > 1 else ''} {listed(grid.by_rank(plan.presets))}"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from moca.looks import look
+from moca.names import displayed
 from moca.studies import results, statistics
 from moca.studies.grid import parse_noise
 from moca.studies.registry import task
@@ -140,7 +141,7 @@ def _learning(table: "pd.DataFrame", finals: Mapping[tuple, np.ndarray]) -> list
             curves.append(_curve(preset, agent, steps.tolist(), metrics, seeds, len(survived)) | solved)
         panels.append(
             {
-                "section": "curves", "group": f"curves {env}", "title": f"{env}, {noise_label(noise)}",
+                "section": "curves", "group": f"curves {env}", "title": f"{displayed(env)}, {noise_label(noise)}",
                 "xlabel": "environment steps", "at": "at step", "curves": curves,
             }
         )  # fmt: skip
@@ -159,8 +160,8 @@ def _against_noise(table: "pd.DataFrame") -> list[dict[str, Any]]:
             panel = panels.setdefault(
                 (env, kind),
                 {
-                    "section": "noise", "group": f"noise {env}", "title": f"{env}, {kind} noise", "metric": "final",
-                    "xlabel": "noise level σ", "at": "at σ", "curves": [],
+                    "section": "noise", "group": f"noise {env}", "title": f"{displayed(env)}, {kind} noise",
+                    "metric": "final", "xlabel": "noise level σ", "at": "at σ", "curves": [],
                 },
             )  # fmt: skip
             sigmas, estimates = [sigma for sigma, _ in found], [estimate for _, estimate in found]
@@ -180,7 +181,7 @@ def _calibration(table: "pd.DataFrame") -> list[dict[str, Any]]:
         panel = panels.setdefault(
             (env, noise),
             {
-                "section": "calibration", "group": "calibration", "title": f"{env}, {noise_label(noise)}",
+                "section": "calibration", "group": "calibration", "title": f"{displayed(env)}, {noise_label(noise)}",
                 "metric": "calibration", "xlabel": "nominal share (%)", "at": "at", "unit": " %", "x": [0, 100],
                 "y": [0, 100], "curves": [],
             },

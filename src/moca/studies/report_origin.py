@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from moca.config import ConfigError, to_json
 from moca.looks import label
+from moca.names import displayed
 from moca.received import read_text
 from moca.studies import grid, registry, results
 from moca.studies.grid import Grid, Job
@@ -38,8 +39,8 @@ def films(directory: Path, plan: Grid) -> list[tuple[str, str]]:
 
 
 def _filmed(job: Job) -> str:
-    noise = job.noises[job.strongest]
-    return f"{label(job.agent)} on {job.config.env.name}, preset {job.preset}, {noise_label(noise)}, a typical seed"
+    name, noise = displayed(job.config.env.name), noise_label(job.noises[job.strongest])
+    return f"{label(job.agent)} on {name}, preset {job.preset}, {noise}, a typical seed"
 
 
 def blocks(plan: Grid) -> Table:
@@ -48,7 +49,7 @@ def blocks(plan: Grid) -> Table:
     for block in plan.blocks:
         settings = ", ".join(f"{name} = {value}" for name, value in block.settings.items()) or "as the preset"
         noises = ", ".join(map(noise_label, block.noises))
-        rows.append([row_head(block.env), ", ".join(block.agents), noises, f"{block.steps:,}", settings])
+        rows.append([row_head(displayed(block.env)), ", ".join(block.agents), noises, f"{block.steps:,}", settings])
     return Table("The grid", heads("task", "agents", "noise", "steps", "settings"), rows)
 
 

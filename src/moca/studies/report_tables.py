@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from moca.looks import label
+from moca.names import displayed
 from moca.studies import statistics
 from moca.studies.registry import task
 from moca.studies.report_charts import metric_of, noise_label
@@ -96,7 +97,7 @@ class _Block(NamedTuple):
     def table(self, title: str, head: Sequence[Row], rows: Mapping[str, Row]) -> Table:
         """Returns a table with a row for each agent."""
         cells = [[row_head(label(agent)), *row] for agent, row in rows.items()]
-        return Table(f"{title}{self.env}, preset {self.preset}", head, cells, "numbers")
+        return Table(f"{title}{displayed(self.env)}, preset {self.preset}", head, cells, "numbers")
 
     @property
     def head(self) -> list[Row]:
@@ -231,7 +232,7 @@ def diagnostics(table: "pd.DataFrame") -> Group:
             for noise in noises:
                 rows.append([*first, noise_label(noise), *(column.get((agent, noise), "") for column in columns)])
                 first = []
-        tables.append(Table(f"{env}, preset {preset}", head, rows, "numbers"))
+        tables.append(Table(f"{displayed(env)}, preset {preset}", head, rows, "numbers"))
     return Group("", "Means over the last tenth of training and over seeds.", tables)
 
 

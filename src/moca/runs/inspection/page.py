@@ -18,7 +18,7 @@ from moca.envs.host import HostEnvironment
 from moca.envs.named import configured
 from moca.looks import look
 from moca.loop import agent_steps
-from moca.names import OWN
+from moca.names import OWN, displayed
 from moca.runs import film
 from moca.runs.inspection.episode import watch_on_host
 from moca.runs.inspection.view import View
@@ -128,7 +128,9 @@ def inspect(
     sketch = SKETCHES.get(name)
     every = sketch.names if sketch else (run.env or configured(run.config.env)).observation_names
     names = tuple(str(every[i]).encode(errors="replace").decode() if i < len(every) else f"s{i + 1}" for i in observed)
-    return Inspection(name, episode, names, run.environment, tuple(views), ahead, run.config.env.action_repeat)
+    return Inspection(
+        displayed(name), episode, names, run.environment, tuple(views), ahead, run.config.env.action_repeat
+    )
 
 
 def _refuse_stranger(run: "Run", beside: Any) -> None:

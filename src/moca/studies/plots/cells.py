@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from moca.looks import ordered
-from moca.names import GYMNASIUM
+from moca.names import displayed
 from moca.studies.grid import ACTION, parse_noise
 from moca.studies.registry import task
 from moca.studies.statistics import CELL, by_cell, curves_of, means_t
@@ -105,7 +105,7 @@ class Cells:
 
 def spaced(env: str) -> str:
     """Returns a task's name with spaces, such as `Cartpole Balance`."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", env.removeprefix(GYMNASIUM))
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", displayed(env))
 
 
 def noise_label(noise: str) -> str:

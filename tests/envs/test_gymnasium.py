@@ -153,7 +153,7 @@ def spaces(observation=Box(-1, 1, (2,)), action=Box(-1, 1, (1,))):  # noqa: B008
             spaces(observation=Discrete(3), action=Discrete(2)),
             "observations must be a Box.*; and actions must be a Box of real numbers",
         ),
-        (spaces(action=Discrete(3)), "actions must be a Box of real numbers, not Discrete.*MountainCarContinuous-v0"),
+        (spaces(action=Discrete(3)), "actions must be a Box of real numbers, not Discrete.*LunarLanderContinuous-v3 for"),
         (spaces(action=Box(0, 3, (1,), np.int32)), "actions must be a Box of real numbers"),
         (
             spaces(action=Box(np.array([-1, -np.inf]), np.ones(2), dtype=np.float64)),
@@ -652,6 +652,18 @@ def test_a_missing_package_is_named_with_what_brings_it(error, sentence, monkeyp
     monkeypatch.setattr(gymnasium, "make", fail)
     with pytest.raises(ConfigError, match=f"run pip install '?{sentence}'?"):
         Gymnasium("Pendulum-v1")
+
+
+def test_what_to_install_is_said_once(monkeypatch):
+    """Gymnasium's own words for Box2D say it in full."""
+    words = 'it is missing, run `pip install swig` followed by `pip install "gymnasium[box2d]"`'
+    monkeypatch.setattr(gymnasium, "make", mock.Mock(side_effect=gymnasium.error.DependencyNotInstalled(words)))
+    with pytest.raises(ConfigError, match=f"{re.escape(words)}$"):
+        Gymnasium("LunarLanderContinuous-v3")
+
+
+def test_advice_names_environments_that_exist():
+    assert {"LunarLanderContinuous-v3", "MountainCarContinuous-v0"} <= set(gymnasium.registry)
 
 
 def test_what_rendering_needs_is_named_where_it_is_missing(monkeypatch):

@@ -240,7 +240,8 @@ def _with_extra(error: Exception) -> str:
     package = getattr(error, "name", None) or ""
     if extra in ("classic-control", "mujoco") or package.partition(".")[0] in ("imageio", "mujoco", "pygame"):
         return f"{error} (run pip install 'moca-rl[gymnasium]')"
-    return f"{error} (run pip install 'gymnasium[{extra}]')" if extra else str(error)
+    told = re.search(r"pip install ['\"]?gymnasium\[", str(error))
+    return f"{error} (run pip install 'gymnasium[{extra}]')" if extra and not told else str(error)
 
 
 def _name_of(env: gymnasium.Env) -> str | None:

@@ -31,6 +31,7 @@ from moca.drivers import HostTrainer, ScanTrainer, Schedule, make_env, make_trai
 from moca.envs.defaults import defaults
 from moca.envs.gymnasium import Gymnasium
 from moca.envs.named import named
+from moca.envs.trust import import_module_of
 from moca.runs import before, film, launch
 from moca.runs.interrupts import InterruptedRun
 from moca.runs.options import run_directory
@@ -153,7 +154,10 @@ def spaces(observation=Box(-1, 1, (2,)), action=Box(-1, 1, (1,))):  # noqa: B008
             spaces(observation=Discrete(3), action=Discrete(2)),
             "observations must be a Box.*; and actions must be a Box of real numbers",
         ),
-        (spaces(action=Discrete(3)), "actions must be a Box of real numbers, not Discrete.*LunarLanderContinuous-v3 for"),
+        (
+            spaces(action=Discrete(3)),
+            "actions must be a Box of real numbers, not Discrete.*LunarLanderContinuous-v3 for",
+        ),
         (spaces(action=Box(0, 3, (1,), np.int32)), "actions must be a Box of real numbers"),
         (
             spaces(action=Box(np.array([-1, -np.inf]), np.ones(2), dtype=np.float64)),
@@ -604,6 +608,7 @@ def module(tmp_path, monkeypatch):
     ("name", "sentence"),
     [
         ("moca_nowhere:Walk", "cannot import 'moca_nowhere', ModuleNotFoundError.*PYTHONPATH=. moca"),
+        ("moca_own_tasks.inner:Walk", "No module named 'moca_own_tasks.inner'.*PYTHONPATH=. moca"),
         (
             "moca_own_tasks.py:Walk",
             r"cannot import 'moca_own_tasks.py'.* Name the module without .py: moca_own_tasks:Walk",
@@ -620,6 +625,21 @@ def test_a_mistake_about_a_class_is_a_sentence_on_the_command_line(module, name,
         main(["train", "--env", name, "--agent", "sac", "--no-filter", "--dry-run"])
     assert left.value.code == 2
     assert re.search(sentence, capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("x = 1\ndef f(:\n", r"SyntaxError: .*\(moca_own_broken.py, line 2\)$"),
+        ("\nimport moca_nowhere\n", r"No module named 'moca_nowhere' \(line 2 of moca_own_broken.py\)$"),
+        ("from math import tau, taau\n", r"cannot import name 'taau' .*\(line 1 of moca_own_broken.py\)$"),
+        ("import moca_own_tasks\nmoca_own_tasks.Sized()\n", r"TypeError: .*'size' \(line 2 of moca_own_broken.py\)$"),
+    ],
+)
+def test_an_error_inside_a_module_is_not_one_of_finding_it(module, text, sentence, tmp_path):
+    (tmp_path / "moca_own_broken.py").write_text(text)
+    with pytest.raises(ConfigError, match=sentence):
+        import_module_of("moca_own_broken:Walk")
 
 
 @pytest.mark.parametrize("name", ["Walk", "make"])

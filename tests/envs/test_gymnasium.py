@@ -41,6 +41,7 @@ from tests.envs import hosted
 pytestmark = pytest.mark.usefixtures("programs_made_once")
 
 gymnasium.register("MocaWalk-v0", entry_point=hosted.Walk)
+gymnasium.register("moca_tests/Walk-v0", entry_point=hosted.Walk)
 
 
 PARTIAL = {"train__steps": 70, "train__horizon": 90}  # the last of three episodes is
@@ -169,6 +170,8 @@ def spaces(observation=Box(-1, 1, (2,)), action=Box(-1, 1, (1,))):  # noqa: B008
         ),
         ("Pendulum-v9", r"Gymnasium has no Pendulum-v9\. Did you mean Pendulum-v1\?"),
         ("Pndlum-v1", r"Did you mean Pendulum-v1\?$"),
+        ("Elsewhere/Pendulum-v1", r"a package registers Elsewhere/….* gymnasium:MODULE:Elsewhere/Pendulum-v1$"),
+        ("moca_tests/Wlk-v0", r"Did you mean moca_tests/Walk-v0\?$"),
         ("nowhere:Pendulum-v1", "Gymnasium cannot make nowhere:Pendulum-v1: .*nowhere"),
         (3, "or a function that creates one"),
     ],
@@ -819,6 +822,18 @@ def test_a_film_is_gymnasiums_own_drawing(run, tmp_path, monkeypatch):
 def test_the_command_line_takes_the_name(capsys):
     main(["train", "--env", "gymnasium:MocaWalk-v0", "--agent", "sac", "--no-filter", "--dry-run"])
     assert '"name": "gymnasium:MocaWalk-v0"' in capsys.readouterr().out
+
+
+def test_the_config_holds_the_version_that_was_used(capsys, tmp_path):
+    """Otherwise a resumed run might get another one, and Gymnasium would warn at every use."""
+    main(["train", "--env", "gymnasium:MocaWalk", "--agent", "sac", "--no-filter", "--dry-run"])
+    assert '"name": "gymnasium:MocaWalk-v0"' in capsys.readouterr().out
+    given = config(env__name="gymnasium:MocaWalk", train__steps=30)
+    with mock.patch("moca.runs.launch._train"):
+        moca.train(given, tmp_path)
+    assert json.loads((tmp_path / "config.json").read_text())["env"]["name"] == "gymnasium:MocaWalk-v0"
+    assert Gymnasium("moca_tests/Walk").name == "gymnasium:moca_tests/Walk-v0"
+    assert named("gymnasium:MocaWalk").title == "MocaWalk-v0"  # as in a run of an older version
 
 
 def test_a_directory_is_named_after_the_run_and_never_twice(monkeypatch, tmp_path):

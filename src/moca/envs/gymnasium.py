@@ -58,6 +58,7 @@ class Gymnasium(Described, HostEnvironment):
     ) -> None:
         make: Callable[..., gymnasium.Env]
         if isinstance(env, str):
+            env = _versioned(env)
             self.name, make = None if settings else GYMNASIUM + env, partial(_named, env, settings)
         elif isinstance(env, gymnasium.Env) and not settings:
             self.name, make = _name_of(env), partial(_again, env)
@@ -199,12 +200,26 @@ def _named(name: str, settings: dict[str, Any], render_mode: str | None = None) 
     except ConfigError:
         raise
     except gymnasium.error.UnregisteredEnv as error:
-        hint = nearest(name, gymnasium.registry) or f" It says: {error}"  # which may suggest something else
-        raise ConfigError(f"Gymnasium has no {name}.{hint}") from None
+        raise ConfigError(f"Gymnasium has no {name}{_hint(module, last, error)}") from None
     except (gymnasium.error.Error, ImportError) as error:
         raise ConfigError(f"Gymnasium cannot make {name}: {_with_extra(error)}") from None
     except Exception as error:  # whatever its code raises
         raise ConfigError(f"{name} cannot be made: it raises {said(error)}{line_of(error)}") from None
+
+
+def _versioned(name: str) -> str:
+    """Returns a registered name with a version: the newest, if it has none."""
+    found = [re.fullmatch(rf"{re.escape(name)}-v(\d+)", each) for each in gymnasium.registry]
+    versions = [int(match[1]) for match in found if match]
+    return f"{name}-v{max(versions)}" if versions and name not in gymnasium.registry else name
+
+
+def _hint(module: str, name: str, error: Exception) -> str:
+    """Returns what a name that is not registered may have meant, or how to register it."""
+    space, slash, _ = name.rpartition("/")
+    if slash and not module and not any(each.startswith(f"{space}/") for each in gymnasium.registry):
+        return f": a package registers {space}/…, so name the module to import for it, {GYMNASIUM}MODULE:{name}"
+    return f".{nearest(name, gymnasium.registry)}" if nearest(name, gymnasium.registry) else f". It says: {error}"
 
 
 def _of_module(module: str, held: dict[str, Any], name: str, options: dict[str, Any]) -> gymnasium.Env:

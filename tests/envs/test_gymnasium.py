@@ -682,7 +682,7 @@ def test_what_to_install_is_said_once(monkeypatch):
     words = 'it is missing, run `pip install swig` followed by `pip install "gymnasium[box2d]"`'
     monkeypatch.setattr(gymnasium, "make", mock.Mock(side_effect=gymnasium.error.DependencyNotInstalled(words)))
     with pytest.raises(ConfigError, match=f"{re.escape(words)}$"):
-        Gymnasium("LunarLanderContinuous-v3")
+        Gymnasium("Pendulum-v1")
 
 
 def test_advice_names_environments_that_exist():
@@ -880,10 +880,9 @@ def test_seventeen_dimensions_and_six_actions(agent):
 
 
 @pytest.mark.slow
-def test_half_cheetah(tmp_path, monkeypatch):
+def test_half_cheetah():
     """The real one, of 17 observed dimensions and six actions: it runs, and better than at random."""
     pytest.importorskip("imageio")  # which Gymnasium's MuJoCo environments want
-    monkeypatch.chdir(tmp_path)  # MuJoCo leaves a log
     env = Gymnasium("HalfCheetah-v5")
     assert (env.observation_size, env.action_size) == (17, 6)
     settings = {"sac__width": 64, "train__batch": 128, "sac__critic_lr": 1e-3, "sac__actor_lr": 1e-3}
@@ -891,6 +890,37 @@ def test_half_cheetah(tmp_path, monkeypatch):
     reports = list(HostTrainer([probes.tiny(**settings, **lengths)], [0], env))
     assert reports[-1].metrics["diverged"] == 0
     assert reports[-1].metrics["return_mean"] > reports[0].metrics["train_return"]
+
+
+@pytest.fixture
+def mujocos(monkeypatch):
+    """MuJoCo without a function for its warnings, as in a new process."""
+    mujoco = pytest.importorskip("mujoco")
+    monkeypatch.setattr("moca.envs.mujoco._told", set(), raising=False)
+    before = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(None)
+    yield mujoco
+    mujoco.set_mju_user_warning(before)
+
+
+def test_mujocos_warnings_are_printed_once_and_leave_no_file(mujocos, tmp_path, monkeypatch, capfd):
+    """Others than those of HalfCheetah tell a time, which is another one at every step."""
+    pytest.importorskip("imageio")
+    monkeypatch.chdir(tmp_path)
+    Gymnasium("HalfCheetah-v5").vector(2)
+    warn = mujocos.get_mju_user_warning()
+    for moment in (0.1, 0.25):
+        warn(f"it is unstable. Time = {moment}")
+    said = capfd.readouterr().err
+    assert said.count("settotalmass") == said.count("it is unstable") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_function_for_mujocos_warnings_is_kept(mujocos):
+    own = mock.Mock()
+    mujocos.set_mju_user_warning(own)
+    Gymnasium("Pendulum-v1").vector(1)
+    assert mujocos.get_mju_user_warning() is own
 
 
 def test_a_bare_name_of_gymnasiums_is_known(monkeypatch):

@@ -22,10 +22,12 @@ from moca.config import ConfigError, nearest, shown
 from moca.envs.check.faults import line_of, said
 from moca.envs.environment import Described
 from moca.envs.host import HostEnvironment, Outcome
+from moca.envs.mujoco import tell_once
 from moca.names import GYMNASIUM
 
 try:
     import gymnasium
+    from gymnasium.envs.registration import load_env_creator
     from gymnasium.vector import AutoresetMode, SyncVectorEnv
     from gymnasium.wrappers import FlattenObservation
 
@@ -69,6 +71,7 @@ class Gymnasium(Described, HostEnvironment):
                 "Gymnasium(…) needs a name, such as Pendulum-v1, with settings for gymnasium.make; or an environment, "
                 f"or a function that creates one, without settings, since every run needs its own. Got {env!r}"
             )
+        tell_once()
         one: Any = make()
         if not isinstance(one, gymnasium.Env):
             raise ConfigError(f"{shown(env)} returns {shown(one)}, which is not a gymnasium.Env")
@@ -116,6 +119,7 @@ class GymnasiumVector:
     """Gymnasium's vector environment in one process, with restarts."""
 
     def __init__(self, makers: Sequence[Callable[[], gymnasium.Env]]) -> None:
+        tell_once()  # a function may have imported MuJoCo
         self.envs: Any = SyncVectorEnv(makers, autoreset_mode=AutoresetMode.DISABLED)
 
     def reset(self, seeds: Sequence[int]) -> np.ndarray:
@@ -196,6 +200,9 @@ def _named(name: str, settings: dict[str, Any], render_mode: str | None = None) 
             held = vars(importlib.import_module(module))
             if last not in gymnasium.registry:  # the module may have registered it
                 return _of_module(module, held, last, options)
+        if (spec := gymnasium.registry.get(last)) and isinstance(spec.entry_point, str):
+            load_env_creator(spec.entry_point)  # before its first warning
+            tell_once()
         return gymnasium.make(name, **options)
     except ConfigError:
         raise

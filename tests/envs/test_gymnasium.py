@@ -1,6 +1,7 @@
 """Gymnasium's environments: our vector against stepping by hand, and the loop on the host against the compiled one."""
 
 import json
+import math
 import os
 import re
 import signal
@@ -28,7 +29,8 @@ from moca.cli import main
 from moca.config import Config, ConfigError, flatten, override, registry
 from moca.devices import compiled
 from moca.drivers import HostTrainer, ScanTrainer, Schedule, make_env, make_trainer
-from moca.envs.defaults import defaults
+from moca.envs import defaults as defaults_of
+from moca.envs.defaults import defaults, measured
 from moca.envs.gymnasium import Gymnasium
 from moca.envs.named import named
 from moca.envs.trust import import_module_of
@@ -479,7 +481,57 @@ def test_it_is_found_for_an_agent_that_needs_nothing_else(capsys):
     assert moca.SAC(hosted.Linear())._build(100).env.episode_length == 50
     assert moca.SAC(hosted.Linear(), env__episode_length=30)._build(60).env.episode_length == 30
     main(["train", "--env", "tests.envs.hosted:Linear", "--agent", "sac", "--dry-run"])
-    assert json.loads(capsys.readouterr().out)["env"]["episode_length"] == 50
+    said = capsys.readouterr()
+    assert json.loads(said.out)["env"]["episode_length"] == 50
+    assert "Linear declares no time limit: looking for one in short episodes\n" in said.err
+    assert "a step takes" not in said.err
+
+
+class Slow(hosted.Linear):
+    """Its steps take as many seconds as it is told to, and its resets ten times as long, by a clock of its own."""
+
+    clock, seconds, steps = 0.0, 0.0, 0
+
+    def reset(self, *, seed=None, options=None):
+        Slow.clock += 10 * self.seconds
+        return super().reset(seed=seed)
+
+    def step(self, action):
+        Slow.clock += self.seconds
+        Slow.steps += 1
+        return super().step(action)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "steps", "said"),
+    [
+        (0.001, 16 * 500, None),
+        (0.003, 8 * 500, "a step takes 3 ms, so there are only 8 episodes of 500 steps: 4000 in all, in about 12 s"),
+        (0.0033, 8 * 500, "a step takes 3.3 ms, so there are only 8 episodes of 500 steps"),
+        (0.1, 2 * 62, "a step takes 100 ms, so there are only 2 episodes of 62 steps: 124 in all, in about 14 s"),
+    ],
+)
+def test_a_slow_environment_is_tried_in_twenty_seconds(seconds, steps, said, monkeypatch):
+    monkeypatch.setattr(Slow, "seconds", seconds)
+    monkeypatch.setattr(defaults_of, "perf_counter", lambda: Slow.clock, raising=False)
+    monkeypatch.setattr(defaults_of, "refuse_broken", lambda *_: [])
+    monkeypatch.setattr(Slow, "clock", 0.0)
+    monkeypatch.setattr(Slow, "steps", 0)
+    told = []
+    found = measured("tuned", Gymnasium(Slow), {"agent": "sac", "env.random_start": 0}, told.append)
+    assert found.get("env.episode_length") == 50
+    assert Slow.steps - min(20, math.ceil(2 / seconds)) == pytest.approx(steps, abs=1)
+    assert told[0].startswith("Slow declares no time limit")
+    assert [each.startswith(said) for each in told[1:]] == [True] * (said is not None)
+
+
+def test_ranges_of_a_slow_environment_come_from_fewer_steps(monkeypatch):
+    monkeypatch.setattr(Slow, "seconds", 0.01)
+    monkeypatch.setattr(defaults_of, "perf_counter", lambda: Slow.clock, raising=False)
+    told = []
+    found = defaults(Gymnasium(Slow), history=1, tell=told.append)
+    assert len(found["value.low"]) == 2 * 17
+    assert told == ["a step takes 10 ms, so there are only 2 episodes of 250 steps: 1000 in all, in about 10 s"]
 
 
 def test_a_module_named_to_the_check_is_imported(tmp_path, monkeypatch):

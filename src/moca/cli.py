@@ -85,6 +85,7 @@ def _check(arguments: argparse.Namespace) -> None:
     config = override(Config(), given | dict(parse_assignments(arguments.set)))  # raises at an impossible name
     told: dict[str, Any] = {"flatten": config.env.flatten, "gaps": config.sensor.gaps, "physics": config.env.physics}
     use_device("cpu")
+    print(f"trying {arguments.env} with a dozen action sequences of {arguments.steps} steps …", file=sys.stderr)
     found = check_env(arguments.env, steps=arguments.steps, seed=arguments.seed, **told)
     for fault in found:
         print(fault)

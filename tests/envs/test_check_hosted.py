@@ -593,7 +593,9 @@ def test_strict_raises_and_names_are_known():
 
 def test_the_command(capsys):
     main(["check", "tests.envs.hosted:Ramp", "--steps", "20"])
-    assert capsys.readouterr().out.endswith("tests.envs.hosted:Ramp: no fault in 20 steps\n")
+    said = capsys.readouterr()
+    assert said.out.endswith("tests.envs.hosted:Ramp: no fault in 20 steps\n")
+    assert said.err == "trying tests.envs.hosted:Ramp with a dozen action sequences of 20 steps …\n"
     with pytest.raises(SystemExit, match="1"):
         main(["check", "tests.envs.test_check_hosted:Spoilt", "--steps", "20"])
     assert "fault: step() returns nan as reward at step 3" in capsys.readouterr().out

@@ -1,6 +1,7 @@
 """Gymnasium's environments: our vector against stepping by hand, and the loop on the host against the compiled one."""
 
 import json
+import math
 import os
 import re
 import signal
@@ -30,9 +31,11 @@ from moca.cli import main
 from moca.config import Config, ConfigError, flatten, override, registry
 from moca.devices import compiled
 from moca.drivers import HostTrainer, ScanTrainer, Schedule, make_env, make_trainer
-from moca.envs.defaults import defaults
+from moca.envs import defaults as defaults_of
+from moca.envs.defaults import defaults, measured
 from moca.envs.gymnasium import Gymnasium
 from moca.envs.named import named
+from moca.envs.trust import import_module_of
 from moca.runs import before, film, launch
 from moca.runs.interrupts import InterruptedRun
 from moca.runs.options import run_directory
@@ -42,6 +45,7 @@ from tests.envs import hosted
 pytestmark = pytest.mark.usefixtures("programs_made_once")
 
 gymnasium.register("MocaWalk-v0", entry_point=hosted.Walk)
+gymnasium.register("moca_tests/Walk-v0", entry_point=hosted.Walk)
 
 
 PARTIAL = {"train__steps": 70, "train__horizon": 90}  # the last of three episodes is
@@ -155,7 +159,10 @@ def spaces(observation=Box(-1, 1, (2,)), action=Box(-1, 1, (1,))):  # noqa: B008
             spaces(observation=Discrete(3), action=Discrete(2)),
             "observations must be a Box.*; and actions must be a Box of real numbers",
         ),
-        (spaces(action=Discrete(3)), "actions must be a Box of real numbers, not Discrete.*MountainCarContinuous-v0"),
+        (
+            spaces(action=Discrete(3)),
+            "actions must be a Box of real numbers, not Discrete.*LunarLanderContinuous-v3 for",
+        ),
         (spaces(action=Box(0, 3, (1,), np.int32)), "actions must be a Box of real numbers"),
         (
             spaces(action=Box(np.array([-1, -np.inf]), np.ones(2), dtype=np.float64)),
@@ -167,6 +174,8 @@ def spaces(observation=Box(-1, 1, (2,)), action=Box(-1, 1, (1,))):  # noqa: B008
         ),
         ("Pendulum-v9", r"Gymnasium has no Pendulum-v9\. Did you mean Pendulum-v1\?"),
         ("Pndlum-v1", r"Did you mean Pendulum-v1\?$"),
+        ("Elsewhere/Pendulum-v1", r"a package registers Elsewhere/….* gymnasium:MODULE:Elsewhere/Pendulum-v1$"),
+        ("moca_tests/Wlk-v0", r"Did you mean moca_tests/Walk-v0\?$"),
         ("nowhere:Pendulum-v1", "Gymnasium cannot make nowhere:Pendulum-v1: .*nowhere"),
         (3, "or a function that creates one"),
     ],
@@ -487,7 +496,57 @@ def test_it_is_found_for_an_agent_that_needs_nothing_else(capsys):
     assert moca.SAC(hosted.Linear())._build(100).env.episode_length == 50
     assert moca.SAC(hosted.Linear(), env__episode_length=30)._build(60).env.episode_length == 30
     main(["train", "--env", "tests.envs.hosted:Linear", "--agent", "sac", "--dry-run"])
-    assert json.loads(capsys.readouterr().out)["env"]["episode_length"] == 50
+    said = capsys.readouterr()
+    assert json.loads(said.out)["env"]["episode_length"] == 50
+    assert "Linear declares no time limit: looking for one in short episodes\n" in said.err
+    assert "a step takes" not in said.err
+
+
+class Slow(hosted.Linear):
+    """Its steps take as many seconds as it is told to, and its resets ten times as long, by a clock of its own."""
+
+    clock, seconds, steps = 0.0, 0.0, 0
+
+    def reset(self, *, seed=None, options=None):
+        Slow.clock += 10 * self.seconds
+        return super().reset(seed=seed)
+
+    def step(self, action):
+        Slow.clock += self.seconds
+        Slow.steps += 1
+        return super().step(action)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "steps", "said"),
+    [
+        (0.001, 16 * 500, None),
+        (0.003, 8 * 500, "a step takes 3 ms, so there are only 8 episodes of 500 steps: 4000 in all, in about 12 s"),
+        (0.0033, 8 * 500, "a step takes 3.3 ms, so there are only 8 episodes of 500 steps"),
+        (0.1, 2 * 62, "a step takes 100 ms, so there are only 2 episodes of 62 steps: 124 in all, in about 14 s"),
+    ],
+)
+def test_a_slow_environment_is_tried_in_twenty_seconds(seconds, steps, said, monkeypatch):
+    monkeypatch.setattr(Slow, "seconds", seconds)
+    monkeypatch.setattr(defaults_of, "perf_counter", lambda: Slow.clock, raising=False)
+    monkeypatch.setattr(defaults_of, "refuse_broken", lambda *_: [])
+    monkeypatch.setattr(Slow, "clock", 0.0)
+    monkeypatch.setattr(Slow, "steps", 0)
+    told = []
+    found = measured("tuned", Gymnasium(Slow), {"agent": "sac", "env.random_start": 0}, told.append)
+    assert found.get("env.episode_length") == 50
+    assert Slow.steps - min(20, math.ceil(2 / seconds)) == pytest.approx(steps, abs=1)
+    assert told[0].startswith("Slow declares no time limit")
+    assert [each.startswith(said) for each in told[1:]] == [True] * (said is not None)
+
+
+def test_ranges_of_a_slow_environment_come_from_fewer_steps(monkeypatch):
+    monkeypatch.setattr(Slow, "seconds", 0.01)
+    monkeypatch.setattr(defaults_of, "perf_counter", lambda: Slow.clock, raising=False)
+    told = []
+    found = defaults(Gymnasium(Slow), history=1, tell=told.append)
+    assert len(found["value.low"]) == 2 * 17
+    assert told == ["a step takes 10 ms, so there are only 2 episodes of 250 steps: 1000 in all, in about 10 s"]
 
 
 def test_a_module_named_to_the_check_is_imported(tmp_path, monkeypatch):
@@ -619,6 +678,7 @@ def module(tmp_path, monkeypatch):
     ("name", "sentence"),
     [
         ("moca_nowhere:Walk", "cannot import 'moca_nowhere', ModuleNotFoundError.*PYTHONPATH=. moca"),
+        ("moca_own_tasks.inner:Walk", "No module named 'moca_own_tasks.inner'.*PYTHONPATH=. moca"),
         (
             "moca_own_tasks.py:Walk",
             r"cannot import 'moca_own_tasks.py'.* Name the module without .py: moca_own_tasks:Walk",
@@ -635,6 +695,21 @@ def test_a_mistake_about_a_class_is_a_sentence_on_the_command_line(module, name,
         main(["train", "--env", name, "--agent", "sac", "--no-filter", "--dry-run"])
     assert left.value.code == 2
     assert re.search(sentence, capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("x = 1\ndef f(:\n", r"SyntaxError: .*\(moca_own_broken.py, line 2\)$"),
+        ("\nimport moca_nowhere\n", r"No module named 'moca_nowhere' \(line 2 of moca_own_broken.py\)$"),
+        ("from math import tau, taau\n", r"cannot import name 'taau' .*\(line 1 of moca_own_broken.py\)$"),
+        ("import moca_own_tasks\nmoca_own_tasks.Sized()\n", r"TypeError: .*'size' \(line 2 of moca_own_broken.py\)$"),
+    ],
+)
+def test_an_error_inside_a_module_is_not_one_of_finding_it(module, text, sentence, tmp_path):
+    (tmp_path / "moca_own_broken.py").write_text(text)
+    with pytest.raises(ConfigError, match=sentence):
+        import_module_of("moca_own_broken:Walk")
 
 
 @pytest.mark.parametrize("name", ["Walk", "make"])
@@ -667,6 +742,18 @@ def test_a_missing_package_is_named_with_what_brings_it(error, sentence, monkeyp
     monkeypatch.setattr(gymnasium, "make", fail)
     with pytest.raises(ConfigError, match=f"run pip install '?{sentence}'?"):
         Gymnasium("Pendulum-v1")
+
+
+def test_what_to_install_is_said_once(monkeypatch):
+    """Gymnasium's own words for Box2D say it in full."""
+    words = 'it is missing, run `pip install swig` followed by `pip install "gymnasium[box2d]"`'
+    monkeypatch.setattr(gymnasium, "make", mock.Mock(side_effect=gymnasium.error.DependencyNotInstalled(words)))
+    with pytest.raises(ConfigError, match=f"{re.escape(words)}$"):
+        Gymnasium("Pendulum-v1")
+
+
+def test_advice_names_environments_that_exist():
+    assert {"LunarLanderContinuous-v3", "MountainCarContinuous-v0"} <= set(gymnasium.registry)
 
 
 def test_what_rendering_needs_is_named_where_it_is_missing(monkeypatch):
@@ -804,6 +891,18 @@ def test_the_command_line_takes_the_name(capsys):
     assert '"name": "gymnasium:MocaWalk-v0"' in capsys.readouterr().out
 
 
+def test_the_config_holds_the_version_that_was_used(capsys, tmp_path):
+    """Otherwise a resumed run might get another one, and Gymnasium would warn at every use."""
+    main(["train", "--env", "gymnasium:MocaWalk", "--agent", "sac", "--no-filter", "--dry-run"])
+    assert '"name": "gymnasium:MocaWalk-v0"' in capsys.readouterr().out
+    given = config(env__name="gymnasium:MocaWalk", train__steps=30)
+    with mock.patch("moca.runs.launch._train"):
+        moca.train(given, tmp_path)
+    assert json.loads((tmp_path / "config.json").read_text())["env"]["name"] == "gymnasium:MocaWalk-v0"
+    assert Gymnasium("moca_tests/Walk").name == "gymnasium:moca_tests/Walk-v0"
+    assert named("gymnasium:MocaWalk").title == "MocaWalk-v0"  # as in a run of an older version
+
+
 def test_a_directory_is_named_after_the_run_and_never_twice(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     named = override(config(), {"env.name": "gymnasium:a/Walk-v0"})
@@ -848,10 +947,9 @@ def test_seventeen_dimensions_and_six_actions(agent):
 
 
 @pytest.mark.slow
-def test_half_cheetah(tmp_path, monkeypatch):
+def test_half_cheetah():
     """The real one, of 17 observed dimensions and six actions: it runs, and better than at random."""
     pytest.importorskip("imageio")  # which Gymnasium's MuJoCo environments want
-    monkeypatch.chdir(tmp_path)  # MuJoCo leaves a log
     env = Gymnasium("HalfCheetah-v5")
     assert (env.observation_size, env.action_size) == (17, 6)
     settings = {"sac__width": 64, "train__batch": 128, "sac__critic_lr": 1e-3, "sac__actor_lr": 1e-3}
@@ -859,6 +957,37 @@ def test_half_cheetah(tmp_path, monkeypatch):
     reports = list(HostTrainer([probes.tiny(**settings, **lengths)], [0], env))
     assert reports[-1].metrics["diverged"] == 0
     assert reports[-1].metrics["return_mean"] > reports[0].metrics["train_return"]
+
+
+@pytest.fixture
+def mujocos(monkeypatch):
+    """MuJoCo without a function for its warnings, as in a new process."""
+    mujoco = pytest.importorskip("mujoco")
+    monkeypatch.setattr("moca.envs.mujoco._told", set(), raising=False)
+    before = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(None)
+    yield mujoco
+    mujoco.set_mju_user_warning(before)
+
+
+def test_mujocos_warnings_are_printed_once_and_leave_no_file(mujocos, tmp_path, monkeypatch, capfd):
+    """Others than those of HalfCheetah tell a time, which is another one at every step."""
+    pytest.importorskip("imageio")
+    monkeypatch.chdir(tmp_path)
+    Gymnasium("HalfCheetah-v5").vector(2)
+    warn = mujocos.get_mju_user_warning()
+    for moment in (0.1, 0.25):
+        warn(f"it is unstable. Time = {moment}")
+    said = capfd.readouterr().err
+    assert said.count("settotalmass") == said.count("it is unstable") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_function_for_mujocos_warnings_is_kept(mujocos):
+    own = mock.Mock()
+    mujocos.set_mju_user_warning(own)
+    Gymnasium("Pendulum-v1").vector(1)
+    assert mujocos.get_mju_user_warning() is own
 
 
 def test_a_bare_name_of_gymnasiums_is_known(monkeypatch):

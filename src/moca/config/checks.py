@@ -50,8 +50,14 @@ def nearest(word: str, known: Iterable[str]) -> str:
 def all_nearest(words: Iterable[str], known: Iterable[str]) -> str:
     """Returns the same for several words at once."""
     known = list(known)
-    found = [match for word in words for match in difflib.get_close_matches(word, known, n=1, cutoff=0.5)]
+    found = [match for word in words for match in _closest(word, known)]
     return f" Did you mean {' and '.join(found)}?" if found else ""
+
+
+def _closest(word: str, known: Iterable[str]) -> list[str]:
+    """Returns the nearest known word, whatever its case, or nothing."""
+    lower = {each.lower(): each for each in known}
+    return [lower[match] for match in difflib.get_close_matches(word.lower(), lower, n=1, cutoff=0.5)]
 
 
 def nearest_names(name: str, known: Iterable[str], foreign: Collection[str] = ()) -> str:
@@ -231,10 +237,11 @@ def _nearest_environment(word: str, known: Iterable[str]) -> str:
     own = f" For a class of your own: {stem}:CLASS." if named and (stem != word or _is_module(stem)) else ""
     if not own and re.fullmatch(r"[^\W\d][\w.]*\.[^\W\d]\w*", word):
         return f" For a class of your own, write MODULE:CLASS: {':'.join(word.rsplit('.', 1))}."
-    hint, also = nearest(word, known), _in_gymnasium(word)
-    if also:
-        hint = f"{hint.removesuffix('?') or ' Did you mean'}{' or' * bool(hint)} {also}?"
-    return own + hint
+    word = word.removeprefix("gym:")[:100].lower()
+    found = [*_closest(word, known), *_in_gymnasium(word)]
+    found.sort(key=lambda each: difflib.SequenceMatcher(None, each.lower(), word).ratio(), reverse=True)
+    same = [each for each in found if each.lower() == word]
+    return f"{own} Did you mean {' or '.join(same or found)}?" if found else own
 
 
 def _is_module(word: str) -> bool:
@@ -245,22 +252,24 @@ def _is_module(word: str) -> bool:
     return False
 
 
-def _in_gymnasium(word: str) -> str:
-    """Returns the newest environment of Gymnasium that `word` resembles but for the version.
+def _in_gymnasium(word: str) -> list[str]:
+    """Returns Gymnasium's environment of that name, or the newest version of a similar one.
 
-    An empty string if there is none, or if Gymnasium is not installed. Importing it takes a while.
+    Nothing if there is none, or if Gymnasium is not installed. Importing it takes a while.
     """
     try:
         from gymnasium import registry
     except ImportError:
-        return ""
+        return []
+    if same := [each for each in registry if each.lower() == word]:
+        return same
     versions: dict[str, list[int]] = {}
     for name, _, version in (each.rpartition("-v") for each in registry):
         if version.isdecimal():
             versions.setdefault(name, []).append(int(version))
     known = {name.lower(): name for name in versions}
-    match = difflib.get_close_matches(word[:100].lower(), known, n=1, cutoff=0.8)
-    return f"{known[match[0]]}-v{max(versions[known[match[0]]])}" if match else ""
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.8)
+    return [f"{known[match]}-v{max(versions[known[match]])}" for match in close]
 
 
 def words_allowed(limits: Mapping[str, Any]) -> str:

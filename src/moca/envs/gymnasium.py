@@ -22,10 +22,12 @@ from moca.config import ConfigError, nearest, shown
 from moca.envs.check.faults import line_of, said
 from moca.envs.environment import Described
 from moca.envs.host import HostEnvironment, Outcome
+from moca.envs.mujoco import tell_once
 from moca.names import GYMNASIUM
 
 try:
     import gymnasium
+    from gymnasium.envs.registration import load_env_creator
     from gymnasium.vector import AutoresetMode, SyncVectorEnv
     from gymnasium.wrappers import FlattenObservation
 
@@ -58,6 +60,7 @@ class Gymnasium(Described, HostEnvironment):
     ) -> None:
         make: Callable[..., gymnasium.Env]
         if isinstance(env, str):
+            env = _versioned(env)
             self.name, make = None if settings else GYMNASIUM + env, partial(_named, env, settings)
         elif isinstance(env, gymnasium.Env) and not settings:
             self.name, make = _name_of(env), partial(_again, env)
@@ -68,6 +71,7 @@ class Gymnasium(Described, HostEnvironment):
                 "Gymnasium(…) needs a name, such as Pendulum-v1, with settings for gymnasium.make; or an environment, "
                 f"or a function that creates one, without settings, since every run needs its own. Got {env!r}"
             )
+        tell_once()
         one: Any = make()
         if not isinstance(one, gymnasium.Env):
             raise ConfigError(f"{shown(env)} returns {shown(one)}, which is not a gymnasium.Env")
@@ -115,6 +119,7 @@ class GymnasiumVector:
     """Gymnasium's vector environment in one process, with restarts."""
 
     def __init__(self, makers: Sequence[Callable[[], gymnasium.Env]]) -> None:
+        tell_once()  # a function may have imported MuJoCo
         self.envs: Any = SyncVectorEnv(makers, autoreset_mode=AutoresetMode.DISABLED)
 
     def reset(self, seeds: Sequence[int]) -> np.ndarray:
@@ -195,16 +200,33 @@ def _named(name: str, settings: dict[str, Any], render_mode: str | None = None) 
             held = vars(importlib.import_module(module))
             if last not in gymnasium.registry:  # the module may have registered it
                 return _of_module(module, held, last, options)
+        if (spec := gymnasium.registry.get(last)) and isinstance(spec.entry_point, str):
+            load_env_creator(spec.entry_point)  # before its first warning
+            tell_once()
         return gymnasium.make(name, **options)
     except ConfigError:
         raise
     except gymnasium.error.UnregisteredEnv as error:
-        hint = nearest(name, gymnasium.registry) or f" It says: {error}"  # which may suggest something else
-        raise ConfigError(f"Gymnasium has no {name}.{hint}") from None
+        raise ConfigError(f"Gymnasium has no {name}{_hint(module, last, error)}") from None
     except (gymnasium.error.Error, ImportError) as error:
         raise ConfigError(f"Gymnasium cannot make {name}: {_with_extra(error)}") from None
     except Exception as error:  # whatever its code raises
         raise ConfigError(f"{name} cannot be made: it raises {said(error)}{line_of(error)}") from None
+
+
+def _versioned(name: str) -> str:
+    """Returns a registered name with a version: the newest, if it has none."""
+    found = [re.fullmatch(rf"{re.escape(name)}-v(\d+)", each) for each in gymnasium.registry]
+    versions = [int(match[1]) for match in found if match]
+    return f"{name}-v{max(versions)}" if versions and name not in gymnasium.registry else name
+
+
+def _hint(module: str, name: str, error: Exception) -> str:
+    """Returns what a name that is not registered may have meant, or how to register it."""
+    space, slash, _ = name.rpartition("/")
+    if slash and not module and not any(each.startswith(f"{space}/") for each in gymnasium.registry):
+        return f": a package registers {space}/…, so name the module to import for it, {GYMNASIUM}MODULE:{name}"
+    return f".{nearest(name, gymnasium.registry)}" if nearest(name, gymnasium.registry) else f". It says: {error}"
 
 
 def _of_module(module: str, held: dict[str, Any], name: str, options: dict[str, Any]) -> gymnasium.Env:
@@ -240,7 +262,8 @@ def _with_extra(error: Exception) -> str:
     package = getattr(error, "name", None) or ""
     if extra in ("classic-control", "mujoco") or package.partition(".")[0] in ("imageio", "mujoco", "pygame"):
         return f"{error} (run pip install 'moca-rl[gymnasium]')"
-    return f"{error} (run pip install 'gymnasium[{extra}]')" if extra else str(error)
+    told = re.search(r"pip install ['\"]?gymnasium\[", str(error))
+    return f"{error} (run pip install 'gymnasium[{extra}]')" if extra and not told else str(error)
 
 
 def _name_of(env: gymnasium.Env) -> str | None:

@@ -4,6 +4,8 @@ MuJoCo steps many episodes of a task, on several threads where that is faster. T
 from `moca.envs.suite`, then computes observations and rewards.
 """
 
+import re
+import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +25,26 @@ from moca.names import MUJOCO
 SHARE = 2e-4  # seconds of physics that are worth another thread
 # What a picture needs.
 SHOWN = ("time", "qpos", "qvel", "mocap_pos", "mocap_quat", "xfrc_applied", "geom_xpos", "geom_xmat")
+
+
+_told: set[str] = set()  # warnings, without their numbers
+
+
+def tell_once() -> None:
+    """Has MuJoCo's warnings printed once each, unless the user has a function for them.
+
+    By itself it prints each one for every environment, and writes them into MUJOCO_LOG.TXT. It is
+    not imported for that.
+    """
+    mujoco = sys.modules.get("mujoco")
+    if mujoco and mujoco.get_mju_user_warning() is None:
+        mujoco.set_mju_user_warning(_tell)
+
+
+def _tell(text: str) -> None:
+    if (kind := re.sub(r"[\d.]+", "", text)) not in _told:  # numbers are such as the time in an episode
+        _told.add(kind)
+        print(f"MuJoCo warns: {text}", file=sys.stderr)
 
 
 class MuJoCo(Described, HostEnvironment):
@@ -79,7 +101,8 @@ class MuJoCoVector:
         import mujoco  # after Playground, for which it is told how to render
 
         self._env, self._mujoco, self._task, self._model = env, mujoco, env.task, env.env.mj_model
-        if mujoco.get_mju_user_warning() is None:  # it would print, and write MUJOCO_LOG.TXT where the user works
+        # It would print, and write MUJOCO_LOG.TXT where the user works.
+        if mujoco.get_mju_user_warning() in (None, _tell):
             mujoco.set_mju_user_warning(lambda text: None)  # its counts, which are read below, go on
         self._repeats = np.full(count, repeat)
         self._datas = [mujoco.MjData(self._model) for _ in range(count)]

@@ -78,7 +78,7 @@ def _actions(space: Space) -> Iterator[str]:
         yield (
             f"actions must be a Box of real numbers, not {_short(space)}: MoCA's agents need continuous actions. Use "
             "the continuous version of the task if there is one (MountainCarContinuous-v0 for MountainCar-v0, "
-            "continuous=True for LunarLander-v3), or an algorithm for discrete actions, such as DQN"
+            "LunarLanderContinuous-v3 for LunarLander-v3), or an algorithm for discrete actions, such as DQN"
         )
     else:
         bounded = np.isfinite(space.low) & np.isfinite(space.high)

@@ -15,10 +15,12 @@ import shlex
 import sys
 from contextlib import suppress
 from pathlib import Path
+from traceback import extract_tb
 
 from moca.config import ConfigError, full_name
 from moca.names import GYMNASIUM
 
+_IMPORTING = (__file__, importlib.__file__)
 _trusted: set[str] = set()  # names that the user asked for
 SAFE_PATH = {"PYTHONSAFEPATH": "1"}  # for child processes, which must not import from the current directory
 
@@ -55,15 +57,26 @@ def import_module_of(name: str) -> None:
             importlib.import_module(module)
             _trusted.add(full_name(name))
         except Exception as error:  # a user's module may raise anything
-            stem, end = module.removesuffix(".py"), full_name(name).rpartition(":")[2]
-            advice = (
-                "The module must be installed or on PYTHONPATH; for a module in this folder: PYTHONPATH=. moca …"
-                if stem == module
-                else f"Name the module without .py: {stem}:{end}"
-            )
             raise ConfigError(
-                f"env.name = {name!r}: cannot import {module!r}, {type(error).__name__}: {error}. {advice}"
+                f"env.name = {name!r}: cannot import {module!r}, {_why(error, full_name(name))}"
             ) from None
+
+
+def _why(error: Exception, name: str) -> str:
+    """Returns why the module in the name cannot be imported, and what to do if it is not found."""
+    module, said = module_of(name) or "", f"{type(error).__name__}: {error}"
+    if not isinstance(error, ModuleNotFoundError) or not f"{module}.".startswith(f"{error.name}."):
+        return said + _line_of(error)  # found, but broken
+    if (stem := module.removesuffix(".py")) != module:
+        return f"{said}. Name the module without .py: {stem}:{name.rpartition(':')[2]}"
+    return f"{said}. The module must be installed or on PYTHONPATH; for a module in this folder: PYTHONPATH=. moca …"
+
+
+def _line_of(error: Exception) -> str:
+    """Returns the place where a module raised the exception, unless it says so itself."""
+    frames = [] if isinstance(error, SyntaxError) else extract_tb(error.__traceback__)
+    imported = [each for each in frames if not each.filename.startswith("<") and each.filename not in _IMPORTING]
+    return f" (line {imported[-1].lineno} of {Path(imported[-1].filename).name})" if imported else ""
 
 
 def resuming(path: Path, name: str) -> str:

@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from moca import presets
 from moca.config import Config, ConfigError, may_be_on_host, override, refuse_partial
@@ -13,7 +13,7 @@ from moca.envs.check import refuse_broken
 from moca.envs.environment import Environment, Spaces
 from moca.envs.host import HostEnvironment
 from moca.envs.named import found
-from moca.envs.trust import import_trusted, resuming, search_path
+from moca.envs.trust import import_trusted, module_of, resuming, search_path
 from moca.names import GYMNASIUM, OWN
 from moca.runs import lock, refuse_foreign, starting
 from moca.runs.callbacks import as_callback, refuse_other_scores
@@ -51,6 +51,8 @@ def begin(
     else:
         config = override(config, {"env.name": OWN + env.title})
     checked = env or found(config.env)
+    if config.env.name.startswith(GYMNASIUM) and module_of(config.env.name) is None:
+        config = override(config, {"env.name": cast(HostEnvironment, checked).name})  # with its version
     notes = refuse_broken(checked, config.sensor.gaps, config.env.episode_length) if checked else []
     _refuse_partial(config, checked)
     runs = [{"seed": config.seed + i, **settings} for settings in varied for i in range(config.seeds)]

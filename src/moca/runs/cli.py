@@ -192,7 +192,7 @@ def _launch(arguments: argparse.Namespace, config: Config, out: Path, points: li
         options["start"] = load(arguments.start, trust=arguments.trust)
     if arguments.dry_run:
         asked = {name: options[name] for name in ("start", "overlap") if name in options}
-        launch.before.begin(config, out, points, **asked)
+        config = launch.before.begin(config, out, points, **asked).config
         launch.before.refuse_held(out, options["callback"])
         print(to_json(config) if points == [{}] else "\n".join(map(sweep.label, points)))
         return

@@ -3,7 +3,7 @@
 import argparse
 import itertools
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -131,13 +131,8 @@ def _found(arguments: argparse.Namespace, preset: str, env: Any, settings: dict[
     from moca.devices import use_device
     from moca.envs.defaults import measured
 
-    def tell(how: Mapping[str, Any]) -> None:
-        reason = "a state with a history" if how["history"] else str(env)
-        text = f"{reason} has no preset: measuring ranges and scales in short episodes (config.json records them)"
-        print(text, file=sys.stderr)
-
     use_device(arguments.device)
-    return measured(preset, env, settings, before=tell)
+    return measured(preset, env, settings, tell=lambda text: print(text, file=sys.stderr))
 
 
 def run_directory(arguments: argparse.Namespace, config: Config) -> Path:

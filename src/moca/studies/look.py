@@ -94,6 +94,8 @@ def _look(preset: str, env: str, settings: Mapping[str, Any]) -> Mapping[str, An
         if env.startswith((GYMNASIUM, OWN)) and module_of(env) is None:
             _named(env, settings)
         print(f"{env} has no preset: measuring ranges and scales in a short random rollout …", flush=True)
+    elif presets.lacks_length(env, settings) and module_of(env):
+        print(f"{env}: looking for its time limit …", flush=True)
     done = subprocess.run(
         [sys.executable, "-c", _CODE, preset, env, given],
         env=os.environ | SAFE_PATH | {"JAX_PLATFORMS": "cpu"},

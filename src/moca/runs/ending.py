@@ -12,6 +12,7 @@ from moca.envs.trust import resuming
 from moca.runs import BEST, before, interrupts
 from moca.runs.callbacks import Callback, Training, read_scores
 from moca.runs.directory import RunDirectory
+from moca.runs.display import working
 from moca.runs.run import Run
 
 
@@ -21,10 +22,20 @@ def stop(run: Run, callback: Callback, step: int, doing: str, signal: str) -> No
     print(f"\nstopped by {signal} while {doing}; resume with: {again(run, callback)}")
 
 
-def stop_comparing(callback: Callback, training: Training, signal: str) -> None:
-    """Does so while policies are compared; the newest candidates are kept."""
-    callback.end(training, interrupted=True)
-    stop(training.run, callback, training.step, "comparing policies", signal)
+def end(
+    callback: Callback, training: Training, interrupted: bool, console: Console, request: interrupts.Request
+) -> None:
+    """Ends the callback. While it compares policies, a signal keeps the newest and exits."""
+
+    def leave(signal: str) -> None:
+        callback.end(training, interrupted=True)
+        stop(training.run, callback, training.step, "comparing policies", signal)
+
+    if interrupted or not callback.ending:
+        callback.end(training, interrupted)
+        return
+    with working(console, callback.ending), request.at_once(leave):
+        callback.end(training, interrupted=False)
 
 
 def conclude(

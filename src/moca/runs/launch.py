@@ -25,7 +25,7 @@ from moca.runs import before, interrupts, policies, starting
 from moca.runs.callbacks import Callback, Training, as_callback, keeping_best, refuse_other_scores, stops
 from moca.runs.directory import RunDirectory
 from moca.runs.display import Display, learning_curve, make_console, title, working
-from moca.runs.ending import conclude, diverged_runs, stop, stop_comparing
+from moca.runs.ending import conclude, diverged_runs, end, stop
 from moca.runs.events import EventFile
 from moca.runs.run import Run, refuse_other_env
 from moca.runs.saving import Saver, go_back_to_checkpoint
@@ -263,11 +263,7 @@ def _follow(
             directory.save_policy(trainer.learners)
         ended = "finished" if at_end else "stopped" if stopped else "interrupted"
         training = training or Training(trainer.step, {}, trainer.learners, run)
-        if ended == "interrupted" or not callback.ending:
-            callback.end(training, interrupted=ended == "interrupted")
-        else:
-            with working(console, callback.ending), request.at_once(partial(stop_comparing, callback, training)):
-                callback.end(training, interrupted=False)
+        end(callback, training, ended == "interrupted", console, request)
         if callback.keeps_best and ended != "interrupted":
             saver.save()  # with the policies that were kept as the only candidates
             saver.wait()

@@ -199,7 +199,7 @@ def test_runs_that_diverged_are_counted():
     told = [line for line in out.getvalue().splitlines() if "/30 steps, " in line]
     assert told[0].endswith("10/30 steps, return 12 ± 0")  # the speed would be that of compiling
     assert told[1].endswith("left, return 12 ± 0 (1 of 2 runs, the others diverged)")
-    assert told[2].endswith("10 steps/s, (all runs diverged)")
+    assert told[2].endswith("10 steps/s over 2 runs, (all runs diverged)")
 
 
 def test_the_time_left_is_measured_without_compiling():

@@ -59,7 +59,8 @@ class Display:
         if len(returns) < self._runs:
             left = f"{len(returns)} of {self._runs} runs, the others" if len(returns) else "all runs"
             score = f"{score} ({left} diverged)".strip()
-        speed = "" if self._compiling else f"{steps * self._runs / max(seconds, 1e-9):,.0f} steps/s"
+        together = f" over {self._runs} runs" * (self._runs > 1)
+        speed = "" if self._compiling else f"{steps * self._runs / max(seconds, 1e-9):,.0f} steps/s{together}"
         told = [speed, self._left(report, seconds, steps), score]
         text = ", ".join(filter(None, told))
         if self._cell:

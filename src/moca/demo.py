@@ -71,12 +71,12 @@ def run(folder: Path, console: Console) -> list[Path]:
         steps, returns = statistics.curve(table, PRESET, ENV, agent, NOISE)
         last = returns[steps > 0.8 * steps[-1]].mean(axis=0)
         listed = " and ".join(f"{value:.0f}" for value in last)
-        console.print(f"{escape(title):<32} return over the last fifth, by seed: [bold]{listed}[/bold]")
+        console.print(f"{escape(f'{title:<31}')} last fifth, by seed: [bold]{listed}[/bold]")
     console.print(
-        "\nTraining is short here, and a seed may not have found the top yet; results of thirty\n"
-        "longer ones are in docs/replication.md. Look at moca-and-ce.png first: how far does V\n"
-        "rise above 200, the most that is possible? A film shows one of the seeds. Next:\n"
-        "docs/start.md\n"
+        "\nThe numbers are returns over the last fifth of training, which is short here:\n"
+        "a seed may not have found the top yet. docs/replication.md has thirty longer\n"
+        "ones. Look at moca-and-ce.png first: how far does V rise above 200, the most\n"
+        "that is possible? Each film shows one of the seeds. Next: docs/start.md\n"
     )
     with figures.style():
         pictures = figures.save(_picture(directory), folder, "moca-and-ce", ("png",))

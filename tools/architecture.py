@@ -14,6 +14,7 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "moca"
 METHOD = {"agents", "backup", "belief", "critic", "dynamics", "moments"}
 LOOP = {"loop", "drivers", "evaluation", "replay", "exploration"}
+WIDEST = 7  # rooms in a row
 PICTURE = ROOT / "docs" / "images" / "architecture.svg"
 LOOK = {"svg.hashsalt": "moca", "svg.fonttype": "none", "font.family": "DejaVu Sans"}
 COLOURS = {"method": "#CCE3F0", "loop": "#FCE2C9", "other": "#EFEFEF"}
@@ -53,11 +54,12 @@ def layers(imports: dict[str, set[str]]) -> dict[str, int]:
 
 @matplotlib.rc_context(LOOK)
 def draw(path: Path) -> None:
-    """Writes the picture, one row per layer, the top one first."""
-    heights = layers(rooms())
-    rows = [
-        sorted(name for name in heights if heights[name] == level) for level in range(max(heights.values()), -1, -1)
-    ]
+    """Writes the picture, one row per layer, the top one first; long layers take several rows."""
+    heights, rows = layers(rooms()), []
+    for level in range(max(heights.values()), -1, -1):
+        layer = sorted(name for name in heights if heights[name] == level)
+        each = -(-len(layer) // -(-len(layer) // WIDEST))
+        rows += [layer[start : start + each] for start in range(0, len(layer), each)]
     figure = Figure(figsize=(9, 0.52 * len(rows) + 0.5))
     axes = figure.subplots()
     axes.set(xlim=(0, 9), ylim=(-len(rows) - 0.4, 0.6))
@@ -68,9 +70,7 @@ def draw(path: Path) -> None:
             kind = "method" if name in METHOD else "loop" if name in LOOP else "other"
             left = 0.1 + place * width
             axes.add_patch(Rectangle((left, -number - 0.38), width - 0.08, 0.76, color=COLOURS[kind], linewidth=0))
-            axes.text(
-                left + width / 2 - 0.04, -number, name, ha="center", va="center", fontsize=9 if len(row) < 8 else 7
-            )
+            axes.text(left + width / 2 - 0.04, -number, name, ha="center", va="center", fontsize=8)
     notes = {"the method": "method", "the loop": "loop", "around them": "other"}
     for place, (text, kind) in enumerate(notes.items()):
         axes.add_patch(Rectangle((0.1 + 1.7 * place, -len(rows) - 0.25), 0.3, 0.4, color=COLOURS[kind], linewidth=0))
